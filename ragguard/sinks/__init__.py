@@ -26,14 +26,5 @@ _HOMES = {
 }
 """The module in which each name is defined, by the name."""
 
-__all__ = [
-    "BufferingSink",
-    "JsonlSink",
-    "OtelSink",
-    "PhoenixSink",
-    "ScoredRun",
-    "Sink",
-    "SpanSink",
-]
-
+__all__ = list(_HOMES)
 __getattr__, __dir__ = lazy(__name__, _HOMES)

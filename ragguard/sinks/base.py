@@ -1,5 +1,4 @@
-"""The protocol of sinks, which take scored runs. A sink has two coroutines; a sink that fails never stops the
-others."""
+"""The protocol of sinks: two coroutines that take scored runs. A sink that fails never stops the others."""
 
 from __future__ import annotations
 

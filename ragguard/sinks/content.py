@@ -1,5 +1,4 @@
-"""Decides whether texts leave the process by telemetry: only where an argument or a standard environment variable
-asks for that."""
+"""Decides whether texts leave the process by telemetry: only where an argument or the environment asks for it."""
 
 from __future__ import annotations
 

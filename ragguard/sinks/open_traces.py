@@ -1,5 +1,4 @@
-"""Remembers the spans of runs that are scored while they are open, since a run and each of its steps get one span
-only."""
+"""Remembers the spans of runs that are scored while they are open: a run and each of its steps get one span."""
 
 from __future__ import annotations
 

@@ -144,8 +144,7 @@ class OtelSink:
         return targets
 
     async def flush(self) -> None:
-        """Sends the spans and log records that a private exporter holds; does nothing with the application's own
-        providers."""
+        """Sends what a private exporter holds; does nothing with the application's own providers."""
         if self._exporting is not None and self._exporting.is_here():
             await in_daemon_thread(self._exporting.flush)
 

@@ -90,8 +90,7 @@ class Exporting:
         here = self.is_here
 
         class MetricsOfThisProcess(OTLPMetricExporter):
-            """Metrics of one process. A forked child inherits what was measured so far, and must not send it a second
-            time."""
+            """Metrics of one process: a forked child inherits what was measured, and must not send it again."""
 
             def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
                 return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
@@ -109,8 +108,7 @@ class Exporting:
         )
 
         class EndedSpans(SpanProcessor):
-            """Counts the spans that the batch processor is given, since it drops spans silently where its queue is
-            full."""
+            """Counts the spans that the batch processor gets; it drops spans silently where its queue is full."""
 
             count = 0
 
@@ -118,8 +116,7 @@ class Exporting:
                 self.count += bool(span.context and span.context.trace_flags.sampled)
 
             def force_flush(self, timeout_millis: int = 30_000) -> bool:
-                """Returns at once, since nothing is held back. Without this method, older SDKs flush no processor after
-                this one."""
+                """Returns at once. Without this method, older SDKs flush no processor after this one."""
                 return True
 
         self._ended: Any = EndedSpans()
@@ -150,8 +147,7 @@ class Exporting:
         self.logs.force_flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """Returns how much of the telemetry that waited at the last `flush` or `close` did not arrive, by kind and
-        address."""
+        """Returns how much of what waited at the last `flush` or `close` did not arrive, by kind and address."""
         spans, records = self._counted.values()
         missing = max(spans.lost, self._due - spans.sent)
         counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}

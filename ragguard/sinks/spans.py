@@ -1,5 +1,4 @@
-"""Converts runs, steps, decisions and scores into attributes of spans and events. Knows what is written, and not how
-it is sent."""
+"""Converts records into attributes of spans and events. Knows what is written, and not how it is sent."""
 
 from __future__ import annotations
 

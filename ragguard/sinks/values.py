@@ -19,8 +19,7 @@ INT64 = 2**63
 
 
 class Attributes:
-    """Attributes of one span or event, in the order in which they were put. A value that no span can carry is
-    counted."""
+    """Attributes of one span or event, in the order in which they were put; counts values that no span can carry."""
 
     def __init__(self, max_text: int) -> None:
         self.values: dict[str, Value] = {}
@@ -77,8 +76,7 @@ class Attributes:
 
 
 def text(value: str, limit: int) -> str:
-    """Returns `value` as text that any exporter can encode (no unpaired surrogates), cut at `limit` characters with a
-    mark."""
+    """Returns `value` as any exporter can encode it (no unpaired surrogates), cut at `limit` characters with a mark."""
     if len(value) > limit:
         value = f"{value[: max(0, limit - 24)]}… [{len(value)} characters]"
     return value.encode("utf-8", "replace").decode("utf-8")

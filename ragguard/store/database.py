@@ -116,8 +116,7 @@ class Database:
         return not busy
 
     def recover(self, patience: float) -> None:
-        """Copies what memory holds to the file, if that can be written again within so many seconds, and goes on
-        there."""
+        """Copies what memory holds to the file and goes on there, if it can be written within so many seconds."""
         with self.lock:
             recovered = self._copy_back(patience)
         if recovered:
@@ -242,8 +241,7 @@ class Database:
         )  # fmt: skip
 
     def _notice_another_file(self) -> None:
-        """Opens the file that is now at the path, where it is not the one that was opened before; copies the runs
-        with work left."""
+        """Opens the file that is now at the path, if another one was opened before; copies the runs with work left."""
         if self.path is None or self.degraded or self._identity is None or self.closed:
             return
         there = files.identity_of(self.path)

@@ -26,8 +26,7 @@ CHUNK = 10
 
 
 class Failover:
-    """The state of a store while memory stands in for its file: from the failure until everything is in the file
-    again."""
+    """The state of a store from the failure of its file until everything is in the file again."""
 
     def __init__(self) -> None:
         self._begin()
@@ -37,8 +36,7 @@ class Failover:
         self._copied: set[str] = set()
         """The runs that came from the file; memory has all of their data, which replaces that of the file."""
         self._replaced: set[str] = set()
-        """The runs that a caller put in as a whole; scores that only the file has stay unless the run is another one
-        now."""
+        """The runs that a caller put in as a whole; where a run is the same, scores that only the file has stay."""
         self._amendments: list[StepAmended] = []
         """The amendments to steps that only the file has."""
         self.events = 0

@@ -21,8 +21,7 @@ _BUFFER = 2**20
 
 
 class FileInfo(NamedTuple):
-    """A file on a file system: its address, its size in bytes, and the time of its last change in nanoseconds since
-    1970."""
+    """A file: its address, its size in bytes, and the time of its last change in nanoseconds since 1970."""
 
     address: str
     size: int

@@ -99,8 +99,7 @@ def _is_dead(lease: sqlite3.Row) -> bool:
 
 @cache
 def _machine() -> str:
-    """Returns the names of the machine, of its boot and of the process namespace: a process id is unique within
-    these."""
+    """Returns the names of the machine, its boot and the process namespace, in which a process id is unique."""
     parts = [socket.gethostname()]
     for path, read in (
         ("/proc/sys/kernel/random/boot_id", Path.read_text),

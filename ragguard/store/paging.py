@@ -20,8 +20,7 @@ PAGE = 200
 
 
 def every(db: Database, read: ReadRuns[T], left_out: LeftOut) -> Iterator[T]:
-    """Yields the result of `read` for each run, read page by page; runs that cannot be read are left out and
-    logged."""
+    """Yields the result of `read` for each run, page by page; logs which runs were left out as unreadable."""
 
     def page(connection: sqlite3.Connection) -> tuple[list[int], dict[int, T]]:
         seqs = reading.find_seqs(connection, "WHERE seq > ? ORDER BY seq LIMIT ?", after, PAGE)

@@ -50,8 +50,7 @@ class PartsSource:
     """The complete parts of a folder, with their runs in the order of the input."""
 
     def __init__(self, address: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> None:
-        """Opens a folder. `runs` is a function that yields the runs of the input with their texts; it is called each
-        time they are needed."""
+        """Opens a folder. `runs` gives the runs of the input with their texts; it is called when they are needed."""
         self._folder, self._runs = PartFolder(address), runs
         if self._folder.settings() is None:
             raise StoreError(
@@ -80,8 +79,7 @@ class PartsSource:
 
     @property
     def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know: parts that are missing, failures, rejected lines, missing
-        texts."""
+        """The facts that a reader of the numbers has to know: what is missing, failed, rejected or without texts."""
         said = []
         if self._missing:
             said.append(
@@ -146,8 +144,7 @@ class PartsSource:
         return None
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
-        """Yields all runs with their failures and their scores, of one level where one is named. Runs that come without
-        texts have no steps."""
+        """Yields all runs with their failures and scores, of one level if named; runs without texts have no steps."""
         found = self._found_runs() if texts else None
         for batch in self._batches(FOR_RECORDS, None):
             for scored in scored_runs_of_batch(batch, level):
@@ -187,8 +184,7 @@ class PartsSource:
         self._without_texts = 0 if found is None else found.missing
 
     def _batches(self, scores: Sequence[str], failures: Sequence[str] | None) -> Iterator[PartTables]:
-        """Yields the tables of a few parts at a time, with these columns of scores and failures; None stands for all
-        columns."""
+        """Yields the tables of a few parts at a time, with these columns of scores and failures; None: all columns."""
         keys: list[str] = []
         size = 0
         infos = self._folder.place.filesystem.get_file_info(self._folder.paths("scores", self._keys))
@@ -209,8 +205,7 @@ class PartsSource:
         )  # fmt: skip
 
     def _table(self, table: Table, keys: Sequence[str], columns: Sequence[str] | None = None) -> Any:
-        """Returns a table of some parts in order, without runs whose id stood before; raises where a file is damaged or
-        of another version."""
+        """Returns a table of some parts in order, without repeated runs; raises where a file is damaged."""
         tables = self._files(table, keys, columns)
         if table != "parts":
             tables = [self._repeats.without(table, key, one) for key, one in zip(keys, tables, strict=True)]
@@ -260,8 +255,7 @@ class PartsSource:
 
 
 class _FoundRuns:
-    """Finds the runs of the run files in the order of the folder; runs that the files have earlier are kept until
-    they are asked for."""
+    """Finds the runs of the run files in the order of the folder; keeps those that the files have earlier."""
 
     def __init__(self, runs: Iterable[Run], wanted: set[str]) -> None:
         self._rest, self._wanted = iter(runs), wanted
@@ -270,8 +264,7 @@ class _FoundRuns:
         """The number of runs that were asked for and not found."""
 
     def take(self, head: Run) -> Run | None:
-        """Returns the run of this id and question; None where the files do not have it, or it was dropped from
-        memory."""
+        """Returns the run of this id and question; None where the files do not have it."""
         found = self._kept.pop(head.id, None)
         self._wanted.discard(head.id)
         while found is None and (run := next(self._rest, None)) is not None:

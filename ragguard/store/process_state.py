@@ -39,8 +39,7 @@ class ProcessState:
         owners.renew(db, self.process)
 
     def to_memory(self, disk: sqlite3.Connection | None, memory: sqlite3.Connection) -> None:
-        """Copies the runs on which this process has work left from the file to memory, where the file could be
-        opened."""
+        """Copies the runs on which this process has work left to memory, where the file could be opened."""
         self.failover.to_memory(disk, memory, self.owner)
 
     def to_disk(self, memory: sqlite3.Connection, disk: sqlite3.Connection) -> list[str]:

@@ -33,10 +33,7 @@ class EarlierScore:
 
 
 def clear(
-    connection: sqlite3.Connection,
-    run: int,
-    scores: Sequence[Score],
-    uncertain: Collection[tuple[str, str]],
+    connection: sqlite3.Connection, run: int, scores: Sequence[Score], uncertain: Collection[tuple[str, str]]
 ) -> dict[bytes, EarlierScore]:
     """Removes the provisional scores of a run that has ended and has these scores now; returns the removed ones by key.
 

@@ -143,8 +143,7 @@ def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
 def rows_at(
     connection: sqlite3.Connection, seqs: Sequence[int]
 ) -> tuple[list[tuple[sqlite3.Row, Data]], list[tuple[sqlite3.Row, Data]]]:
-    """Returns the rows of the runs with these `seq` and those of their steps, in order, each with its body; raises
-    an error where a row cannot be read."""
+    """Returns the rows of runs and of their steps, in order, each with its body; raises where one cannot be read."""
     runs = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
     for row, body in runs:
@@ -170,8 +169,7 @@ def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str
 def chunks(
     connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any], *before: object
 ) -> Iterator[sqlite3.Row]:
-    """Yields the rows of a statement over many values, behind the parameters `before`; SQLite takes only so many at
-    once."""
+    """Yields the rows of a statement over more values than SQLite takes at once, behind the parameters `before`."""
     for start in range(0, len(values), _MOST_PARAMETERS):
         chunk = values[start : start + _MOST_PARAMETERS]
         yield from connection.execute(

@@ -32,8 +32,7 @@ class Removals:
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
 
     def delete(self, run_id: str) -> bool:
-        """Removes a run for good; returns False where the store does not have it. Raises the errors of
-        `Store.delete`."""
+        """Removes a run for good, as `Store.delete` says; returns False where the store does not have it."""
         if self._db.degraded:
             raise StoreError(
                 f"{run_id!r} was not deleted: {self._db.path} cannot be written now; try again later"

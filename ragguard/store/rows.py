@@ -53,8 +53,7 @@ def run_data(run: Run, table: PassageTable) -> Data:
 
 
 def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> None:
-    """Adds the values of a run's end to those that have no column of their own; `part` is how many times the run was
-    continued."""
+    """Adds the values of a run's end to the body; `part` is how many times the run was continued."""
     if end.references is not None:
         body["references"] = end.references
     if end.sub_questions is not None:

@@ -35,8 +35,7 @@ class Line(NamedTuple):
     """A line of a run file: its run, or the problem in its place."""
 
     number: int
-    """The line's number in the file, from 1; for a line of a part of the input, its beginning: see
-    `parts.read_part`."""
+    """The line's number in the file, from 1; for a line of a part of the input, its first byte or its row."""
     run: Run | None
     problem: RunFormatError | None
 

@@ -41,8 +41,7 @@ LONGEST_TEXT = 1_000_000
 
 T = TypeVar("T")
 Check: TypeAlias = Callable[[Any, str], Any]
-"""A check of one field: takes a value and its path in the line; returns the value as the records have it, or raises
-`Wrong`."""
+"""A check of one field: a value and its path in the line → the value as the records have it; raises `Wrong`."""
 _LARGEST = 2**63 - 1
 
 

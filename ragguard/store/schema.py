@@ -126,22 +126,17 @@ TABLES = (
 )
 
 MIGRATIONS: Mapping[int, Sequence[str]] = {
-    1: (
-        "UPDATE passage_uses SET uses = uses - 1",
-        "DELETE FROM passage_uses WHERE uses <= 0",
-    ),
+    1: ("UPDATE passage_uses SET uses = uses - 1", "DELETE FROM passage_uses WHERE uses <= 0"),
     # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
     2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
 }
-"""The statements that migrate a file to the next version, by the version of the file. Files of past versions are in
-tests/store/data."""
+"""The statements that migrate a file to the next version, by its version; past files are in tests/store/data."""
 
 
 PAGE_BYTES = 16_384
 """The page size of a new file: large, since most of what is written are texts of one to four kilobytes."""
 _STATEMENTS = 512
-"""The number of compiled statements that a connection keeps: one that writes texts has a form for each number of
-rows."""
+"""The most compiled statements that a connection keeps: one that writes texts has a form for each number of rows."""
 PATIENCE = 10.0
 """The most seconds that a connection waits for another process that holds the file."""
 

@@ -153,8 +153,7 @@ class _Gathered:
         return {run: [str(question) for question in json.loads(made)] for run, made in found.items()}
 
     def _units(self, name: str) -> NDArray[np.float64]:
-        """Returns a column of numbers in units of 1 / SCALE, with halves rounded away from zero, as SQLite rounds
-        them."""
+        """Returns a column of numbers in units of 1 / SCALE, rounded as SQLite does: halves away from zero."""
         value = numbers(self._table[name])
         found: NDArray[np.float64] = np.sign(value) * np.floor(np.abs(value * SCALE) + 0.5)
         return found

@@ -63,8 +63,7 @@ class ScoredSource(Protocol):
 
 
 def is_folder(path: str | Path) -> bool:
-    """True where a path is that of a folder, on this machine or, as an address such as `s3://bucket/scores`,
-    elsewhere."""
+    """True where a path is that of a local folder, or an address such as `s3://bucket/scores`."""
     return "://" in str(path) or Path(path).is_dir()
 
 

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 
 _AT_ONCE = 100
-"""The number of rows that one statement writes. One statement for many rows takes a fraction of the time of many
-statements."""
+"""The number of rows that one statement writes: it takes a fraction of the time of many statements."""
 
 
 class NeededTexts:

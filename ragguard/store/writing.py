@@ -145,8 +145,7 @@ class Writing:
         return True
 
     def finish(self) -> None:
-        """Writes the new runs, the texts that are new, and how often each is needed; deletes those that nobody needs
-        any more."""
+        """Writes the new runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
         self._insert_new()
         self._needed.write(self._db)
 
@@ -294,8 +293,7 @@ class Writing:
         return seq
 
     def _opened(self, run_id: str) -> int | None:
-        """Returns the `seq` of a run; opens a run whose start was not reported. None: the run was deleted while it was
-        open."""
+        """Returns the `seq` of a run; opens one whose start was not reported. None: it was deleted while open."""
         seq = self._seq(run_id)
         if seq is not None:
             return seq
