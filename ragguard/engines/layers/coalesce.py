@@ -48,9 +48,8 @@ class _CallBatch:
     prompts: int = 0
     tokens: int = 0
     timer: asyncio.TimerHandle | None = None
-    sent: bool = False
     task: asyncio.Task[None] | None = None
-    """The task that asks the engine, while the batch is in flight."""
+    """The task that asks the engine, once the batch is sent."""
 
 
 class Coalesce(Layer):
@@ -145,7 +144,7 @@ class Coalesce(Layer):
         if self._open.get((batch.loop, batch.group)) is batch:
             del self._open[batch.loop, batch.group]
         if batch.callers:
-            batch.sent, batch.task = True, batch.loop.create_task(self._send_batch(batch))
+            batch.task = batch.loop.create_task(self._send_together(list(batch.callers)))
 
     def _leave(self, batch: _CallBatch, caller: _Caller[Any]) -> None:
         """Removes a caller that has its answer or was cancelled. A batch for which no caller waits is not sent."""
@@ -154,47 +153,39 @@ class Coalesce(Layer):
         else:
             caller.answer.cancel()
         batch.callers = [other for other in batch.callers if other is not caller]
-        if not batch.sent:
+        if batch.task is None:
             batch.prompts -= len(caller.request.prompts)
             batch.tokens -= caller.tokens
             if not batch.callers:
                 self._close_batch(batch)
-        elif not batch.callers and batch.task is not None:
+        elif not batch.callers:
             batch.task.cancel()
 
-    async def _send_batch(self, batch: _CallBatch) -> None:
-        callers = list(batch.callers)
+    async def _send_together(self, callers: list[_Caller[Any]]) -> None:
+        """Sends the calls as one; gives each caller its share of the reply, or the error, and empties the list."""
+        first, *others = [caller.request for caller in callers]
+        whole = first.joined(others)
         try:
-            await self._send_together(callers)
+            reply = await self._reply_or_error(whole)
+            if isinstance(reply, Exception):
+                apart = bool(others) and _may_be_one_prompt(reply)
+                if not apart:
+                    _fail(callers, reply)
+            else:
+                groups = {request.group(None) for request in (first, *others)}
+                apart = len(groups) > 1 and not whole.is_independent(reply)
+                if apart:
+                    self._mixes_labels = False
+                else:
+                    _share(callers, whole, reply)
+            del reply  # breaks the reference cycle of an error's frames and this frame
+            if apart:
+                await asyncio.gather(*(self._send_together([caller]) for caller in callers))
         finally:
             while callers:
                 # Only a cancelled task (the loop is being torn down) leaves someone without an answer. The list is
                 # emptied: an error's frames hold this frame, which must not hold the futures that hold the error.
                 callers.pop().answer.cancel()
-            batch.task = None
-
-    async def _send_together(self, callers: list[_Caller[Any]]) -> None:
-        first, *others = [caller.request for caller in callers]
-        whole = first.joined(others)
-        reply = await self._reply_or_error(whole)
-        if isinstance(reply, Exception):
-            apart = bool(others) and _may_be_one_prompt(reply)
-            if not apart:
-                _fail(callers, reply)
-            del reply  # breaks the reference cycle of the error's frames and this frame
-            if apart:
-                await self._send_apart(callers)
-            return
-        groups = {request.group(None) for request in (first, *others)}
-        if len(groups) > 1 and not whole.is_independent(reply):
-            self._mixes_labels = False
-            await self._send_apart(callers)
-            return
-        at = 0
-        for caller in callers:
-            if not caller.answer.done():
-                caller.answer.set_result(caller.request.share(reply, whole, at))
-            at += len(caller.request.prompts)
 
     async def _reply_or_error(self, request: Request[R]) -> R | Exception:
         """Returns the reply, or the error as a value: it goes to the callers, whom its frames must not hold."""
@@ -203,18 +194,19 @@ class Coalesce(Layer):
         except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
             return error
 
-    async def _send_apart(self, callers: list[_Caller[Any]]) -> None:
-        alone = [[caller] for caller in callers]
-        try:
-            await asyncio.gather(*map(self._send_together, alone))
-        finally:
-            for one in alone:
-                one.clear()
-
     def _refuse(self, batch: _CallBatch) -> None:
         _fail(batch.callers, Closed("the engine was closed before this call was sent"))
         batch.callers = []
         self._close_batch(batch)
+
+
+def _share(callers: list[_Caller[R]], whole: Request[R], reply: R) -> None:
+    """Gives each caller that still waits its share of the reply."""
+    at = 0
+    for caller in callers:
+        if not caller.answer.done():
+            caller.answer.set_result(caller.request.share(reply, whole, at))
+        at += len(caller.request.prompts)
 
 
 def _fail(callers: list[_Caller[Any]], error: Exception) -> None:
