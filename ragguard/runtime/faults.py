@@ -80,6 +80,11 @@ def describe(error: BaseException) -> str:
         text = f"{type(error).__name__}: {error}".removesuffix(": ")
     except BaseException:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
         text = type(error).__name__
+    return brief(text)
+
+
+def brief(text: str) -> str:
+    """Returns a text without secrets, cut to 500 characters, as errors and records quote it."""
     text = without_secrets(text)
     return text if len(text) <= 500 else text[:497] + "..."
 

@@ -44,7 +44,8 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.runtime.deadline import until
-from ragguard.secrets import clean_cause, without_secrets
+from ragguard.runtime.faults import brief
+from ragguard.secrets import clean_cause
 
 _CONNECT_S = 10.0
 _LOOKED_AT = 4000
@@ -208,17 +209,17 @@ class HttpClient:
             ) from clean_cause(error)
         except httpx.ConnectError as error:
             raise EngineUnreachable(
-                f"{method} {url}: {self._clean(_why_not_connected(error))}; "
+                f"{method} {url}: {brief(_why_not_connected(error))}; "
                 "check the address and that the server is up"
             ) from clean_cause(error)
         except httpx.TransportError as error:
             raise EngineUnreachable(
-                f"{method} {url}: the connection broke ({self._clean(str(error)) or type(error).__name__}); "
+                f"{method} {url}: the connection broke ({brief(str(error)) or type(error).__name__}); "
                 "the server may have been restarted"
             ) from clean_cause(error)
         except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
             raise EngineProtocolError(
-                f"{method} {url}: {type(error).__name__}: {self._clean(str(error))}"
+                f"{method} {url}: {type(error).__name__}: {brief(str(error))}"
             ) from clean_cause(error)
         except BodyTooLarge as error:
             raise EngineProtocolError(
@@ -226,16 +227,16 @@ class HttpClient:
                 "is this an OpenAI-compatible server?"
             ) from error
         if status != 200:
-            raise self._refusal(method, url, status, headers, body)
+            raise _refusal(method, url, status, headers, body)
         try:
             answer = parsed(body)
         except ValueError as error:
             raise EngineProtocolError(
-                f"{method} {url}: the answer is not JSON but begins {self._clean(as_text(body, _LOOKED_AT))[:80]!r}; "
+                f"{method} {url}: the answer is not JSON but begins {brief(as_text(body, _LOOKED_AT))[:80]!r}; "
                 "is this an OpenAI-compatible server?"
             ) from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
-            raise EngineRejected(f"{method} {url}: the server said: {self._message(answer)}")
+            raise EngineRejected(f"{method} {url}: the server said: {_message(answer)}")
         count_reply(usage_of(answer, 0))
         return answer
 
@@ -254,43 +255,39 @@ class HttpClient:
                 body = error.read
             return status, response.headers, body
 
-    def _refusal(
-        self, method: str, url: str, status: int, headers: httpx.Headers, body: bytes
-    ) -> EngineError:
-        try:
-            said = self._message(parsed(body))
-        except ValueError:
-            said = self._clean(as_text(body, _LOOKED_AT))[:200]
-        said = said or httpx.codes.get_reason_phrase(status) or "nothing"
-        what = f"{method} {url}: {status}, the server said: {said}"
-        if status == 429 or status >= 500:
-            return EngineOverloaded(what, retry_after=_retry_after(headers))
-        if status in (401, 403):
-            return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
-        if 300 <= status < 400:
-            return EngineRejected(f"{what}; it points elsewhere: use that address")
-        if status in (400, 413, 422) and _TOO_LONG.search(said):
-            limit, length = _LIMIT.search(said), _LENGTH.search(said)
-            return PromptTooLong(
-                f"{what}; give fewer or shorter passages, or serve the model with more context",
-                limit=int(limit[1]) if limit else None,
-                tokens=int(length[1]) if length else None,
-            )
-        return EngineRejected(what, status=status)
 
-    def _message(self, answer: Any) -> str:
-        said, parameter = answer, None
-        for name in ("error", "message", "detail"):
-            if isinstance(said, Mapping) and name in said:
-                parameter = said.get("param")
-                said = said[name]
-        text = said if isinstance(said, str) else json.dumps(said)
-        named = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
-        return self._clean(text if named else f"{text} (parameter {parameter})")
+def _refusal(method: str, url: str, status: int, headers: httpx.Headers, body: bytes) -> EngineError:
+    try:
+        said = _message(parsed(body))
+    except ValueError:
+        said = brief(as_text(body, _LOOKED_AT))[:200]
+    said = said or httpx.codes.get_reason_phrase(status) or "nothing"
+    what = f"{method} {url}: {status}, the server said: {said}"
+    if status == 429 or status >= 500:
+        return EngineOverloaded(what, retry_after=_retry_after(headers))
+    if status in (401, 403):
+        return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
+    if 300 <= status < 400:
+        return EngineRejected(f"{what}; it points elsewhere: use that address")
+    if status in (400, 413, 422) and _TOO_LONG.search(said):
+        limit, length = _LIMIT.search(said), _LENGTH.search(said)
+        return PromptTooLong(
+            f"{what}; give fewer or shorter passages, or serve the model with more context",
+            limit=int(limit[1]) if limit else None,
+            tokens=int(length[1]) if length else None,
+        )
+    return EngineRejected(what, status=status)
 
-    def _clean(self, text: str) -> str:
-        text = without_secrets(text)
-        return text if len(text) <= 500 else text[:497] + "..."
+
+def _message(answer: Any) -> str:
+    said, parameter = answer, None
+    for name in ("error", "message", "detail"):
+        if isinstance(said, Mapping) and name in said:
+            parameter = said.get("param")
+            said = said[name]
+    text = said if isinstance(said, str) else json.dumps(said)
+    named = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
+    return brief(text if named else f"{text} (parameter {parameter})")
 
 
 def _why_not_connected(error: BaseException) -> str:
