@@ -9,17 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import (
-    Any,
-    Literal,
-    NamedTuple,
-    Protocol,
-    TypeAlias,
-    cast,
-    get_args,
-    overload,
-    runtime_checkable,
-)
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args, overload, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray

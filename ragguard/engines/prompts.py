@@ -146,11 +146,7 @@ def _slots(text: str) -> tuple[tuple[tuple[str, str], ...], str]:
 
 
 def _fill(
-    text: str,
-    template: Template,
-    passages: Sequence[str],
-    slots: Mapping[str, str],
-    cuttable: Sequence[str],
+    text: str, template: Template, passages: Sequence[str], slots: Mapping[str, str], cuttable: Sequence[str]
 ) -> tuple[str, list[tuple[int, int]]]:
     filled = ""
     cuts: list[tuple[int, int]] = []

@@ -19,15 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.labels import (
-    ABSTENTION,
-    CONTRASTS,
-    Asks,
-    LabelPlan,
-    Logprobs,
-    colliding,
-    plan_labels,
-)
+from ragguard.engines.labels import ABSTENTION, CONTRASTS, Asks, LabelPlan, Logprobs, colliding, plan_labels
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests.base import Request

@@ -112,11 +112,7 @@ class HttpClient:
     """Sends requests to one server. Safe to use from several event loops and threads at once."""
 
     def __init__(
-        self,
-        url: str,
-        api_key: str | None = None,
-        timeout_s: float = 120.0,
-        connections: int = 64,
+        self, url: str, api_key: str | None = None, timeout_s: float = 120.0, connections: int = 64
     ) -> None:
         self.address = parse_address(url)
         if not timeout_s > 0:

@@ -156,12 +156,7 @@ async def look_at_chat(
         said.append("the server gives one answer a request: n samples are n requests")
     shown = bool(dialect.top) and not thinks
     thinking = limits.thinking_tokens if thinks else 0
-    has = {
-        "top_logprobs": shown,
-        "sample_logprobs": shown,
-        "n_samples": dialect.many,
-        "seed": dialect.seed,
-    }
+    has = {"top_logprobs": shown, "sample_logprobs": shown, "n_samples": dialect.many, "seed": dialect.seed}
     how = f"top{dialect.top}" if shown else f"sampled{limits.answers}"
     # Servers may use one name such as "default", so the address is added to tell them apart.
     server = hashlib.sha256(repr((client.address.base, sorted(dialect.extras))).encode()).hexdigest()[:12]

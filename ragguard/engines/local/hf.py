@@ -139,11 +139,7 @@ class CausalModel:
         return found
 
     def _draw(
-        self,
-        rows: Rows,
-        request: DrawRequest,
-        uniforms: NDArray[np.float64],
-        still_wanted: StillWanted,
+        self, rows: Rows, request: DrawRequest, uniforms: NDArray[np.float64], still_wanted: StillWanted
     ) -> list[list[Drawn]]:
         import torch
 
