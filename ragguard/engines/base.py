@@ -103,8 +103,7 @@ def check_mode(mode: str | None) -> None:
 
 
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Returns the messages without a system turn, whose text is put before the first user turn: some chat templates
-    know no system turn."""
+    """Returns the messages with the system text put before the first user turn: some templates know no system turn."""
     if not messages or messages[0].role != "system":
         return messages
     system, *rest = messages
@@ -177,8 +176,7 @@ class LabelProbs:
 
     @property
     def mass(self) -> NDArray[np.float64]:
-        """The sum of the probabilities of all labels, (prompts,); it is small for a model that writes something
-        else."""
+        """The sum of the probabilities of all labels, (prompts,); small for a model that writes something else."""
         return np.asarray(self.p.sum(axis=-1), dtype=np.float64)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:

@@ -20,8 +20,7 @@ def belief(
     n: int,
     seed: int,
 ) -> SampleQuestion:
-    """Returns the question for the model that reads. `cut_order` says in which order passages are shortened where the
-    prompt does not fit."""
+    """Returns the question for the reader. `cut_order` is the order in which passages are cut where it does not fit."""
     if not passages:
         prompt = prompts.render("answer_closed", question=question)
         tokens = prompts.template("answer_closed").max_tokens

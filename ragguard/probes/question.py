@@ -108,8 +108,7 @@ A = TypeVar("A")
 
 
 class Ask(Protocol):
-    """Sends questions and returns their answers. Where a question cannot be answered, its error is returned as a
-    value."""
+    """Sends questions and returns their answers; an error stands in the place of an answer that cannot be given."""
 
     @overload
     async def __call__(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer | RagguardError]: ...

@@ -30,8 +30,7 @@ _END_SECONDS = 1.0
 
 
 class BackgroundLoop:
-    """A daemon thread with an event loop. Work that calls `stop()` on the loop ends the thread; further work starts
-    another one."""
+    """A daemon thread with an event loop. `stop()` on the loop ends the thread; further work starts another one."""
 
     def __init__(self, name: str) -> None:
         self.name = name

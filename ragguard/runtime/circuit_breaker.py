@@ -57,8 +57,7 @@ class CircuitBreaker:
         return max(0.0, self._until - monotonic()) if self._openings else 0.0
 
     def enter(self) -> Attempt:
-        """Begins a call; raises CircuitOpen where none may be made now. Each call ends with `succeeded`, `failed` or
-        `left`."""
+        """Begins a call, which `succeeded`, `failed` or `left` ends; raises CircuitOpen where none may be made now."""
         with self._lock:
             attempt = Attempt()
             if self._openings:

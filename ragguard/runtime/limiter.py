@@ -132,8 +132,7 @@ def _wake(turn: asyncio.Future[None]) -> None:
 
 
 async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
-    """Returns the answers of all calls, in order, made up to `at_once` at a time; the first failure cancels the others
-    and is raised."""
+    """Returns the answers of calls in order, made up to `at_once` at a time; the first failure cancels the others."""
     todo = list(calls)
     if len(todo) == 1:  # one call needs no task of its own
         return [await todo[0]()]

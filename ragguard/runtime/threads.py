@@ -109,8 +109,7 @@ class DaemonThreads(ThreadPoolExecutor):
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
-    """Returns what `work` returns and raises what it raises, from a thread of its own; a cancelled wait leaves the
-    thread running."""
+    """Returns the result of `work`, from a thread of its own; a cancelled wait leaves the thread running."""
     thread = DaemonThreads(1, "ragguard-blocking")
     try:
         return await asyncio.wrap_future(thread.submit(work))

@@ -267,8 +267,7 @@ def _probs(served: _Served, rows: Sequence[_Classified]) -> NDArray[np.float64]:
 
 
 def _named(rows: Sequence[_Classified], model: str) -> dict[int, str]:
-    """Returns the name of each class, as the replies show them; a single class that is never shown gets the
-    remaining name."""
+    """Returns each class's name as the replies show it; a single class that is never shown gets the remaining name."""
     names = {row.best: row.label for row in rows}
     unseen = set(range(len(rows[0].probs))) - set(names)
     if len(unseen) == 1:

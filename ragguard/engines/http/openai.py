@@ -215,8 +215,7 @@ def _thought(choices: Sequence[Choice]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ChatModel:
-    """Answers requests by a server's chat completions, with the features that were found of the server and its
-    model."""
+    """A `FoundModel`: answers requests by a server's chat completions, with the features that were found of it."""
 
     client: HttpClient
     info: EngineInfo

@@ -198,8 +198,7 @@ class _Leader:
         self._values: Future[Values] | None = None
 
     def follow(self) -> Future[Values]:
-        """Returns a future of the values, which has none when the followers must ask again. To be called before
-        `finish`."""
+        """Returns a future of the values, with none where followers must ask again. To be called before `finish`."""
         if self._values is None:
             self._values = Future()
             # A follower that stops waiting must not cancel the future for the others.

@@ -137,8 +137,7 @@ class Coalesce(Layer):
         return batch
 
     def _close_batch(self, batch: _CallBatch) -> None:
-        """Closes the batch for further callers and sends it, in a task of its own that no caller's cancellation
-        reaches."""
+        """Closes the batch for further callers and sends it, in a task that no caller's cancellation reaches."""
         if batch.timer is not None:
             batch.timer.cancel()
         if self._open.get((batch.loop, batch.group)) is batch:

@@ -78,8 +78,7 @@ class Patience:
     async def persist(
         self, ask: Callable[[], Awaitable[_Answer]], deadline: float | None, *, proves: bool = True
     ) -> _Answer:
-        """Returns what `ask` returns, called again as long as that may help. With `proves` a return closes the
-        circuit."""
+        """Returns what `ask` returns, called again while that may help. With `proves` a return closes the circuit."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
         number = 0
@@ -117,8 +116,7 @@ class Patience:
                 return answer
 
     def _report(self, attempt: Attempt, error: EngineError, *, hurried: bool) -> None:
-        """Reports a failure to the circuit breaker. A missed deadline of the caller's own does not count against the
-        server."""
+        """Reports a failure to the circuit breaker; a missed deadline of the caller's own is no fault of the server."""
         if isinstance(error, EngineRejected | PromptTooLong):
             self._circuit.succeeded()
         elif _blames_server(error, hurried):

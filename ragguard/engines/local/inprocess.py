@@ -95,8 +95,7 @@ class _InProcessModel:
         await asyncio.wait({asyncio.wrap_future(ending)}, timeout=_PATIENCE_S)
 
     async def _on_own_loop(self, work: Coroutine[Any, Any, T]) -> T:
-        """Runs the coroutine on vLLM's own loop. Cancelling the caller cancels the coroutine, and vLLM drops its
-        requests."""
+        """Runs the coroutine on vLLM's own loop. Cancelling the caller cancels it, and vLLM drops its requests."""
         with self._lock:
             if self._closed.is_set():
                 work.close()
