@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
@@ -162,22 +163,22 @@ class Coalesce(Layer):
 
     async def _send_together(self, callers: list[_Caller[Any]]) -> None:
         """Sends the calls as one; gives each caller its share of the reply, or the error, and empties the list."""
-        first, *others = [caller.request for caller in callers]
-        whole = first.joined(others)
+        requests = [caller.request for caller in callers]
+        whole, apart = requests[0].joined(requests[1:]), False
         try:
-            reply = await self._reply_or_error(whole)
-            if isinstance(reply, Exception):
-                apart = bool(others) and _may_be_one_prompt(reply)
-                if not apart:
-                    _fail(callers, reply)
-            else:
-                groups = {request.group(None) for request in (first, *others)}
-                apart = len(groups) > 1 and not whole.is_independent(reply)
-                if apart:
-                    self._mixes_labels = False
+            try:
+                reply = await put(self._engine, whole)
+                groups = {request.group(None) for request in requests}
+                if len(groups) > 1 and not whole.is_independent(reply):
+                    self._mixes_labels, apart = False, True
                 else:
-                    _share(callers, whole, reply)
-            del reply  # breaks the reference cycle of an error's frames and this frame
+                    for caller, share in zip(callers, _shares(requests, whole, reply), strict=True):
+                        if not caller.answer.done():
+                            caller.answer.set_result(share)
+            except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
+                apart = len(callers) > 1 and _may_be_one_prompt(error)
+                if not apart:
+                    _fail(callers, error)
             if apart:
                 await asyncio.gather(*(self._send_together([caller]) for caller in callers))
         finally:
@@ -186,26 +187,16 @@ class Coalesce(Layer):
                 # emptied: an error's frames hold this frame, which must not hold the futures that hold the error.
                 callers.pop().answer.cancel()
 
-    async def _reply_or_error(self, request: Request[R]) -> R | Exception:
-        """Returns the reply, or the error as a value: it goes to the callers, whom its frames must not hold."""
-        try:
-            return await put(self._engine, request)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
-            return error
-
     def _refuse(self, batch: _CallBatch) -> None:
         _fail(batch.callers, Closed("the engine was closed before this call was sent"))
         batch.callers = []
         self._close_batch(batch)
 
 
-def _share(callers: list[_Caller[R]], whole: Request[R], reply: R) -> None:
-    """Gives each caller that still waits its share of the reply."""
-    at = 0
-    for caller in callers:
-        if not caller.answer.done():
-            caller.answer.set_result(caller.request.share(reply, whole, at))
-        at += len(caller.request.prompts)
+def _shares(requests: list[Request[R]], whole: Request[R], reply: R) -> list[R]:
+    """Returns the share of each request in the reply to all of them."""
+    starts = accumulate((len(request.prompts) for request in requests), initial=0)
+    return [request.share(reply, whole, start) for request, start in zip(requests, starts, strict=False)]
 
 
 def _fail(callers: list[_Caller[Any]], error: Exception) -> None:

@@ -55,11 +55,13 @@ class LabelRequest(Request[LabelProbs]):
 
     async def ask(self, engine: Engine) -> LabelProbs:
         reply = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
-        if np.shape(reply.p) != (len(self.prompts), len(self.labels)):
-            raise EngineProtocolError(
-                f"{len(self.prompts)} prompts with {len(self.labels)} labels were asked; "
-                f"the engine gave numbers of shape {np.shape(reply.p)}"
-            )
+        given = (reply.bound, reply.stderr)
+        for numbers in (reply.p, *(array for array in given if array is not None)):
+            if np.shape(numbers) != (len(self.prompts), len(self.labels)):
+                raise EngineProtocolError(
+                    f"{len(self.prompts)} prompts with {len(self.labels)} labels were asked; "
+                    f"the engine gave numbers of shape {np.shape(numbers)}"
+                )
         return reply
 
     def about(self, prompts: Sequence[Prompt]) -> LabelRequest:

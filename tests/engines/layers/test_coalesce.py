@@ -3,6 +3,7 @@
 import asyncio
 import threading
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -303,3 +304,28 @@ def test_bad_settings(wrong):
 async def test_bad_labels_are_refused_at_once():
     with pytest.raises(InvalidInput, match="labels"):
         await Coalesce(ScriptedEngine()).label_probs(["a"], "AB")
+
+
+class WrongReplies(ScriptedEngine):
+    """Gives replies whose parts do not fit together."""
+
+    async def label_probs(self, prompts, labels, *more):
+        reply = await super().label_probs(prompts, labels, *more)
+        return replace(reply, bound=np.zeros((1, 1), dtype=bool))
+
+    async def sample(self, prompts, *more, **named):
+        return replace(await super().sample(prompts, *more, **named), truncated=None)
+
+
+@pytest.mark.parametrize("callers", [1, 3])
+async def test_a_reply_that_cannot_be_shared_out_is_an_error_and_no_cancellation(callers):
+    layer = Coalesce(WrongReplies())
+    drawn = [layer.sample([f"p{index}"], n=1) for index in range(callers)]
+    assert [type(e) for e in await asyncio.gather(*drawn, return_exceptions=True)] == [
+        AttributeError
+    ] * callers
+
+
+async def test_bounds_and_errors_of_another_shape_than_the_labels_are_refused():
+    with pytest.raises(EngineProtocolError, match=r"2 prompts with 2 labels .* shape \(1, 1\)"):
+        await Coalesce(WrongReplies()).label_probs(["a", "b"], ["A", "B"])
