@@ -219,7 +219,8 @@ def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, flo
 
 def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:
     """Yields the indices that draws of n entries take, one row for each draw, in blocks of limited size."""
-    random, left = np.random.default_rng(arrays.count("seed", seed, 0)), arrays.count("draws", draws, 2)
+    random = np.random.default_rng(arrays.count("seed", seed, 0))
+    left = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     while left:
         rows = min(left, 1 + 1_000_000 // max(n, 1))
         yield random.integers(n, size=(rows, n))

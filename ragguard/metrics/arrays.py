@@ -28,6 +28,8 @@ EXCESS = 1e-9
 """How far a number may lie outside its bounds by rounding; such a number is clipped, others are refused."""
 HUGE = 1e100
 """The bound of numbers without another bound; sums and squares of such numbers are finite."""
+MOST_DRAWS = 1_000_000
+"""The most draws of a bootstrap, some minutes of work; nothing ends a call that was asked for billions."""
 
 
 class Padded(NamedTuple):

@@ -228,7 +228,7 @@ def seper_stderr(
     does not: ten equal answers are not certainty.
     """
     arrays.choice("answers", answers, ("max", "mean"))
-    arrays.count("draws", draws, 2)
+    arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     weight = _weights(weights, mask)
     means = _entailment(entailment, weight, mask)
     real = _references(references_mask, means)

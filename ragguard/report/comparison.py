@@ -164,7 +164,7 @@ def compare(
 
     A difference within numerical tolerance, a millionth of the larger value or of 1, is none.
     """
-    for name, value, least in (("draws", draws, 1), ("seed", seed, 0), ("most", most, 0)):
+    for name, value, least in (("draws", draws, 2), ("seed", seed, 0), ("most", most, 0)):
         whole_number(name, value, least)
     for name, given in (("before", before), ("after", after)):
         if not isinstance(given, Questions):

@@ -335,6 +335,8 @@ BAD = {
     "unknown reduction, hard": (lambda: m.seper_hard([1.0], [0], [[True]], "max"), "answers", "'max'"),
     "unknown reduction, soft": (lambda: m.seper_soft([1.0], [[1.0]], "any"), "answers", "'any'"),
     "unknown correlation": (lambda: m.correlate([1, 2], [1, 2], "kendall"), "kind", "'kendall'"),
+    "billions of draws": (lambda: m.paired_bootstrap([1.0], [0.5], draws=2**31), "draws", "1000000"),
+    "billions of draws of one list": (lambda: m.seper_stderr([1.0], [[1.0]], draws=2**31), "draws", "1000000"),
     "one draw": (lambda: m.seper_stderr([1.0], [[1.0]], draws=1), "draws", "1"),
     "no beliefs": (lambda: m.attribution([]), "beliefs", r"\[\]"),
     "belief over 1": (lambda: m.attribution([0.1, 1.2]), r"beliefs\[1\]", "1.2"),
