@@ -198,20 +198,11 @@ def _write_late(writing: Writing, run: Run, identity: RunIdentity | None = None)
     for step in run.steps:
         writing.event(event_row(StepEnded(step), writing.texts))
     if run.status != "open":
-        writing.event(
-            RunEnded(
-                run.id,
-                run.status,
-                run.answer,
-                run.question,
-                references=run.references,
-                sub_questions=run.sub_questions,
-                pool=run.pool,
-                ended_ns=run.ended_ns,
-                metadata=run.metadata,
-                trace=run.trace,
-            )
-        )
+        ended = RunEnded(
+            run.id, run.status, run.answer, run.question, references=run.references, sub_questions=run.sub_questions,
+            pool=run.pool, ended_ns=run.ended_ns, metadata=run.metadata, trace=run.trace,
+        )  # fmt: skip
+        writing.event(ended)
 
 
 def _copy_state(

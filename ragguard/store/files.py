@@ -10,6 +10,7 @@ import os
 import sqlite3
 import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
@@ -102,21 +103,16 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
 
 def open_to_read(path: Path) -> sqlite3.Connection:
     """Returns a connection that writes nothing, also where not even the log's index can be written."""
-    location = path.absolute().as_uri()
-    db = sqlite3.connect(
-        f"{location}?mode=ro",
-        uri=True,
-        timeout=schema.PATIENCE,
-        isolation_level=None,
-        check_same_thread=False,
+    connect = partial(
+        sqlite3.connect, timeout=schema.PATIENCE, isolation_level=None, check_same_thread=False, uri=True
     )
+    location = path.absolute().as_uri()
+    db = connect(f"{location}?mode=ro")
     try:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         db.close()
-        db = sqlite3.connect(
-            f"{location}?immutable=1", uri=True, isolation_level=None, check_same_thread=False
-        )
+        return connect(f"{location}?immutable=1")
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return db  # no SQLite file: the next read raises
     return db

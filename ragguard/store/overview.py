@@ -66,16 +66,11 @@ class ScoreSummary:
         """Returns the scores about the run as a whole."""
         return [
             RunScore(
-                step,
-                name,
-                value / SCALE,
-                None if stderr is None else stderr / SCALE,
-                label=label,
-                reference_source=source,
-                stage=stage,
+                step, name, value / SCALE, None if stderr is None else stderr / SCALE,
+                label=label, reference_source=source, stage=stage,
             )
             for step, name, value, stderr, label, source, stage in json.loads(self.of_run)
-        ]
+        ]  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -98,11 +98,6 @@ class StepRow(NamedTuple):
     turn_open: bool = False
     """True while other steps of its turn are still open."""
 
-    def placed(self, run_id: str, index: int, turn: int) -> StepRow:
-        """Returns the step as a step of another run, after `index` steps and `turn` turns of that run."""
-        id, own_index, own_turn, *rest = self.columns
-        return self._replace(run_id=run_id, columns=(id, own_index + index, own_turn + turn, *rest))
-
 
 def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
     """Returns the row of a step; adds the texts that it needs to `texts`, under their digests."""
@@ -217,12 +212,8 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
     return Decision(
         [items[position] for position in data["kept"]],
         [Dropped(items[position], *rest) for position, *rest in data["dropped"]],
-        data["status"],
-        data["elapsed_ms"],
-        reason=data["reason"],
-        engine=data["engine"],
-        started_ns=data["started_ns"],
-    )
+        data["status"], data["elapsed_ms"], reason=data["reason"], engine=data["engine"], started_ns=data["started_ns"],
+    )  # fmt: skip
 
 
 def _advice(advice: Advice) -> Data:
@@ -251,13 +242,8 @@ def key_of(score: Score) -> bytes:
 def usage_text(usage: Usage) -> str:
     """Returns a usage as the text of one column; an empty one for no usage."""
     counts = [
-        usage.requests,
-        usage.prompts,
-        usage.prompt_tokens,
-        usage.output_tokens,
-        usage.seconds,
-        usage.cached,
-    ]
+        usage.requests, usage.prompts, usage.prompt_tokens, usage.output_tokens, usage.seconds, usage.cached,
+    ]  # fmt: skip
     return dump(counts) if any(counts) else ""
 
 
@@ -290,12 +276,6 @@ def usage_of(written: str) -> Usage:
 def failure_of(row: Row, run_id: str) -> Failure:
     """Returns the failure of a row."""
     return Failure(
-        row["scorer"],
-        row["error"],
-        row["message"],
-        bool(row["will_retry"]),
-        run_id=run_id,
-        step_id=row["step_id"],
-        attempts=row["attempts"],
-        occurred_ns=row["occurred_ns"],
-    )
+        row["scorer"], row["error"], row["message"], bool(row["will_retry"]), run_id=run_id, step_id=row["step_id"],
+        attempts=row["attempts"], occurred_ns=row["occurred_ns"],
+    )  # fmt: skip

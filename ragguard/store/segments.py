@@ -51,8 +51,9 @@ class Segment:
     dropped: bool = False
 
     def placed(self, step: StepRow) -> StepRow:
-        """Returns the row of a step as a step of this run."""
-        return step.placed(self.run_id, self.index, self.turn)
+        """Returns a captured step as a step of this run, behind those that the run had before."""
+        id, index, turn, *rest = step.columns
+        return step._replace(run_id=self.run_id, columns=(id, index + self.index, turn + self.turn, *rest))
 
 
 class Segments:
