@@ -47,7 +47,7 @@ def batch_around() -> Batch | None:
         if frame is None:
             return None
         code = frame.f_code
-        if _BATCHED.get(code.co_name) == code.co_qualname:
+        if code.co_name in _BATCHED and code.co_qualname == _BATCHED[code.co_name]:
             return Batch(frame.f_locals.get("kwargs"))
         frame = frame.f_back
     return None

@@ -49,8 +49,6 @@ class EventQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    # The hooks' side
-
     def put(self, item: T) -> bool:
         """Adds an item where few items wait; else returns False, and `offer` has to be called with the item's size."""
         waiting = len(self._items)
@@ -131,8 +129,6 @@ class EventQueue(Generic[T]):
                 kept.append(entry)
         self._items.extendleft(reversed(kept))
         return dropped
-
-    # The writer's side
 
     def take(self, most: int, most_bytes: int) -> list[T]:
         """Takes out the next items: at most `most`, and no more once they reach `most_bytes`."""

@@ -112,8 +112,6 @@ class Service:
     def exit_seconds(self) -> float:
         return self.settings.exit_seconds
 
-    # What was done
-
     def settle(self, timeout: float = 1.0) -> None:
         """Waits until what was captured so far is in the store, so that a reader sees it."""
         if self.intake.depth and not self._is_own_thread():
@@ -261,8 +259,6 @@ class Service:
                 "%d runs are still to be scored; they are in %s and go on when it is opened again",
                 report.pending + report.open, self.store.path,
             )  # fmt: skip
-
-    # Threads
 
     def _is_own_thread(self) -> bool:
         return SCORER.is_current() or self.intake.is_current()

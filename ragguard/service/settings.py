@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -85,8 +85,9 @@ class Settings:
         for sink in self.sinks:
             if not implements(sink, Sink):
                 raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
-        _function("redact", self.redact)
-        _function("references", self.find_references)
+        for name, given in (("redact", self.redact), ("references", self.find_references)):
+            if given is not None and not callable(given):
+                raise InvalidInput(name, given, "a function of one text")
         _seconds(self.retention)
         object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 
@@ -171,8 +172,3 @@ def _seconds(retention: timedelta | float | None) -> float | None:
     if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
         raise InvalidInput("retention", retention, "a time longer than 0")
     return None if seconds is None or seconds > _LONGEST_KEPT else float(seconds)
-
-
-def _function(name: str, given: Callable[..., object] | None) -> None:
-    if given is not None and not callable(given):
-        raise InvalidInput(name, given, "a function of one text")
