@@ -186,7 +186,7 @@ def commands() -> Iterator[tuple[str, str, list[Argument]]]:
     from ragguard.cli.app import COMMANDS, LazyGroup
 
     group = LazyGroup()
-    for name, (_, summary) in COMMANDS.items():
+    for name, summary in COMMANDS.items():
         found = []
         for parameter in group.get_command(None, name).params:
             is_option = parameter.param_type_name == "option"

@@ -17,28 +17,19 @@ from ragguard.cli.terminal import say
 
 OWN_FAULT = "this is a fault of ragguard's own"
 
-# Command → (module, one line of help). Kept here so that `ragguard --help` imports no engine.
-COMMANDS: dict[str, tuple[str, str]] = {
-    "demo": ("ragguard.cli.demo", "Show what there is, on this machine alone."),
-    "report": ("ragguard.cli.report", "Look at scored runs, in the terminal or as one page."),
-    "watch": ("ragguard.cli.watch", "Follow runs as they go on, with the numbers of each hop."),
-    "compare": ("ragguard.cli.compare", "Compare two sets of scored runs; for a CI gate, --fail-if."),
-    "validate": ("ragguard.cli.validate", "Find out which metric predicts how good the answers are."),
-    "metrics": (
-        "ragguard.cli.metrics",
-        "Print every metric: range, direction, unit, what it needs, its paper.",
-    ),
-    "doctor": ("ragguard.cli.doctor", "Tell what an engine is, how exact and how fast, and what to change."),
-    "score": ("ragguard.cli.score", "Score run files into a store; goes on where it was stopped."),
-    "calibrate": (
-        "ragguard.cli.calibrate",
-        "Choose the threshold of the guard or of advice, with a promise.",
-    ),
-    "export-nano": (
-        "ragguard.cli.export_nano",
-        "Write nano as a checkpoint that transformers and vLLM load.",
-    ),
+COMMANDS = {
+    "demo": "Show what there is, on this machine alone.",
+    "report": "Look at scored runs, in the terminal or as one page.",
+    "watch": "Follow runs as they go on, with the numbers of each hop.",
+    "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
+    "validate": "Find out which metric predicts how good the answers are.",
+    "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
+    "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
+    "score": "Score run files into a store; goes on where it was stopped.",
+    "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
+    "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }
+"""One line of help for each command. It stands here so that `ragguard --help` imports no engine."""
 
 
 P = ParamSpec("P")
@@ -91,17 +82,15 @@ class LazyGroup(typer.core.TyperGroup):
         """Imports the command's module and makes a command of its function `run`."""
         if cmd_name not in COMMANDS:
             return None
-        module, summary = COMMANDS[cmd_name]
+        module = import_module(f"ragguard.cli.{cmd_name.replace('-', '_')}")
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, short_help=summary)(
-            ends_in_a_sentence(cmd_name, import_module(module).run)
-        )
+        single.command(name=cmd_name, short_help=COMMANDS[cmd_name])(ends_in_a_sentence(cmd_name, module.run))
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Writes the list of commands from `COMMANDS`, without importing any."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, summary) for name, (_, summary) in COMMANDS.items()])
+            formatter.write_dl(list(COMMANDS.items()))
 
 
 app = typer.Typer(cls=LazyGroup, add_completion=False, rich_markup_mode=None, no_args_is_help=True)
