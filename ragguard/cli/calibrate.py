@@ -13,6 +13,7 @@ import typer
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
 from ragguard.cli.source import RunSource
 from ragguard.cli.terminal import notes, say
+from ragguard.errors import InvalidInput, RagguardError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -58,7 +59,6 @@ def run(
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
-    from ragguard.errors import InvalidInput, RagguardError
     from ragguard.guard import DistractorGuard
 
     console = notes()
@@ -100,7 +100,6 @@ def _end(source: RunSource, console: Console) -> None:
 
 def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
     """Refuses options that have no meaning for the chosen kind of calibration."""
-    from ragguard.errors import InvalidInput
 
     if what not in ("guard", "advice"):
         raise InvalidInput("--for", what, "guard or advice")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import Column, say, screen, show_table
 
 if TYPE_CHECKING:
     from ragguard.report.comparison import Change, Comparison
@@ -60,7 +60,6 @@ def run(
 
 
 def _show(found: Comparison) -> None:
-    from ragguard.cli.terminal import Column, screen, show_table
     from ragguard.report.text import as_markup, question_line
 
     console = screen()

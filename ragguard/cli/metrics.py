@@ -7,6 +7,9 @@ from typing import Annotated
 
 import typer
 
+from ragguard.cli.terminal import screen
+from ragguard.errors import UnknownName
+
 
 def run(
     names: Annotated[
@@ -16,7 +19,6 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print every metric: range, direction, unit, what it needs, its paper."""
-    from ragguard.errors import UnknownName
     from ragguard.metrics import find
     from ragguard.metrics.registry import as_markdown, by_level
 
@@ -39,8 +41,6 @@ def _show(rows: list[dict[str, str]]) -> None:
     from rich import box
     from rich.markup import escape
     from rich.table import Table
-
-    from ragguard.cli.terminal import screen
 
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("name", overflow="fold")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,13 +11,12 @@ import typer
 
 from ragguard.cli.options import TextFiles
 from ragguard.cli.source import runs_of_files
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import Column, say, screen, show_table
+from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ragguard.store.overview import RunLine
     from ragguard.store.source import ScoredSource
-
-ORDERS = ("harm", "loss", "gain", "new")
 
 
 def run(
@@ -41,13 +40,12 @@ def run(
     """
     import gc
 
-    from ragguard.errors import InvalidInput
     from ragguard.report.digest import MISLEADS
     from ragguard.report.html import write_html
     from ragguard.store.source import open_source
 
-    if sort not in ORDERS:
-        raise InvalidInput("--sort", sort, ", ".join(ORDERS))
+    if sort not in _ORDERS:
+        raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
     if recall and (html is not None or run_id):
@@ -82,9 +80,6 @@ def _remarks(source: ScoredSource) -> list[str]:
 
 
 def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
-
-    from ragguard.cli.terminal import Column, screen, show_table
-    from ragguard.errors import InvalidInput
     from ragguard.report.digest import summary
     from ragguard.report.ids import short_ids
     from ragguard.report.text import as_markup, question_line
@@ -94,7 +89,8 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
         )
-    shown = sorted(lines, key=_ORDER_KEYS[sort])[:most]
+    order, key = _ORDERS[sort]
+    shown = sorted(lines, key=key)[:most]
     gains = [
         _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
         for line in shown
@@ -104,7 +100,7 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
-    show_table(console, f"{_runs(len(lines))}{still}, {_ORDER_TITLES[sort]}", [
+    show_table(console, f"{_runs(len(lines))}{still}, {order}", [
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         Column("ΔSePer", gains, right=True),
@@ -123,7 +119,6 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
 
 
 def _show_run(source: ScoredSource, wanted: str) -> None:
-    from ragguard.cli.terminal import screen
     from ragguard.report.hops import hop_table
     from ragguard.report.ids import run_of_part
 
@@ -133,8 +128,6 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
 
 
 def _show_recall(source: ScoredSource, most: int) -> None:
-    from ragguard.cli.terminal import Column, screen, show_table
-    from ragguard.errors import InvalidInput
     from ragguard.report.recall import estimate_recall
     from ragguard.report.text import as_markup, question_line
 
@@ -183,12 +176,10 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
-_ORDER_TITLES = {
-    "harm": "most misled first", "loss": "least gain first", "gain": "most gain first", "new": "newest first",
-}  # fmt: skip
-_ORDER_KEYS: dict[str, Any] = {
-    "harm": lambda line: (-line["misleading"], _or(line["worst"], 1)),
-    "loss": lambda line: _or(line["gain"], 9),
-    "gain": lambda line: -_or(line["gain"], -9),
-    "new": lambda line: -line["started"],
+_ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
+    "harm": ("most misled first", lambda line: (-line["misleading"], _or(line["worst"], 1))),
+    "loss": ("least gain first", lambda line: _or(line["gain"], 9)),
+    "gain": ("most gain first", lambda line: -_or(line["gain"], -9)),
+    "new": ("newest first", lambda line: -line["started"]),
 }
+"""The title and the key of each order of the list."""

@@ -12,7 +12,7 @@ import typer
 
 from ragguard.cli.options import TextFiles
 from ragguard.cli.source import runs_of_files
-from ragguard.cli.terminal import notes, say
+from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -209,7 +209,6 @@ def _show(tables: Sequence[Table]) -> None:
     from rich import box
     from rich.table import Table as Grid
 
-    from ragguard.cli.terminal import screen
     from ragguard.report.text import as_markup
 
     console = screen()

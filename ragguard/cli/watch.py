@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import say, screen
+from ragguard.errors import RagguardError
 
 if TYPE_CHECKING:
     from ragguard.records import ScoredRun
@@ -29,7 +30,6 @@ def run(
     run is printed once it is scored. Exit code 0; 2 where the path holds something else, and with `--once`
     where there is no store.
     """
-    from ragguard.cli.terminal import screen
     from ragguard.report.watch import watch_table
     from ragguard.store.store import Store
 
@@ -54,7 +54,6 @@ def _show(database: Path, most: int, interval: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from ragguard.cli.terminal import screen
     from ragguard.report.watch import watch_table
 
     with Live(console=screen(), auto_refresh=False) as live:
@@ -83,7 +82,6 @@ def _print(database: Path, most: int, interval: float) -> None:
 
 def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
     """Yields the latest runs again and again, the oldest first; None while there is no store that can be read."""
-    from ragguard.errors import RagguardError
     from ragguard.store.store import Store
 
     store: Store | None = None
