@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 from ragguard.errors import StoreError
@@ -43,7 +43,7 @@ def some(
 def one(
     db: Database,
     run_id: str,
-    read: Callable[[sqlite3.Connection, dict[int, str]], dict[int, T]],
+    read: Callable[[sqlite3.Connection, dict[int, str]], Mapping[int, T]],
     otherwise: T,
 ) -> T:
     """Returns the result of `read` for one run; `otherwise` where the store does not have the run."""

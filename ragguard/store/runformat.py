@@ -210,12 +210,8 @@ _TRACE = _record(
     ("trace_id", "span_id"),
 )
 _PASSAGE: Mapping[str, Check] = {
-    "text": _text,
-    "id": _id,
-    "score": _number,
-    "metadata": _object,
-    "grade": _grade,
-}
+    "text": _text, "id": _id, "score": _number, "metadata": _object, "grade": _grade,
+}  # fmt: skip
 _PASSAGES = _list_of(_passage)
 _SPAN: Mapping[str, Check] = {"started_ns": _whole, "ended_ns": _whole, "status": _one_of(Status)}
 _SUB_STEP = _record(SubStep, {"query": _text, "passages": _PASSAGES, "name": _text, **_SPAN}, ("query",))

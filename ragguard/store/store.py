@@ -320,9 +320,7 @@ class Store:
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""
-        return paging.one(
-            self._db, run_id, lambda db, runs: dict[int, Run | None](reading.runs_at(db, [*runs])), None
-        )
+        return paging.one(self._db, run_id, lambda db, runs: reading.runs_at(db, [*runs]), None)
 
     def open_run(self, run_id: str) -> Run | None:
         """Returns a run that has not ended; None for any other."""
@@ -339,12 +337,7 @@ class Store:
 
     def scored_run(self, run_id: str) -> ScoredRun | None:
         """Returns one run with its scores and failures; None where the store does not have it."""
-        return paging.one(
-            self._db,
-            run_id,
-            lambda db, runs: dict[int, ScoredRun | None](reading.scored_at(db, [*runs])),
-            None,
-        )
+        return paging.one(self._db, run_id, lambda db, runs: reading.scored_at(db, [*runs]), None)
 
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
