@@ -14,6 +14,7 @@ import typer.main
 
 from ragguard._version import __version__
 from ragguard.cli.terminal import say
+from ragguard.errors import RagguardError
 
 OWN_FAULT = "this is a fault of ragguard's own"
 
@@ -44,8 +45,6 @@ def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None
 
     @functools.wraps(run)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        from ragguard.errors import RagguardError
-
         try:
             run(*args, **kwargs)
         except (typer.Exit, typer.Abort, typer.BadParameter, BrokenPipeError):

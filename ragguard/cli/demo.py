@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.errors import InvalidInput, StoreError
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -68,8 +70,6 @@ def run(
 
 def _make_room(out: Path) -> None:
     """Makes the folder for the results, and removes what an earlier demonstration wrote there, and nothing else."""
-    from ragguard.errors import InvalidInput, StoreError
-
     left = [out / name for name in ("ragguard.db", "ragguard.db-wal", "ragguard.db-shm", "spans.jsonl")]
     try:
         if left[0].exists() and not left[-1].exists():

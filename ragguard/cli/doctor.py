@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.terminal import say
+from ragguard.errors import EngineError
+from ragguard.secrets import without_secrets
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine, Prompt
@@ -70,8 +72,6 @@ def run(
 
     Exit code 0: well. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
     """
-    from ragguard.errors import EngineError
-    from ragguard.secrets import without_secrets
 
     try:
         found = asyncio.run(_examine(engine, model, timeout))

@@ -10,10 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ragguard.arguments import references_of
+from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.terminal_text import harmless
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard.errors import RunFormatError
     from ragguard.records import Run
 
 T = TypeVar("T")
@@ -53,7 +56,6 @@ class RunSource:
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
-        from ragguard.terminal_text import harmless
 
         self._console.print(harmless(f"{name}: {problem}"))
 
@@ -119,9 +121,6 @@ def _interruptible(lines: Iterator[T]) -> Iterator[T]:
 
 def read_references(path: Path) -> dict[str, list[str]]:
     """Returns the right answers by question or run id, from a file of JSON lines."""
-    from ragguard.arguments import references_of
-    from ragguard.errors import InvalidInput, StoreError
-
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
