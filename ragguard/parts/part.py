@@ -43,5 +43,10 @@ class Part:
         Args:
             settings: The digest of the settings; see `PartJob`.
         """
-        said = [self.shown, self.kind, self.start, self.end, self.size, self.modified_ns, settings]
-        return hashlib.sha256(json.dumps(said).encode("utf-8")).hexdigest()[:32]
+        return digest_of([self.shown, self.kind, self.start, self.end, self.size, self.modified_ns, settings])
+
+
+def digest_of(value: object) -> str:
+    """Returns a digest of plain data."""
+    text = json.dumps(value, sort_keys=True, default=repr)
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
-import hashlib
 import itertools
-import json
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 
 from ragguard.errors import EngineError, EngineUnreachable, PartUnanswered, StoreError
-from ragguard.parts.part import Part
+from ragguard.parts.part import Part, digest_of
 from ragguard.parts.reading import read_part
 from ragguard.parts.settings import PartJob
 from ragguard.records import Failure, Run, ScoredRun
@@ -244,5 +242,4 @@ def _runs(part: Part, job: PartJob, results: _Results) -> Iterator[tuple[int, Ru
 
 async def identity_digest(pipeline: ScoringPipeline) -> str:
     """Returns a digest of engine, judge, prompts and scorers; raises where a model cannot be reached."""
-    identity = dataclasses.asdict(await pipeline.identity())
-    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode("utf-8")).hexdigest()[:32]
+    return digest_of(dataclasses.asdict(await pipeline.identity()))

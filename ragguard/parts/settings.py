@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -13,6 +11,7 @@ from ragguard.arguments import whole_number
 from ragguard.credentials import split_credentials
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
+from ragguard.parts.part import digest_of
 from ragguard.records import new_id
 from ragguard.runtime.once import computed_once
 from ragguard.scorers.scorer import Scorer
@@ -75,15 +74,17 @@ class PartJob:
             "judge": _address(scoring.judge),
             "entailer": _address(scoring.entailer),
             "scorers": [_scorer(one) for one in scoring.scorers],
-            "prompts": None if prompts is None else [prompts.identity, _digest(dataclasses.asdict(prompts))],
+            "prompts": None
+            if prompts is None
+            else [prompts.identity, digest_of(dataclasses.asdict(prompts))],
             "caps": None if scoring.caps is None else dataclasses.asdict(scoring.caps),
-            "references": _digest(self.references) if self.references else None,
+            "references": digest_of(self.references) if self.references else None,
         }
 
     @computed_once
     def digest(self) -> str:
         """A digest of `record`; part of the key of every part."""
-        return _digest(self.record)
+        return digest_of(self.record)
 
     @property
     def folder(self) -> PartFolder:
@@ -105,8 +106,3 @@ def _scorer(scorer: str | Scorer) -> object:
         return scorer
     own = {name: repr(getattr(scorer, name)) for name in getattr(scorer, "__dataclass_fields__", {})}
     return [scorer.name, scorer.version, own]
-
-
-def _digest(value: object) -> str:
-    text = json.dumps(value, sort_keys=True, default=repr)
-    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
