@@ -49,6 +49,11 @@ def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
     ]
 
 
+def _shares(usage: Usage, questions: Sequence[Question]) -> list[Usage]:
+    """Returns the share of each question in the usage of their call, by its tokens."""
+    return apportion(usage, [max(1, tokens_of(question)) for question in questions])
+
+
 @dataclass(frozen=True, slots=True)
 class Engines:
     """A respondent that sends questions to the engine, the judge and the entailer."""
@@ -66,20 +71,17 @@ class Engines:
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
         """Sends questions that share a call to their model."""
-        weights = [max(1, tokens_of(question)) for question in questions]
-        first = questions[0]
-        if isinstance(first, LabelQuestion):
-            return await self._labels(first, cast(Sequence[LabelQuestion], questions), weights)
-        if isinstance(first, SampleQuestion):
-            return await self._samples(first, cast(Sequence[SampleQuestion], questions), weights)
-        return await self._entailments(cast(Sequence[EntailQuestion], questions), weights)
+        if isinstance(questions[0], LabelQuestion):
+            return await self._labels(cast(Sequence[LabelQuestion], questions))
+        if isinstance(questions[0], SampleQuestion):
+            return await self._samples(cast(Sequence[SampleQuestion], questions))
+        return await self._entailments(cast(Sequence[EntailQuestion], questions))
 
     def _engine(self, question: LabelQuestion | SampleQuestion) -> Engine:
         return self.engine if question.who == "engine" else self.judge
 
-    async def _labels(
-        self, first: LabelQuestion, questions: Sequence[LabelQuestion], weights: Sequence[int]
-    ) -> list[LabelAnswer]:
+    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
+        first = questions[0]
         probs = await self._engine(first).label_probs(
             [question.prompt for question in questions],
             first.labels,
@@ -89,12 +91,11 @@ class Engines:
         answers = label_answers(probs, len(questions), len(first.labels))
         return [
             replace(answer, usage=usage)
-            for answer, usage in zip(answers, apportion(probs.usage, weights), strict=True)
+            for answer, usage in zip(answers, _shares(probs.usage, questions), strict=True)
         ]
 
-    async def _samples(
-        self, first: SampleQuestion, questions: Sequence[SampleQuestion], weights: Sequence[int]
-    ) -> list[SampleAnswer]:
+    async def _samples(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer]:
+        first = questions[0]
         drawn = await self._engine(first).sample(
             [question.prompt for question in questions],
             n=first.n,
@@ -112,12 +113,10 @@ class Engines:
             )
         return [
             SampleAnswer(tuple(answers), drawn.truncated.get(row, 0), usage)
-            for row, (answers, usage) in enumerate(zip(drawn, apportion(drawn.usage, weights), strict=True))
+            for row, (answers, usage) in enumerate(zip(drawn, _shares(drawn.usage, questions), strict=True))
         ]
 
-    async def _entailments(
-        self, questions: Sequence[EntailQuestion], weights: Sequence[int]
-    ) -> list[EntailAnswer]:
+    async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:
         judged = await self.entailer.entail(
             [question.pair for question in questions], deadline=self.deadline, priority=self.priority
         )
@@ -127,5 +126,5 @@ class Engines:
             EntailAnswer(
                 (p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), judged.truncated.get(row, 0), usage
             )
-            for row, usage in enumerate(apportion(judged.usage, weights))
+            for row, usage in enumerate(_shares(judged.usage, questions))
         ]
