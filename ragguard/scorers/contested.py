@@ -73,7 +73,7 @@ class Contested:
             await ratings.learn(texts, view.setting.judge_prompts, ask)
             found = Conflicts(self, view, ratings, texts)
             await found.learn(ask)
-            _write(writer, found, ratings, self.eta)
+            found.write(writer)
         return writer.results()
 
 
@@ -112,6 +112,46 @@ class Conflicts:
             for one, other, pair in couples
             if contradict & {pair, pair.turned}
         ]
+
+    def write(self, writer: ScoreWriter) -> None:
+        """Adds the score of each step, over all texts that the model had read by then, and of the run."""
+        steps = self._view.steps
+        for number, step in enumerate(steps, 1):
+            if step.readable:
+                self._add(writer, steps[:number], step)
+        self._add(writer, steps, None)
+
+    def _add(self, writer: ScoreWriter, steps: Sequence[StepView], about: StepView | None) -> None:
+        texts = read_texts(steps)
+        if not texts:
+            return
+        index = {text: number for number, text in enumerate(texts)}
+        here = [one for one in self.found if one.first in index and one.second in index]
+        table = np.zeros((len(texts), len(texts), len(self._ratings.sub_questions)), dtype=np.bool_)
+        for one in here:
+            table[index[one.first], index[one.second], one.sub_question] = True
+        where = _positions(steps)
+        writer.add(
+            "contested",
+            measures.contested(self._ratings.table(texts), table, self._settings.eta),
+            step=about,
+            who="judge",
+            stderr=self._ratings.stderr(texts),
+            label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
+            explanation=_in_words(here, where),
+            references=given_sub_questions(self._view),
+            usage=self.usage if about is None else None,
+            metadata={
+                "conflicts": [
+                    {
+                        "sub_question": one.sub_question,
+                        "passages": [where[one.first], where[one.second]],
+                        "answers": [one.first_answer, one.second_answer],
+                    }
+                    for one in here
+                ]
+            },
+        )
 
     async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
         """Returns the texts that are relevant to the query which brought them, judged without the references.
@@ -160,55 +200,6 @@ def _shared(readings: Sequence[_Reading]) -> list[_Reading]:
     """Returns the readings of those sub-questions that two or more passages answer."""
     counts = Counter(reading.sub_question for reading in readings)
     return [reading for reading in readings if counts[reading.sub_question] > 1]
-
-
-def _write(writer: ScoreWriter, conflicts: Conflicts, ratings: Ratings, eta: float) -> None:
-    """Adds the score of each step, over all texts that the model had read by then, and of the run."""
-    view = writer.view
-    for number, step in enumerate(view.steps, 1):
-        if step.readable:
-            _add(writer, conflicts, ratings, eta, view.steps[:number], step)
-    _add(writer, conflicts, ratings, eta, view.steps, None)
-
-
-def _add(
-    writer: ScoreWriter,
-    conflicts: Conflicts,
-    ratings: Ratings,
-    eta: float,
-    steps: Sequence[StepView],
-    about: StepView | None,
-) -> None:
-    texts = read_texts(steps)
-    if not texts:
-        return
-    index = {text: number for number, text in enumerate(texts)}
-    here = [one for one in conflicts.found if one.first in index and one.second in index]
-    table = np.zeros((len(texts), len(texts), len(ratings.sub_questions)), dtype=np.bool_)
-    for one in here:
-        table[index[one.first], index[one.second], one.sub_question] = True
-    where = _positions(steps)
-    writer.add(
-        "contested",
-        measures.contested(ratings.table(texts), table, eta),
-        step=about,
-        who="judge",
-        stderr=ratings.stderr(texts),
-        label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
-        explanation=_in_words(here, where),
-        references=given_sub_questions(writer.view),
-        usage=conflicts.usage if about is None else None,
-        metadata={
-            "conflicts": [
-                {
-                    "sub_question": one.sub_question,
-                    "passages": [where[one.first], where[one.second]],
-                    "answers": [one.first_answer, one.second_answer],
-                }
-                for one in here
-            ]
-        },
-    )
 
 
 def _in_words(found: Sequence[Conflict], where: dict[str, str]) -> str:

@@ -47,8 +47,8 @@ def default_world(split: Split = "heldout", seed: int = 0) -> World:
 
 
 @lru_cache(maxsize=2)
-def _corpus(split: Split, seed: int) -> Corpus:
-    return Corpus(default_world(split, seed))
+def _corpus(split: Split) -> Corpus:
+    return Corpus(default_world(split))
 
 
 def cases(
@@ -74,4 +74,4 @@ def hard_cases(
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:
     """Returns a BM25 retriever over the default world's 10,000 passages; a share `noise` of its results is random."""
-    return Retriever(_corpus(split, 0), k, noise, seed)
+    return Retriever(_corpus(split), k, noise, seed)
