@@ -123,8 +123,6 @@ class Conflicts:
 
     def _add(self, writer: ScoreWriter, steps: Sequence[StepView], about: StepView | None) -> None:
         texts = read_texts(steps)
-        if not texts:
-            return
         index = {text: number for number, text in enumerate(texts)}
         here = [one for one in self.found if one.first in index and one.second in index]
         table = np.zeros((len(texts), len(texts), len(self._ratings.sub_questions)), dtype=np.bool_)
