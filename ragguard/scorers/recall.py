@@ -8,30 +8,23 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 
 from ragguard.answer_text import normalise
-from ragguard.errors import RagguardError
 from ragguard.metrics import rarity
 from ragguard.metrics.recapture import Population, recapture
 from ragguard.metrics.topk import f
 from ragguard.probes.question import Ask, answered
 from ragguard.probes.rating import grade, read_rating
 from ragguard.records import Result
+from ragguard.scorers.estimates import Estimate
 from ragguard.scorers.grades import RELEVANT, contradiction
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, retrieved_texts
-
-
-class _RecallEstimate(NamedTuple):
-    """A number that follows from how many relevant passages there are, and its standard error."""
-
-    value: float
-    stderr: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,30 +44,26 @@ class Recall:
         by_query: dict[str, list[StepView]] = defaultdict(list)
         for step in view.steps:
             by_query[normalise(view.query_of(step))].append(step)
-        repeated = [steps for query, steps in by_query.items() if query and len(steps) > 1]
+        repeated = {query: steps for query, steps in by_query.items() if query and len(steps) > 1}
         if view.run.pool or not repeated:
             return writer.results()
-        contradicting = contradiction(view, [step for steps in repeated for step in steps])
+        contradicting = contradiction(view, [step for steps in repeated.values() for step in steps])
         if contradicting is not None:
             writer.fail(contradicting, "recall")
             return writer.results()
-        given = _given(repeated)
-        wanted = [
-            (view.query_of(steps[0]), text)
-            for steps in repeated
+        given = _given(repeated.values())
+        wanted = {
+            (query, text): grade(view.setting.judge_prompts, view.query_of(steps[0]), text)
+            for query, steps in repeated.items()
             for text in retrieved_texts(steps)
             if text not in given
-        ]
-        questions = [grade(view.setting.judge_prompts, query, text) for query, text in wanted]
-        answers = await ask(questions)
+        }
+        answers = await ask(list(wanted.values()))
         grades: dict[tuple[str, str], int] = {}
-        for (query, text), question, answer in zip(wanted, questions, answers, strict=True):
-            try:
-                grades[normalise(query), text] = int(read_rating(question, answered(answer)).value)
-            except RagguardError as error:
-                writer.fail(error, "recall, as a passage has no grade")
-        for steps in repeated:
-            query = normalise(view.query_of(steps[0]))
+        for (key, question), answer in zip(wanted.items(), answers, strict=True):
+            with writer.failing("recall, as a passage has no grade"):
+                grades[key] = read_rating(question, answered(answer)).value
+        for query, steps in repeated.items():
             known = {text: given.get(text, grades.get((query, text))) for text in retrieved_texts(steps)}
             if None not in known.values():
                 self._query(
@@ -102,7 +91,7 @@ class Recall:
         if not k or len(chosen) > k:
             return
         estimates = {
-            "relevant_total": _RecallEstimate(total.total, total.stderr),
+            "relevant_total": Estimate(total.total, total.stderr),
             "recall_estimated": _moved(lambda n: relevant / n if n else math.nan, total, there),
             "f_estimated": _moved(lambda n: float(f(relevant, k, n, self.alpha)), total, there),
             "proc_estimated": _moved(lambda n: float(rarity.proc(_pool(grades, n), found, k)), total, there),
@@ -118,17 +107,17 @@ class Recall:
             )  # fmt: skip
 
 
-def _given(repeated: Sequence[Sequence[StepView]]) -> dict[str, int]:
+def _given(repeated: Iterable[Sequence[StepView]]) -> dict[str, int]:
     """Returns the grade that came with each passage, by its text."""
     passages = (passage for steps in repeated for step in steps for passage in step.all)
     return {passage.text: passage.grade for passage in passages if passage.grade is not None}
 
 
-def _moved(value: Callable[[float], float], total: Population, least: float) -> _RecallEstimate:
+def _moved(value: Callable[[float], float], total: Population, least: float) -> Estimate:
     """Returns a number at the estimated total, and as its error half the difference between its values at one
     standard error below and above."""
     low, high = max(least, total.total - total.stderr), total.total + total.stderr
-    return _RecallEstimate(value(total.total), abs(value(low) - value(high)) / 2)
+    return Estimate(value(total.total), abs(value(low) - value(high)) / 2)
 
 
 def _pool(grades: dict[str, int], total: float) -> list[int]:
