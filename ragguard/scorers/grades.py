@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ragguard.answer_text import normalise
-from ragguard.errors import RagguardError, ScoringError
+from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import t
-from ragguard.probes.question import Ask, LabelQuestion, answered
-from ragguard.probes.rating import grade, read_rating
-from ragguard.records import Passage, Result, Stage
+from ragguard.probes.question import Ask, answered
+from ragguard.probes.rating import Rating, grade, read_rating
+from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
 
@@ -100,32 +100,29 @@ class _GradeReport:
             (step, at, step.all[at], view.query_of(step)) for step in view.steps for at in sorted(step.judged)
         ]
         listed += [(None, -1, passage, view.run.question) for passage in view.run.pool or ()]
-        questions: dict[int, LabelQuestion] = {}
-        for index, (_, _, passage, query) in enumerate(listed):
-            if passage.grade is None and passage.text not in self.known:
-                questions[index] = grade(view.setting.judge_prompts, query, passage.text)
+        prompts = view.setting.judge_prompts
+        questions = {
+            index: grade(prompts, query, passage.text)
+            for index, (*_, passage, query) in enumerate(listed)
+            if self._given(passage) is None
+        }
         answers = dict(zip(questions, await ask(list(questions.values())), strict=True))
         for index, (step, at, passage, query) in enumerate(listed):
-            key = (normalise(query), passage.text)
             what = f"grade of passage {at + 1}" if step else "grade of a passage of the pool"
-            given = self.known.get(passage.text) if passage.grade is None else passage.grade
-            if given is not None:
-                self.found[key] = given
+            with self.writer.failing(what, step):
+                rating = self._given(passage) or read_rating(questions[index], answered(answers[index]))
+                self.found[normalise(query), passage.text] = rating.value
+                self.estimated = self.estimated or rating.stderr != 0.0
                 if step:
-                    self.writer.add("grade", given, step=step, at=at, who="judge", stderr=0.0, label="given",
-                                   expectation=given, references=self.mark)  # fmt: skip
-                continue
-            try:
-                rating = read_rating(questions[index], answered(answers[index]))
-            except RagguardError as error:
-                self.writer.fail(error, what, step)
-                continue
-            self.found[key] = rating.value
-            self.estimated = self.estimated or rating.stderr != 0.0
-            if step:
-                self.writer.add("grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
-                               expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
-                               references=self.mark)  # fmt: skip
+                    self.writer.add(
+                        "grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
+                        label="" if index in questions else "given", expectation=rating.expectation,
+                        usage=rating.usage, metadata=rating.remarks, references=self.mark,
+                    )  # fmt: skip
+
+    def _given(self, passage: Passage) -> Rating | None:
+        given = self.known.get(passage.text) if passage.grade is None else passage.grade
+        return None if given is None else Rating(given, given, 0.0, remarks={}, usage=Usage())
 
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
