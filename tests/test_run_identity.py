@@ -12,6 +12,7 @@ from support.program import run_program
 
 import ragguard
 from ragguard import Passage, RagGuard, Run
+from ragguard.capture import given_ids
 from ragguard.errors import InvalidInput
 from ragguard.runtime.notices import NOTICES
 from ragguard.store import schema
@@ -284,7 +285,7 @@ def test_ids_of_many_threads(make):
 def test_ids_that_this_process_has_forgotten_are_found_in_the_store(make, monkeypatch):
     rg = make()
     capture(rg, "one", "1", id="x")
-    monkeypatch.setattr(rg.recorder._given, "_limit", 1)
+    monkeypatch.setattr(given_ids, "IDS_KEPT", 1)
     capture(rg, "other", "0", id="y")
     capture(rg, "another", "0", id="z")
     second = capture(rg, "two", "2", id="x")
