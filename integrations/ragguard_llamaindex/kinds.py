@@ -101,9 +101,8 @@ def asked_by_evaluator(engine: object) -> bool:
     An evaluator puts the contexts to be judged into an index and queries it. Such a query is not the application's, and
     its passages were not retrieved for the answer.
     """
-    if not isinstance(engine, RetrieverQueryEngine) or not isinstance(
-        engine.retriever, SummaryIndexRetriever
-    ):
+    lists = isinstance(engine, RetrieverQueryEngine) and isinstance(engine.retriever, SummaryIndexRetriever)
+    if not lists:
         return False
     frame = sys._getframe(1).f_back
     for _ in range(_FRAMES_TO_EVALUATOR):

@@ -119,18 +119,15 @@ def choose_threshold(
     n = len(utilities)
     check_promise(n, max_gold_loss, confidence)
     falls = [_falls_at(values, min_keep) for values in utilities]
-    gold_falls = [fall[np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
+    marks = [np.asarray(flags, dtype=bool) for flags in gold]
+    gold_falls = [fall[is_gold] for fall, is_gold in zip(falls, marks, strict=True)]
     levels = np.unique(np.concatenate([*falls, [-1.0, 1.0]]))
     levels = levels[np.isfinite(levels)]
     losses = _mean_losses(gold_falls, levels)
     kept = np.array([keeps_bound(loss, n, max_gold_loss, confidence) for loss in losses])
     # The loss grows with the threshold: the first one that breaks the bound ends the search.
     best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
-    others = np.sort(
-        np.concatenate(
-            [fall[~np.asarray(flags, dtype=bool)] for fall, flags in zip(falls, gold, strict=True)]
-        )
-    )
+    others = np.sort(np.concatenate([fall[~is_gold] for fall, is_gold in zip(falls, marks, strict=True)]))
     drops = int(np.searchsorted(others, levels[best], side="left"))
     # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
     # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.

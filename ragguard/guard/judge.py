@@ -9,7 +9,6 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Sequence
-from types import TracebackType
 from typing import TypeVar
 
 import numpy as np
@@ -60,9 +59,7 @@ class EngineTime:
         if self.asked is None:
             self.asked = self._since
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._ended, self._since = self.seconds, None
 
     @property

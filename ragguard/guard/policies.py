@@ -107,11 +107,10 @@ class TokenBudget:
         sizes = {item.position: max(1, count_tokens(item.passage.text)) for item in judged}
         left = self.tokens - sum(sizes[item.position] for item in judged if item.utility is None)
         gone = {}
+        rated = [item for item in judged if item.utility is not None]
         for item in sorted(
-            judged, key=lambda item: (-(item.utility or 0.0) / sizes[item.position], item.position)
+            rated, key=lambda one: (-(one.utility or 0.0) / sizes[one.position], one.position)
         ):
-            if item.utility is None:
-                continue
             if sizes[item.position] <= left:
                 left -= sizes[item.position]
             else:

@@ -323,8 +323,7 @@ class Condition:
     def holds(self, comparison: Comparison) -> bool:
         """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared, and
         where its name stands for several that were."""
-        change = self.of(comparison)
-        return bool(_OPERATORS[self.sign](change.difference, self.bound))
+        return bool(_OPERATORS[self.sign](self.of(comparison).difference, self.bound))
 
     def of(self, comparison: Comparison) -> Change:
         """Returns the change that the condition is about; raises as `holds` does."""

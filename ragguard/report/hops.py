@@ -106,10 +106,8 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
     numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     seen = view_step(step, sys.maxsize)
-    read, read_as = set(seen.got), {}
-    for at in seen.got:
-        if at >= seen.candidates and seen.all[at].id:
-            read_as[seen.all[at].id] = at + 1
+    read = set(seen.got)
+    read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
     rows: list[Row] = []
     for position, passage in enumerate(seen.all, 1):

@@ -78,13 +78,11 @@ def _positions(step: RetrievalStep) -> list[str]:
 
 
 def _recall(asked: _Asked) -> QueryRecall:
-    relevant = [text for text, verdicts in asked.verdicts.items() if 2 * sum(verdicts) >= len(verdicts)]
+    relevant = {text for text, verdicts in asked.verdicts.items() if 2 * sum(verdicts) >= len(verdicts)}
     texts = list(dict.fromkeys(text for retrieval in asked.retrievals for text in retrieval))
     table = np.array([[text in retrieval for text in texts] for retrieval in asked.retrievals])
-    total = recapture(table, [text in set(relevant) for text in texts])
-    mean = sum(len(retrieval.intersection(relevant)) for retrieval in asked.retrievals) / len(
-        asked.retrievals
-    )
+    total = recapture(table, [text in relevant for text in texts])
+    mean = sum(len(retrieval & relevant) for retrieval in asked.retrievals) / len(asked.retrievals)
     there = math.isfinite(total.total) and total.total > 0
     return QueryRecall(
         asked.query,
