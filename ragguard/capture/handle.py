@@ -136,20 +136,11 @@ class RunHandle:
         if self._asks:
             self._identity = self.recorder.claim(self.key, resumes=self.resumes)
             self.key = self._identity.asked
-        self.sampled = bool(
-            self.recorder.run_started(
-                self.key,
-                self.question,
-                name=self.name,
-                references=self.references,
-                sub_questions=self.sub_questions,
-                pool=self.pool,
-                metadata=dict(self.metadata),
-                started_ns=self._started_ns,
-                collect=self._collected,
-                identity=self._identity,
-            )
-        )
+        self.sampled = self.recorder.run_started(
+            self.key, self.question, name=self.name, references=self.references,
+            sub_questions=self.sub_questions, pool=self.pool, metadata=dict(self.metadata),
+            started_ns=self._started_ns, collect=self._collected, identity=self._identity,
+        )  # fmt: skip
         return self
 
     def _join(self) -> bool:
@@ -175,15 +166,10 @@ class RunHandle:
             self.recorder.run_noted(self.key, answer=text_of(self.answer)[0] or None, metadata=metadata)
             return
         self.recorder.run_ended(
-            self.key,
-            text_of(self.answer)[0] or None,
-            self._status,
-            question=text_of(self.question)[0],
-            references=self._checked("references"),
-            sub_questions=self._checked("sub_questions"),
-            pool=self._pool(),
-            metadata=metadata,
-        )
+            self.key, text_of(self.answer)[0] or None, self._status, question=text_of(self.question)[0],
+            references=self._checked("references"), sub_questions=self._checked("sub_questions"),
+            pool=self._pool(), metadata=metadata,
+        )  # fmt: skip
         if self._acknowledging is not None and not self._awaits:
             self._acknowledging.not_awaited()
 

@@ -60,16 +60,9 @@ def _amended(event: StepAmended) -> StepAmended:
     if not _fits(decision):
         decision = _decision(decision) if isinstance(decision, Decision) else None
     return StepAmended(
-        f"{event.run_id}",
-        f"{event.step_id}",
-        event.passages,
-        decision,
-        metadata=event.metadata,
-        index=event.index,
-        read_as=event.read_as,
-        error=event.error,
-        advice=event.advice,
-    )
+        f"{event.run_id}", f"{event.step_id}", event.passages, decision, metadata=event.metadata,
+        index=event.index, read_as=event.read_as, error=event.error, advice=event.advice,
+    )  # fmt: skip
 
 
 def _integer(value: Any) -> int:

@@ -129,17 +129,10 @@ class RunScoring:
         self.tally.note(failures)
         scored = replace(scored, failures=failures)
         outcome = ScoringOutcome(
-            run.id,
-            _mark(identity),
-            due.revision,
-            scores=scored.scores,
-            failures=failures,
-            retry_ns=None if wait is None else now_ns() + int(wait * 1e9),
-            emit=bool(self._delivery),
-            attempts=attempts,
-            references=found,
-            uncertain=uncertain,
-        )
+            run.id, _mark(identity), due.revision, scores=scored.scores, failures=failures,
+            retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self._delivery),
+            attempts=attempts, references=found, uncertain=uncertain,
+        )  # fmt: skip
         empty = not any(step.candidates or step.passages for step in run.steps)
         new = await self.written(lambda: self._settle(outcome, empty=empty))
         if self._delivery and (new or outcome.says_something):
