@@ -7,6 +7,7 @@ import json
 import time
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
+from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -118,23 +119,13 @@ async def examine(engine: Engine) -> Examination:
     samples = await engine.sample([asked], n=_SAMPLES, max_tokens=8)
     samples_ms = (time.perf_counter() - began) * 1000
     return Examination(
-        model=info.model,
-        kind=info.kind,
-        location=info.location,
-        fingerprint=info.fingerprint,
-        context=info.context,
-        prompts=prompts.identity,
-        mode=first.mode,
-        exact=first.exact,
-        label_mass=min(1.0, float(first.mass[0])),
-        mass_is_bound=first.bound is not None,
+        model=info.model, kind=info.kind, location=info.location, fingerprint=info.fingerprint,
+        context=info.context, prompts=prompts.identity, mode=first.mode, exact=first.exact,
+        label_mass=min(1.0, float(first.mass[0])), mass_is_bound=first.bound is not None,
         sample_logprobs=any(answer.logprobs for answer in samples[0]),
-        capabilities=tuple(sorted(info.capabilities)),
-        one_ms=sorted(one)[_ROUNDS // 2],
-        many_ms=sorted(many)[_ROUNDS // 2],
-        samples_ms=samples_ms,
-        notes=info.notes,
-    )
+        capabilities=tuple(sorted(info.capabilities)), one_ms=median(one), many_ms=median(many),
+        samples_ms=samples_ms, notes=info.notes,
+    )  # fmt: skip
 
 
 async def _milliseconds(call: Any) -> float:

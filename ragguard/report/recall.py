@@ -84,10 +84,5 @@ def _recall(asked: _Asked) -> QueryRecall:
     total = recapture(table, [text in relevant for text in texts])
     mean = sum(len(retrieval & relevant) for retrieval in asked.retrievals) / len(asked.retrievals)
     there = math.isfinite(total.total) and total.total > 0
-    return QueryRecall(
-        asked.query,
-        len(asked.retrievals),
-        found=len(relevant),
-        total=total,
-        recall=mean / total.total if there else math.nan,
-    )
+    recall = mean / total.total if there else math.nan
+    return QueryRecall(asked.query, len(asked.retrievals), found=len(relevant), total=total, recall=recall)
