@@ -28,7 +28,7 @@ STRENGTHS = (0.99, 0.95, 0.9, 0.8)
 CASES, CASES_SEED = 250, 7_001
 """The number and the seed of the cases on which noise is calibrated; no study uses that seed."""
 QUESTIONS: Mapping[str, Callable[[PromptSet, str, str], LabelQuestion]] = {
-    "relevance": lambda prompts, query, text: relevance(prompts, query, text),
+    "relevance": relevance,
     "answerability": answerability,
     "grade": grade,
 }
