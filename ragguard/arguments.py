@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import os
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +11,8 @@ from ragguard.errors import InvalidInput
 
 LONGEST_WAIT = 1e8
 """Seconds, about three years: what the system's own waits can take, and as good as no limit."""
+LARGEST = sys.float_info.max
+"""The largest number that a float can hold; Python's integers go on."""
 _MOST = 2**53
 
 
@@ -37,7 +39,7 @@ def seconds_to_wait(timeout: object) -> float:
 
 def milliseconds(argument: str, value: object) -> float:
     """Returns a time in milliseconds, more than 0; a bool, a NaN and infinity are refused."""
-    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value < math.inf:
+    if not isinstance(value, int | float) or isinstance(value, bool) or not 0 < value <= LARGEST:
         raise InvalidInput(argument, value, "a number of milliseconds, more than 0")
     return float(value)
 

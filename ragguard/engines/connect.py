@@ -95,7 +95,11 @@ def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) ->
     """Refuses engine arguments for an engine that does not take any."""
     if given is None:
         return
-    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+    try:
+        named = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
+    except Exception:  # noqa: BLE001 - a mapping of the caller's may raise anything
+        named = False
+    if not named:
         raise InvalidInput(
             "engine_args", given, "a mapping from names to values, such as {'max_model_len': 8192}"
         )

@@ -238,7 +238,7 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
     if isinstance(source, str) and source in _SETS:
         return _shipped(source)
     if not isinstance(source, str | Path) or not os.path.isfile(source):
-        raise UnknownName("prompts", str(source), f"{', '.join(_SETS)}, or a path to a TOML file")
+        raise UnknownName("prompts", source, f"{', '.join(_SETS)}, or a path to a TOML file")
     return _with_known_slots(
         parse_prompts(Path(source).read_text(encoding="utf-8"), str(source)), str(source)
     )

@@ -8,7 +8,6 @@ is kept: a guard must never be the reason that an answer is missing.
 from __future__ import annotations
 
 import asyncio
-import math
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import wait as wait_for_thread
@@ -17,7 +16,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import NoReturn
 
-from ragguard.arguments import whole_number
+from ragguard.arguments import LARGEST, milliseconds, number_between, whole_number
 from ragguard.conformal import check_same
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -86,10 +85,8 @@ class DistractorGuard:
         pause_after: int = 5,
         pause_s: float = 5.0,
     ) -> None:
-        if not _is_number(budget_ms) or not 0 < budget_ms < math.inf:
-            raise InvalidInput("budget_ms", budget_ms, "a number of milliseconds, more than 0")
-        if not _is_number(pause_s) or not 0 <= pause_s < math.inf:
-            raise InvalidInput("pause_s", pause_s, "a number of seconds, 0 or more")
+        self.budget_ms = milliseconds("budget_ms", budget_ms)
+        number_between("pause_s", pause_s, 0, LARGEST, "a number of seconds, 0 or more")
         whole_number("min_keep", min_keep, 0)
         whole_number("pause_after", pause_after, 1)
         threshold_policy = UtilityThreshold(threshold)
@@ -99,7 +96,7 @@ class DistractorGuard:
         for policy in self.policies:
             if not implements(policy, Policy):
                 raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
-        self.budget_ms, self.min_keep = float(budget_ms), min_keep
+        self.min_keep = min_keep
         self.engine = connect(engine)
         self.judge = self.engine if judge is None else connect(judge)
         self._judge = PassageJudge(
@@ -352,10 +349,6 @@ class DistractorGuard:
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
         self._first_answer.waited(answered=not task.cancelled() and task.exception() is None)
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _failed(error: BaseException) -> GuardOutcome:

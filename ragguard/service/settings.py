@@ -72,7 +72,7 @@ class Settings:
         for name in ("queue_size", "queue_bytes", "concurrency"):
             whole_number(name, getattr(self, name), 1)
         _overflow(self.on_overflow)
-        if self.when not in ("step", "run"):
+        if not isinstance(self.when, str) or self.when not in ("step", "run"):
             raise InvalidInput("when", self.when, "'step' or 'run'")
         if not isinstance(self.score_rate, int | float) or not 0.0 <= self.score_rate <= 1.0:
             raise InvalidInput("score_rate", self.score_rate, "a share between 0 and 1")

@@ -66,7 +66,7 @@ class Store:
         scored: bool = True,
     ) -> None:
         """Opens the store. With `scored=False` captured runs are kept, and nobody has to score them."""
-        if durability not in ("fast", "full"):
+        if not isinstance(durability, str) or durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._bound, self._scored = bound or Bound(), scored
         self._own = ProcessState()

@@ -1,0 +1,48 @@
+"""Settings that raise when they are compared, read or converted are refused by name."""
+
+import pytest
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import DistractorGuard, RagGuard
+from ragguard.engines.connect import connect
+from ragguard.errors import InvalidInput
+from ragguard.store.store import Store
+
+
+class Refusing:
+    """Raises whatever is asked of it."""
+
+    def __eq__(self, other):
+        raise RuntimeError("refused")
+
+    def __hash__(self):
+        raise RuntimeError("refused")
+
+    def __str__(self):
+        raise RuntimeError("refused")
+
+    __repr__ = __str__
+
+
+class Growing(dict):
+    """Changes while it is read."""
+
+    def __iter__(self):
+        raise RuntimeError("dictionary changed size during iteration")
+
+
+@pytest.mark.parametrize(
+    ("argument", "make"),
+    [
+        ("budget_ms", lambda: DistractorGuard(ScriptedEngine(), budget_ms=10**5000)),
+        ("pause_s", lambda: DistractorGuard(ScriptedEngine(), pause_s=10**5000)),
+        ("prompts", lambda: DistractorGuard(ScriptedEngine(), prompts=Refusing())),
+        ("when", lambda: RagGuard(ScriptedEngine(), store=None, when=Refusing())),
+        ("durability", lambda: Store(durability=Refusing())),
+        ("engine_args", lambda: connect("vllm:some/model", engine_args=Growing(a=1))),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_hostile_setting_is_refused_by_name(argument, make):
+    with pytest.raises(InvalidInput, match=argument):
+        make()
