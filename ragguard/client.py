@@ -22,6 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
+from ragguard.answer_text import ENGLISH, Language
 from ragguard.arguments import whole_number
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
@@ -112,6 +113,8 @@ class RagGuard:
             OpenTelemetry's modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the
             environment says, else not.
         caps: The most that is judged of one run. None: `Caps()`.
+        language: The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an
+            answer says that it is none. English ships.
         concurrency: How many runs are scored at once in the background, 1 or more.
         retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
             good with their texts and scores, scored or not. None: for ever.
@@ -145,6 +148,7 @@ class RagGuard:
         on_overflow: str = "drop_oldest",
         capture_content: bool | str | None = None,
         caps: Caps | None = None,
+        language: Language = ENGLISH,
         concurrency: int = 8,
         retention: timedelta | float | None = None,
         run_ttl: float = 3600.0,
@@ -152,7 +156,7 @@ class RagGuard:
     ) -> None:
         scoring = ScoringSettings(
             engine=engine, judge=judge, entailer=entailer, scorers=scorers, prompts=prompts, caps=caps,
-            budget=Account.of(budget),  # one account, also for forked processes
+            language=language, budget=Account.of(budget),  # one account, also for forked processes
         )  # fmt: skip
         self._service = Service(
             Settings(

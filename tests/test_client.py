@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -15,10 +16,13 @@ from support.scripted_engine import ScriptedEngine
 from support.scripted_pipeline import ListSink
 from support.stored import closed_after
 
-from ragguard import Passage, RagGuard, Run
+from ragguard import Passage, RagGuard, Run, world
 from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, StoreError, UnknownName
+from ragguard.metrics import ENGLISH, Language
 from ragguard.records import RetrievalStep
 from ragguard.scorers.plan import Plan
+
+GERMAN = Language(articles=("das",), abstentions=("Das weiß ich nicht.",))
 
 
 @pytest.fixture
@@ -299,6 +303,19 @@ async def test_an_open_run_is_scored_as_it_stands_and_nothing_is_stored(make):
     late = await rg.score(run)
     assert len(late) > len(early)
     assert len(rg.scores(run.id)) == len(late)
+
+
+@pytest.mark.parametrize(("language", "label"), [(ENGLISH, "wrong"), (GERMAN, "abstained")])
+async def test_a_declared_language_tells_abstentions(make, language, label):
+    rg = make("nano", scorers=("grades",), language=language)
+    (case,) = world.cases(1, seed=3)
+    scores = await rg.score(replace(world.make_run(case, seed=1), answer="Das weiß ich nicht!"))
+    assert [score.label for score in scores if score.name == "answer_correct"] == [label]
+
+
+def test_a_language_is_refused_by_its_name(make):
+    with pytest.raises(InvalidInput, match="language"):
+        make(language="de")
 
 
 async def test_a_dry_run_asks_nothing(make):

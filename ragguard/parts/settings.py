@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ragguard.answer_text import ENGLISH
 from ragguard.arguments import whole_number
 from ragguard.credentials import split_credentials
 from ragguard.engines.prompts import load_prompts
@@ -79,6 +80,11 @@ class PartJob:
             else [prompts.identity, digest_of(dataclasses.asdict(prompts))],
             "caps": None if scoring.caps is None else dataclasses.asdict(scoring.caps),
             "references": digest_of(self.references) if self.references else None,
+            **(
+                {}
+                if scoring.language == ENGLISH
+                else {"language": digest_of(dataclasses.asdict(scoring.language))}
+            ),
         }
 
     @computed_once

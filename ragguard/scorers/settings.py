@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -40,6 +41,8 @@ class ScoringSettings:
     """The prompts that are asked: a name, a TOML file or a PromptSet. None: those that fit the engine."""
     caps: Caps | None = None
     """The most that is judged of one run. None: `Caps()`."""
+    language: Language = ENGLISH
+    """The language of answers: its articles, and the phrases by which an answer says that it is none."""
     budget: Account | Limits | None = None
     """The most that the models may spend together. None: no limit."""
 
@@ -51,6 +54,8 @@ class ScoringSettings:
             raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
         if not isinstance(self.caps, Caps | None):
             raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
+        if not isinstance(self.language, Language):
+            raise InvalidInput("language", self.language, "a ragguard.metrics.Language, such as ENGLISH")
         Account.of(self.budget)
         object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
 
@@ -63,5 +68,6 @@ class ScoringSettings:
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(
             engine, judge=judge, entailer=entailer, scorers=self.scorers, prompts=self.prompts, caps=self.caps,
+            language=self.language,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip

@@ -9,7 +9,8 @@ import pytest
 from support.runs import a_run
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.parts import find_runs, plan_parts
+from ragguard.metrics import ENGLISH, Language
+from ragguard.parts import PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
 from ragguard.store.filesystems import FileInfo
 from ragguard.store.runfile import write_runs
@@ -63,6 +64,14 @@ def test_a_key_changes_with_all_that_decides_about_a_part():
     keys = {part.key("s"), part.key("t"), *(one.key("s") for one in plan_parts(others))}
     keys |= {one.key("s") for one in plan_parts([FileInfo("/runs.jsonl", 1000, 5)], 600)}
     assert len(keys) == 7
+
+
+def test_a_declared_language_decides_about_scores_too():
+    def record(**scoring):
+        return PartJob(scoring=ScoringSettings(**scoring), out="out").record
+
+    assert record() == record(language=ENGLISH)  # as folders of earlier versions have it
+    assert record() != record(language=Language()) != record(language=Language(articles=("der",)))
 
 
 def test_parts_are_sized_for_inputs_and_processes():
