@@ -307,7 +307,7 @@ async def test_an_open_run_is_scored_as_it_stands_and_nothing_is_stored(make):
 
 @pytest.mark.parametrize(("language", "label"), [(ENGLISH, "wrong"), (GERMAN, "abstained")])
 async def test_a_declared_language_tells_abstentions(make, language, label):
-    rg = make("nano", scorers=("grades",), language=language)
+    rg = make("nano", scorers=("coverage",), language=language)
     (case,) = world.cases(1, seed=3)
     scores = await rg.score(replace(world.make_run(case, seed=1), answer="Das weiß ich nicht!"))
     assert [score.label for score in scores if score.name == "answer_correct"] == [label]
