@@ -18,8 +18,8 @@ Missed in the results kept here, on an idle machine whose clock goes at two spee
   of LangChain's hooks takes 14 µs, one of LlamaIndex 16.
 - The processor time of retrievals that come one at a time. The writer commits every 40 ms, so that a kill loses at
   most 50 ms, which makes four retrievals a transaction; between two of them the caches of the processor are emptied.
-  Measured without the process around it, the writer takes 250 µs a LangChain run there (419 before passages that came
-  lately were remembered and runs built one by one) and 62 where 256 runs share a transaction (141); LlamaIndex 286
+  Measured without the process around it, the writer takes 250 µs a LangChain run there (419 before runs were
+  built one by one) and 62 where 256 runs share a transaction (141); LlamaIndex 286
   and 92 (550 and 287). SQLite alone takes 173 and 17 of these for the same rows: a transaction writes nine pages,
   whatever is in it. In the whole process, the hook's own time and what it waits for Python's lock come to that.
 - The throughput of a saturated event loop: it shares Python's lock with the writer. Retrievals here take no time at
