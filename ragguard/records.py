@@ -29,6 +29,10 @@ GRADE_ERROR = "ragguard.grade_error"
 """Metadata key of a passage whose `grade=` is none: what is wrong. It is judged like a passage without a grade."""
 PROVISIONAL = "provisional"
 """Metadata key of a score that was given while its run was open: True. The run's end replaces such a score."""
+LEFT_OUT = "dropped_passages"
+"""Metadata key of a score: how many passages were left out, as the model's context is too short for all of them."""
+CUT_TOKENS = "cut_tokens"
+"""Metadata key of a score: how many tokens of passages were cut off, as the model's context is too short."""
 
 
 def new_id() -> str:

@@ -5,7 +5,7 @@ This file calls no engine. A scoring run, a guard or a price list sends the ques
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias, TypeVar, overload
 
@@ -14,7 +14,7 @@ import numpy as np
 from ragguard.engines.base import HowAnswered, LabelProbs, Prompt, Sample
 from ragguard.engines.entailment.base import Pair
 from ragguard.errors import EngineProtocolError, RagguardError
-from ragguard.records import Usage
+from ragguard.records import CUT_TOKENS, Usage
 
 Who = Literal["engine", "judge"]
 """The model that reads in the agent's place, or the one that judges; these are one model where no judge is given."""
@@ -71,7 +71,7 @@ class LabelAnswer:
         if self.how == "sampled":
             found["how"] = "sampled"
         if self.truncated:
-            found["cut_tokens"] = self.truncated
+            found[CUT_TOKENS] = self.truncated
         return found
 
     def stderr_of(self, label: int) -> float | None:
@@ -138,6 +138,12 @@ def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAns
         )
         for row in range(prompts)
     ]
+
+
+def remarks_of_both(one: Mapping[str, int | str], other: Mapping[str, int | str]) -> dict[str, int | str]:
+    """Returns the remarks of two answers for a score that rests on both, with the larger cut."""
+    cuts = [remarks[CUT_TOKENS] for remarks in (one, other) if CUT_TOKENS in remarks]
+    return {**one, **other, **({CUT_TOKENS: max(map(int, cuts))} if cuts else {})}
 
 
 def answered(answer: A | RagguardError) -> A:

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 
 from ragguard.capture.disagreement import difference
 from ragguard.probes.relevance import sees_references
+from ragguard.report.fit import Shortened, remarks_on_fit
 from ragguard.store.overview import SCALE, Overview, RunLine, StepLine
 
 Data = dict[str, Any]
@@ -48,13 +49,19 @@ def summary(run: RunLine) -> Data:
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
     run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
+    shortened: dict[int, list[Shortened]] = {}
+    for seq, *score in json.loads(overview.summary.shortened):
+        shortened.setdefault(seq, []).append(tuple(score))
     return {
         "id": run["id"],
         "references": overview.references,
         "answer": run["answer"],
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
         "subs": overview.sub_questions or overview.summary.sub_questions,
-        "steps": [_step(step, texts, run["started_ns"], differ.get(step.seq, {})) for step in overview.steps],
+        "steps": [
+            _step(step, texts, run["started_ns"], differ.get(step.seq, {}), shortened.get(step.seq, ()))
+            for step in overview.steps
+        ],
         "failures": [
             {
                 "scorer": f.scorer,
@@ -99,7 +106,13 @@ def _differences(overview: Overview) -> dict[int, dict[int, str]]:
     return found
 
 
-def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]) -> Data:
+def _step(
+    step: StepLine,
+    texts: Texts,
+    began_ns: int,
+    differ: Mapping[int, str],
+    shortened: Iterable[Shortened],
+) -> Data:
     row, decision = step.row, step.decision
     started, ended = row["started_ns"], row["ended_ns"]
     return {
@@ -110,7 +123,7 @@ def _step(step: StepLine, texts: Texts, began_ns: int, differ: Mapping[int, str]
         "turn": row["turn"],
         "status": row["status"],
         "error": step.error,
-        "notice": step.notice,
+        "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {

@@ -13,8 +13,9 @@ from rich.text import Text
 from ragguard.capture.delivered import notice
 from ragguard.capture.disagreement import disagreements
 from ragguard.errors import InvalidInput
-from ragguard.records import K_ERROR, Failure, RetrievalStep, Run, Score
+from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.report.digest import MISLEADS, best
+from ragguard.report.fit import remarks_on_fit
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
 from ragguard.runtime.protocols import implements
@@ -126,12 +127,21 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         "   ".join(filter(None, [_places(step), numbers or _outcome(step, utilities)])),
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
+            *_fit(scores),
             *_advice(step),
             *_reasons(failures),
             *_contested(scores),
             *_differences(step, scores),
         ],
         rows=rows,
+    )
+
+
+def _fit(scores: Sequence[Score]) -> list[str]:
+    """Returns what did not fit the context of the model that judged the hop."""
+    return remarks_on_fit(
+        (score.position, score.name, score.metadata.get(LEFT_OUT), score.metadata.get(CUT_TOKENS))
+        for score in scores
     )
 
 

@@ -16,7 +16,7 @@ from ragguard.metrics.answers import is_abstention
 from ragguard.probes.belief import belief, condensation, read_condensation
 from ragguard.probes.question import Ask, SampleAnswer, answered
 from ragguard.probes.tokens import count_tokens
-from ragguard.records import ReferenceSource, Result, Usage
+from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usage
 from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
 from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
@@ -239,10 +239,13 @@ class _BeliefReport:
         for key in change:
             found = self.beliefs[key]
             if not isinstance(found, RagguardError):
-                facts |= found.metadata
+                cut = max(facts.get(CUT_TOKENS, 0), found.metadata.get(CUT_TOKENS, 0))
+                facts |= dict(found.metadata)
+                if cut:
+                    facts[CUT_TOKENS] = cut
         dropped = max((self.layout.contexts[key].dropped for key in change), default=0)
         if dropped:
-            facts["dropped_passages"] = dropped
+            facts[LEFT_OUT] = dropped
         if contexts and contexts.parallel > 1:
             facts["parallel"] = contexts.parallel
             facts["order"] = "tool calls" if contexts.in_call_order else "mean over all"

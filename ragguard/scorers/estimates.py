@@ -20,7 +20,7 @@ from ragguard.metrics.belief import (
     seper_stderr,
 )
 from ragguard.probes.question import SampleAnswer, answered
-from ragguard.records import Usage
+from ragguard.records import CUT_TOKENS, Usage
 from ragguard.scorers.contexts import Change, Key
 from ragguard.scorers.meanings import Meanings
 
@@ -110,7 +110,7 @@ class Estimator:
             "weights": scheme,
         }
         if drawn.truncated:
-            metadata["cut_tokens"] = drawn.truncated
+            metadata[CUT_TOKENS] = drawn.truncated
         if cut := meanings.cut(answers):
             metadata["cut_answer_tokens"] = cut
         return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata=metadata)

@@ -18,8 +18,8 @@ from typing import NamedTuple
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import utility_given
 from ragguard.probes.abstention import Abstention, abstention, read_abstention
-from ragguard.probes.question import LabelAnswer, LabelQuestion, answered
-from ragguard.records import Usage
+from ragguard.probes.question import LabelAnswer, LabelQuestion, answered, remarks_of_both
+from ragguard.records import LEFT_OUT, Usage
 from ragguard.scorers.contexts import Key, window
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView
@@ -85,9 +85,9 @@ class UtilityGiven:
         self, reading: _PassageInTurn, relevant: Relevant, before: Abstention, after: Abstention, usage: Usage
     ) -> None:
         same = reading.before == reading.after
-        metadata = {"read_before": len(reading.before), **before.remarks, **after.remarks}
+        metadata = {"read_before": len(reading.before), **remarks_of_both(before.remarks, after.remarks)}
         if reading.dropped:
-            metadata["dropped_passages"] = reading.dropped
+            metadata[LEFT_OUT] = reading.dropped
         self._writer.add(
             "utility_given",
             float(utility_given(relevant.p, before.p, after.p)),

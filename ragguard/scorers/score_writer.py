@@ -9,11 +9,26 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
+from ragguard.engines.base import EngineInfo
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, NoText, RagguardError
 from ragguard.probes.question import Who
-from ragguard.records import CONTENT_KIND, Failure, Level, ReferenceSource, Result, Run, Score, Stage, Usage
+from ragguard.records import (
+    CONTENT_KIND,
+    CUT_TOKENS,
+    LEFT_OUT,
+    Failure,
+    Level,
+    ReferenceSource,
+    Result,
+    Run,
+    Score,
+    Stage,
+    Usage,
+)
+from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.secrets import without_secrets
@@ -78,6 +93,8 @@ class ScoreWriter:
         setting = self.view.setting
         model = setting.engine if who == "engine" else setting.judge
         prompts = setting.prompts if who == "engine" else setting.judge_prompts
+        if metadata and (LEFT_OUT in metadata or CUT_TOKENS in metadata):
+            NOTICES.once("passages that do not fit", partial(_does_not_fit, model))
         self._scores.append(
             Score(
                 name,
@@ -154,6 +171,16 @@ class ScoreWriter:
             for (step_id, name), (error, what) in self._failed.items()
         ]
         return [*self._scores, *failures]
+
+
+def _does_not_fit(model: EngineInfo) -> str:
+    """Returns what a user should know where passages do not fit the context of a model."""
+    tokens = f" ({model.context:,} tokens)" if model.context else ""
+    return (
+        f"passages do not fit the context of {model.model}{tokens}: some were left out or cut before it judged them. "
+        f"The report says so at their hops, and the scores in their metadata (`{LEFT_OUT}`, `{CUT_TOKENS}`); an engine "
+        "or a judge with a longer context judges them whole"
+    )
 
 
 def _listed(what: Sequence[str]) -> str:

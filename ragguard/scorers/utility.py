@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple, TypedDict
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
 from ragguard.probes.abstention import Abstention, abstention, read_abstention
-from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered
+from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
 from ragguard.scorers.given import Relevant, UtilityGiven
@@ -136,12 +136,13 @@ class Utility:
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
         seen, judge = _seen(writer.view, step), _judge(writer.view)
         writer.add(
-            "utility", found.utility, step=step, at=at, stderr=stderr, label=label, metadata=judge, **seen
+            "utility", found.utility, step=step, at=at, stderr=stderr, label=label,
+            metadata={**remarks_of_both(abstains.remarks, relevant.remarks), **judge}, **seen,
         )  # fmt: skip
         if relevant.p < 0.5:
             writer.add(
                 "distracting_effect", float(distracting_effect(abstains.p)), step=step, at=at,
-                stderr=abstains.stderr, label=label, metadata=judge, **seen,
+                stderr=abstains.stderr, label=label, metadata={**abstains.remarks, **judge}, **seen,
             )  # fmt: skip
         return found
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.capture.delivered import notice
-from ragguard.records import K_ERROR, Dropped, Failure, Passage, Run, Usage, places_of
+from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Run, Usage, places_of
 from ragguard.store.columns import Data
 from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks, failures_at, origins_of, rows_at, texts_of
@@ -61,6 +61,9 @@ class ScoreSummary:
     """The sub-questions that a scorer made."""
     provisional: int = 0
     """How many scores were given while the run was open and are not replaced yet."""
+    shortened: str = "[]"
+    """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
+    cut."""
 
     def run_scores(self) -> list[RunScore]:
         """Returns the scores about the run as a whole."""
@@ -226,6 +229,7 @@ _SCORES_OF_LEVEL = (
     f"json_group_array(json_array({{}}, name, {_UNITS.format('value')}, {_UNITS.format('stderr')}, label, "
     "(SELECT reference_source FROM origins WHERE id = origin), stage)) FILTER (WHERE level = '{}')"
 )
+_IS_SHORTENED = " OR ".join(f"""instr(scores.metadata, '"{key}":') > 0""" for key in (LEFT_OUT, CUT_TOKENS))
 # Grouped by the run alone, so that the index on it serves the groups, and nothing is sorted.
 _SCORES_OF_RUNS = (
     "SELECT scores.run, "
@@ -236,7 +240,10 @@ _SCORES_OF_RUNS = (
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
-    f"{WRONG_SCORES}, count(*) FILTER (WHERE {IS_PROVISIONAL}) "
+    f"{WRONG_SCORES}, count(*) FILTER (WHERE {IS_PROVISIONAL}), "
+    "json_group_array(json_array(steps.seq, position, name, "
+    f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
+    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
@@ -254,8 +261,11 @@ def _summaries(
             of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
             engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
             sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
+            shortened=shortened,
         )
-        for seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _, provisional in rows
+        for (
+            seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _, provisional, shortened
+        ) in rows
     }  # fmt: skip
 
 

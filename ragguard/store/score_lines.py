@@ -14,7 +14,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import compute
 
-from ragguard.records import Usage
+from ragguard.records import CUT_TOKENS, LEFT_OUT, Usage
 from ragguard.runtime.once import computed_once
 from ragguard.store.overview import SCALE, RunLine, RunScore, ScoreSummary
 from ragguard.store.score_columns import FOR_OUTLINES, PartTables, coded, combined, numbers, rows_of
@@ -44,12 +44,12 @@ def summaries_of_batch(batch: PartTables, misleads: float) -> list[ScoreSummary]
     gathered = _Gathered(batch, misleads)
     of_passages, of_steps, of_run = gathered.of_passages(), gathered.of_steps(), gathered.of_run()
     worst, misleading, usages = gathered.worst(), gathered.misleading(), gathered.usages()
-    engines, asked = gathered.engines(), gathered.sub_questions()
+    engines, asked, shortened = gathered.engines(), gathered.sub_questions(), gathered.shortened()
     return [
         ScoreSummary(
             of_passages[place], of_steps[place], of_run[place], worst[place],
             misleading=misleading[place], usage=usages[place], engines=sorted(engines[place] - {""}),
-            sub_questions=asked.get(place, []),
+            sub_questions=asked.get(place, []), shortened=json.dumps(shortened.get(place, [])),
         )
         for place in range(len(batch.runs))
     ]  # fmt: skip
@@ -140,8 +140,7 @@ class _Gathered:
 
     def sub_questions(self) -> dict[int, list[str]]:
         """The sub-questions that a scorer made, of the runs that have some."""
-        told = compute.match_substring(self._table["metadata"].cast(pa.string()), '"sub_questions"')
-        rows = np.flatnonzero(compute.fill_null(told, False).to_numpy())
+        rows = self._with_metadata('"sub_questions"')
         found: dict[int, str] = {}
         for run, metadata in zip(
             self._runs[rows].tolist(), self._table["metadata"].take(rows).to_pylist(), strict=True
@@ -151,6 +150,24 @@ class _Gathered:
                 written = json.dumps(made, ensure_ascii=False, separators=(",", ":"))
                 found[run] = min(written, found.get(run, written))
         return {run: [str(question) for question in json.loads(made)] for run, made in found.items()}
+
+    def shortened(self) -> dict[int, list[tuple[Any, ...]]]:
+        """The scores of steps and passages that are about less than the passages hold, of the runs that have some."""
+        rows = self._with_metadata(f'"({LEFT_OUT}|{CUT_TOKENS})"')
+        columns = ("step_index", "position", "name", "metadata")
+        chosen = [self._table[name].take(rows).to_pylist() for name in columns]
+        found: dict[int, list[tuple[Any, ...]]] = {}
+        for run, step, position, name, metadata in zip(self._runs[rows].tolist(), *chosen, strict=True):
+            facts = json.loads(metadata)
+            if step is not None:
+                row = (step, position, name, facts.get(LEFT_OUT), facts.get(CUT_TOKENS))
+                found.setdefault(run, []).append(row)
+        return found
+
+    def _with_metadata(self, pattern: str) -> NDArray[np.intp]:
+        """Returns the rows whose metadata, as JSON, match a regular expression."""
+        told = compute.match_substring_regex(self._table["metadata"].cast(pa.string()), pattern)
+        return np.flatnonzero(compute.fill_null(told, False).to_numpy())
 
     def _units(self, name: str) -> NDArray[np.float64]:
         """Returns a column of numbers in units of 1 / SCALE, rounded as SQLite does: halves away from zero."""

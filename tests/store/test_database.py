@@ -87,6 +87,21 @@ def test_a_disk_that_is_full_when_the_file_is_made_is_replaced_by_memory(tmp_pat
     in_child(child)
 
 
+@pytest.mark.parametrize("runs", [0, 1])
+def test_a_close_says_how_many_events_are_lost_with_the_disk_and_nothing_where_none_is(
+    tmp_path, disk, caplog, runs
+):
+    store = Store(tmp_path / "s.db")
+    disk.fail("query_only = on")
+    store.housekeep()
+    for number in range(runs):
+        captured(store, a_run(f"r{number}"))
+    assert store.degraded
+    store.close()
+    assert caplog.text.count("are lost") == runs
+    assert "0 events" not in caplog.text
+
+
 def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
     store = Store(tmp_path / "s.db")
     before, during = a_run("before"), a_run("during")
