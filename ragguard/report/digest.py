@@ -15,7 +15,8 @@ Data = dict[str, Any]
 Texts = dict[str, int]
 """Texts in the order of their numbers, so that a passage retrieved often is written once."""
 MISLEADS = -0.2
-"""A passage whose utility is lower than this is said to mislead. The guard's default threshold is the same."""
+"""A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
+the same."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
 

@@ -12,6 +12,7 @@ from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.report.digest import MISLEADS, STATES, best
 from ragguard.report.hop_lines import colour_of
 from ragguard.report.text import question_line
+from ragguard.store.kept import unread_positions
 from ragguard.terminal_text import harmless
 
 
@@ -69,7 +70,11 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
         Text("–" if covered is None else f"{covered.value:.2f}"),
     ]
     cell.append_text(Text(" · ").join(numbers))
-    misleading = sum(score.name == "utility" and score.value < MISLEADS for score in scores)
+    unread = unread_positions(step)
+    misleading = sum(
+        score.name == "utility" and score.value < MISLEADS and score.position not in unread
+        for score in scores
+    )
     if misleading:
         cell.append(f" {misleading} misleading", "red")
     contested = best(scores, "contested")

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ragguard.capture.delivered import notice
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Run, Usage, places_of
 from ragguard.store.columns import Data
+from ragguard.store.kept import kept_passages
 from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks, failures_at, origins_of, rows_at, texts_of
 from ragguard.store.rows import STEP_COLUMNS, step_row, usage_of
@@ -52,9 +53,9 @@ class ScoreSummary:
     of_run: str = "[]"
     """JSON rows as those of `of_steps`, without a `seq`."""
     worst: float | None = None
-    """The least utility of a passage."""
+    """The least utility of a passage that the model got."""
     misleading: int = 0
-    """The number of passages with a utility under the bound that was asked for."""
+    """The number of passages that the model got and whose utility is under the bound that was asked for."""
     usage: Usage = field(default_factory=Usage)
     engines: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
@@ -119,9 +120,9 @@ class RunLine:
     failures: int
     scores: Sequence[RunScore]
     worst: float | None
-    """The least utility of a passage."""
+    """The least utility of a passage that the model got."""
     misleading: int
-    """The number of passages with a utility under the bound that was asked for."""
+    """The number of passages that the model got and whose utility is under the bound that was asked for."""
     usage: Usage
     provisional: int = 0
     """How many scores are provisional."""
@@ -184,19 +185,44 @@ def overviews_at(
     }  # fmt: skip
     for row, body in steps:
         found[row["run"]].steps.append(_step(row, body, known))
+    _count_only_what_was_read(connection, found, misleads)
     return found
+
+
+def _count_only_what_was_read(
+    connection: sqlite3.Connection, overviews: Mapping[int, Overview], misleads: float
+) -> None:
+    """Corrects the worst utility, and the number of misleading passages, of runs with passages that the model did not
+    get: SQL gathers those as well."""
+    unread = {
+        (seq, step.seq, position)
+        for seq, overview in overviews.items()
+        if overview.summary.misleading or overview.summary.worst is not None
+        for step in overview.steps
+        for position, kept in enumerate(step.kept, 1)
+        if not kept
+    }
+    affected = sorted({seq for seq, *_ in unread})
+    read: dict[int, list[float]] = {seq: [] for seq in affected}
+    for seq, step, position, utility in chunks(connection, _UTILITIES, affected):
+        if (seq, step, position) not in unread:
+            read[seq].append(utility)
+    for seq, utilities in read.items():
+        summary = overviews[seq].summary
+        summary.worst = min(utilities, default=None)
+        summary.misleading = sum(utility < misleads for utility in utilities)
 
 
 def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
-    kept = _matched(items, candidates, given)
-    for rank in reasons:
-        if 0 < rank <= len(kept):
-            kept[rank - 1] = False
-    # A postprocessor or a tool has rewritten passages for the model.
-    read = [one for one, known in zip(given, _matched(items, given, candidates), strict=True) if not known]
+    keys: Sequence[Any] = range(len(items))
+    if candidates != given:
+        keys = [tuple(item[:2]) for item in items]  # id and text
+    found, read_as = ([keys[position] for position in positions] for positions in (candidates, given))
+    kept, rewritten = kept_passages(found, read_as, reasons)
+    read = [given[index] for index in rewritten]
     kept += [True] * len(read)
     shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
     metadata = body.get("metadata", {})
@@ -209,19 +235,6 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
         advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
-
-
-def _matched(items: Sequence[Any], passages: Sequence[int], others: Sequence[int]) -> list[bool]:
-    """Returns for each passage whether it is among the others, by id and text; each of the others matches one."""
-    if passages == others:
-        return [True] * len(passages)
-    left = Counter(tuple(items[position][:2]) for position in others)
-    found = []
-    for position in passages:
-        same = tuple(items[position][:2])
-        found.append(left[same] > 0)
-        left[same] -= found[-1]
-    return found
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"
@@ -246,6 +259,11 @@ _SCORES_OF_RUNS = (
     f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) "
     "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) GROUP BY scores.run"
+)
+_UTILITIES = (
+    "SELECT scores.run, steps.seq, position, value FROM scores "
+    "LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
+    "WHERE scores.run IN ({}) AND name = 'utility'"
 )
 
 

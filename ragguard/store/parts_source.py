@@ -25,7 +25,7 @@ from ragguard.store.means import RunMeans
 from ragguard.store.overview import Overview, RunLine, ScoreSummary, overview_of
 from ragguard.store.part_repeats import RepeatedRuns, find_repeats
 from ragguard.store.partfolder import PartFolder
-from ragguard.store.parttables import FORMAT, PartCounts, Table, table_schemas
+from ragguard.store.parttables import FORMAT, LATER, PartCounts, Table, table_schemas
 from ragguard.store.score_columns import (
     FOR_MEANS,
     FOR_OUTLINES,
@@ -153,7 +153,8 @@ class PartsSource:
         self._note(found)
 
     def lines(self, misleads: float) -> Iterator[RunLine]:
-        """Yields all runs for a list of them; a passage with a utility under `misleads` counts as misleading."""
+        """Yields all runs for a list of them; a passage that the model got counts as misleading where its
+        utility is under `misleads`."""
         for batch in self._batches(FOR_LINES, _COUNTED):
             yield from lines_of_batch(batch, misleads)
 
@@ -233,9 +234,16 @@ class PartsSource:
                 schema = file.schema_arrow
                 version = (schema.metadata or {}).get(b"format", b"none").decode("utf-8", "replace")
                 lacking = sorted({*(columns or self._schemas[table].names)} - {*schema.names})
+                later = [name for name in lacking if name in LATER.get(table, ())]
+                lacking = [name for name in lacking if name not in later]
                 if version == FORMAT and not lacking:
-                    found = file.read(None if columns is None else list(columns))
+                    found = file.read(
+                        None if columns is None else [name for name in columns if name not in later]
+                    )
                     found.validate(full=True)
+                    for name in later:
+                        one = self._schemas[table].field(name)
+                        found = found.append_column(one, pa.nulls(len(found), one.type))
                     return found
         except (OSError, pa.ArrowException) as error:
             raise StoreError(

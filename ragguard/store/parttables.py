@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from ragguard.records import Failure, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.store.columns import Data
+from ragguard.store.kept import unread_positions
 from ragguard.store.scoretable import score_rows, score_schema
 
 FORMAT = "ragguard.parts/1"
@@ -146,12 +147,17 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
             ("run_id", text), ("run_hash", whole), ("question", text), ("name", text), ("status", text),
             ("started_ns", whole), ("ended_ns", whole), ("place", whole), ("steps", whole), ("passages", whole),
             ("places", whole), ("dropped", whole), ("scores", whole), ("failures", whole),
+            ("unread", pa.list_(pa.struct([("step_id", text), ("position", whole)]))),
         ],
         "parts": [(one.name, _kind_of(pa, one.name)) for one in fields(PartCounts)],
     }  # fmt: skip
     mark = {"format": FORMAT}
     found: dict[Table, Any] = {name: pa.schema(some, metadata=mark) for name, some in columns.items()}
     return {"scores": score_schema(pa).with_metadata(mark), **found}
+
+
+LATER: Mapping[Table, tuple[str, ...]] = {"runs": ("unread",)}
+"""The columns that were added to a table of this format. A folder that was written before has none of them."""
 
 
 def run_hash(run_id: str) -> int:
@@ -177,6 +183,9 @@ def _run_row(place: int, scored: ScoredRun) -> Data:
         "steps": len(run.steps), "passages": sum(len(step.passages) for step in run.steps),
         "places": sum(step.places for step in run.steps), "dropped": sum(map(_dropped, run.steps)),
         "scores": len(scored.scores), "failures": len(scored.failures),
+        "unread": [
+            {"step_id": step.id, "position": position} for step in run.steps for position in unread_positions(step)
+        ],
     }  # fmt: skip
 
 

@@ -20,7 +20,19 @@ from ragguard.store.overview import SCALE, RunLine, RunScore, ScoreSummary
 from ragguard.store.score_columns import FOR_OUTLINES, PartTables, coded, combined, numbers, rows_of
 from ragguard.store.scoretable import USAGE
 
-FOR_LINES = ("run_id", "name", "level", "reference_source", "stage", "label", "value", "stderr", *USAGE)
+FOR_LINES = (
+    "run_id",
+    "name",
+    "level",
+    "reference_source",
+    "stage",
+    "label",
+    "value",
+    "stderr",
+    *USAGE,
+    "step_id",
+    "position",
+)
 FOR_SUMMARIES = (*dict.fromkeys((*FOR_LINES, *FOR_OUTLINES)), "sub_question", "engine", "metadata")
 
 
@@ -61,24 +73,40 @@ class _Gathered:
     def __init__(self, batch: PartTables, misleads: float) -> None:
         self._table, self._count, self._misleads = batch.scores, len(batch.runs), misleads
         self._runs = batch.places(batch.scores)
+        self._unread = batch.runs["unread"]
         self._value = numbers(batch.scores["value"])
 
     @computed_once
     def _utilities(self) -> NDArray[np.bool_]:
-        return self._where("name", "utility")
+        """The rows with the utility of a passage that the model got."""
+        found = self._where("name", "utility")
+        unread = {
+            (run, one["step_id"], one["position"])
+            for run, passages in enumerate(self._unread.to_pylist())
+            for one in passages or ()
+        }
+        if not unread:
+            return found
+        rows = np.flatnonzero(found & np.isin(self._runs, [*{run for run, *_ in unread}]))
+        named = rows_of(self._table.select(["step_id", "position"]).take(rows), ("step_id", "position"))
+        found[rows] = [
+            (run, *passage) not in unread
+            for run, passage in zip(self._runs[rows].tolist(), named, strict=True)
+        ]
+        return found
 
     def _where(self, column: str, value: str) -> NDArray[np.bool_]:
         codes, names = coded(self._table[column])
         return np.array([name == value for name in names], dtype=bool)[codes]
 
     def worst(self) -> list[float | None]:
-        """The least utility of a passage, for each run."""
+        """The least utility of a passage that the model got, for each run."""
         least = np.full(self._count, np.inf)
         np.minimum.at(least, self._runs[self._utilities], self._value[self._utilities])
         return [None if value == np.inf else value for value in least.tolist()]
 
     def misleading(self) -> list[int]:
-        """The number of utilities under the bound, for each run."""
+        """The number of passages that the model got and whose utility is under the bound, for each run."""
         rows = self._utilities & (self._value < self._misleads)
         found: list[int] = np.bincount(self._runs[rows], minlength=self._count).tolist()
         return found

@@ -46,7 +46,8 @@ class ScoredSource(Protocol):
         ...
 
     def lines(self, misleads: float) -> Iterator[RunLine]:
-        """Yields all runs for a list of them; a passage with a utility under `misleads` counts as misleading."""
+        """Yields all runs for a list of them; a passage that the model got counts as misleading where its
+        utility is under `misleads`."""
         ...
 
     def overviews(self, misleads: float) -> Iterator[Overview]:

@@ -361,7 +361,8 @@ class Store:
         return paging.every(self._db, read, self.left_out)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """Yields all runs for a report; a passage with a utility under `misleads` counts as misleading."""
+        """Yields all runs for a report; a passage that the model got counts as misleading where its
+        utility is under `misleads`."""
         read = partial(overviews_at, misleads=misleads, texts=texts)
         return paging.every(self._db, read, self.left_out)
 

@@ -36,6 +36,15 @@ def test_a_scored_run_is_one_line_with_its_hops():
     assert "\x1b" not in line
 
 
+def test_what_the_model_did_not_get_is_not_called_misleading():
+    one = scored()
+    step = one.run.steps[0]
+    step.passages = step.candidates = [Passage("a"), Passage("b")]
+    assert "misleading" in watch_line(one)
+    step.passages = [Passage("b")]
+    assert "misleading" not in watch_line(one)
+
+
 def test_the_table_has_a_row_a_run():
     console = Console(width=160, file=io.StringIO())
     console.print(watch_table([scored(), scored("open")]))

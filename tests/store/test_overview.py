@@ -6,6 +6,7 @@ import pytest
 from support.runs import a_run, a_step
 
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.store.kept import unread_positions
 from ragguard.store.ledger import ScoringOutcome
 from ragguard.store.overview import SCALE
 from ragguard.store.store import Store
@@ -87,6 +88,34 @@ def test_what_the_guard_dropped_was_not_given_to_the_model():
     assert line.kept == [True, False, True, False, False]
     assert line.reasons == {2: "why"}
     assert line.decision["elapsed_ms"] == 1.5
+
+
+def test_only_what_the_model_got_counts_as_misleading():
+    run = a_run(steps=3)
+    guarded, reranked, rewritten = run.steps
+    guarded.passages = guarded.candidates[1:]
+    guarded.decision = Decision(guarded.passages, [Dropped(guarded.candidates[0], 1, "why", -0.9)], "pruned")
+    reranked.passages = reranked.candidates[2:]
+    rewritten.passages = [Passage("rewritten")]
+    utilities = [(-0.9, -0.3, 0.4), (-0.8, -0.7, 0.5), (-0.6, -0.6, -0.6, -0.400001)]
+    scores = [
+        Score("utility", utility, "passage", run.id, step.id, position=position)
+        for step, listed in zip(run.steps, utilities, strict=True)
+        for position, utility in enumerate(listed, 1)
+    ]
+    summary = told_of(run, scores).summary
+    assert (summary.worst, summary.misleading) == (-0.400001, 2)
+    assert unread_positions(guarded) == [1]
+    assert unread_positions(reranked) == [1, 2]
+    assert unread_positions(rewritten) == [1, 2, 3]
+
+
+def test_a_run_whose_passages_all_were_dropped_has_no_worst_one():
+    run = a_run(steps=1, passages=1)
+    run.steps[0].decision = Decision([], [Dropped(run.steps[0].candidates[0], 1, "why", -0.9)], "pruned")
+    run.steps[0].passages = []
+    summary = told_of(run, [Score("utility", -0.9, "passage", run.id, run.steps[0].id, position=1)]).summary
+    assert (summary.worst, summary.misleading) == (None, 0)
 
 
 @pytest.mark.parametrize("made", [["a", ODD], "no list", None, {"a": 1}])

@@ -109,6 +109,18 @@ def test_lines_of_a_list_are_those_of_a_store(folder, store):
     assert [summary(line) for line in mine] == [summary(line) for line in theirs]
 
 
+def test_a_folder_from_before_the_column_of_unread_passages_counts_all_passages(tmp_path):
+    def misleading():
+        """Of r4, whose passages have utilities of -0.76, -0.38 and -0.25; the guard dropped the first."""
+        return {line.id: line.misleading for line in open_source(tmp_path / "p").lines(MISLEADS)}["r4"]
+
+    write_parts(tmp_path / "p", RUNS, size=3)
+    assert misleading() == 2
+    for path in (tmp_path / "p/runs").glob("*.parquet"):
+        parquet.write_table(parquet.read_table(path).drop_columns(["unread"]), path)
+    assert misleading() == 3
+
+
 def page_of(source):
     """What a page is made of, with steps numbered from 0."""
     pages = []

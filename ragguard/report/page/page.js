@@ -231,9 +231,9 @@
     const words = passage.kept ? [] : [passage.reason ? "dropped: " + passage.reason : "not given to the model"];
     let kind = "soft";
     if (passage.utility != null) {
-      if (passage.utility < index.misleads) { words.unshift("misleads"); kind = "bad"; }
-      else if (passage.utility > -index.misleads) { words.unshift("helps"); kind = "good"; }
-      else words.unshift("does little");
+      if (passage.utility < index.misleads) { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
+      else if (passage.utility > -index.misleads) { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
+      else words.unshift(passage.kept ? "does little" : "would do little");
     }
     return el("span", { class: kind }, words.join("; "));
   }
