@@ -386,10 +386,10 @@ class Store:
                 self._change(lambda db: owners.resign(db, self._own.owner))
             except StoreError as error:
                 _log.warning("%s", error)
-            if self.degraded:
-                self.count("events_lost", self._own.failover.events)
+            if self.degraded and (lost := self._own.failover.events):
+                self.count("events_lost", lost)
                 _log.error(
                     "%d events captured since %s failed are lost: it could not be written until the end",
-                    self._own.failover.events, self.path,
+                    lost, self.path,
                 )  # fmt: skip
         self._db.close()
