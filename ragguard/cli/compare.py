@@ -27,7 +27,12 @@ def run(
             "contested.run where steps have that score, too; may be repeated.",
         ),
     ] = None,
-    draws: Annotated[int, typer.Option(min=100, help="Resamples of the bootstrap.")] = 2000,
+    draws: Annotated[
+        int,
+        typer.Option(
+            min=100, help="Resamples of the bootstrap; 100 for each metric are taken where that is more."
+        ),
+    ] = 2000,
     seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
@@ -60,6 +65,7 @@ def run(
 
 
 def _show(found: Comparison) -> None:
+    from ragguard.report.comparison import TOO_FEW, UNDECIDED
     from ragguard.report.text import as_markup, question_line
 
     console = screen()
@@ -83,6 +89,11 @@ def _show(found: Comparison) -> None:
         f"K = {found.places_before:.1f}, {found.passages_before:.1f} kept before; "
         f"K = {found.places_after:.1f}, {found.passages_after:.1f} kept after. Scores on other K are not alike."
     )
+    if any(change.verdict == TOO_FEW for change in found.changes):
+        console.print(
+            f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
+            "one direction would not be told from chance. That is not the same as no difference."
+        )
     if found.nothing_read:
         console.print(f"[red]{as_markup(found.nothing_read)}[/]")
     if found.left_out:
@@ -99,7 +110,7 @@ def _show(found: Comparison) -> None:
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
             f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
-    if found.moved and any(change.verdict != "no difference" for change in found.changes):
+    if found.moved and any(change.verdict not in UNDECIDED for change in found.changes):
         console.print("\nThe questions that changed most:")
         for item in found.moved:
             console.print(f"  {as_markup(question_line(item.question))}")

@@ -15,6 +15,7 @@ import numpy as np
 from ragguard.arguments import whole_number
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.metrics.agreement import paired_bootstrap
+from ragguard.metrics.arrays import MOST_DRAWS
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Level, ReferenceSource
 from ragguard.report.pairs import Questions
@@ -25,6 +26,13 @@ _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": opera
 _TOLD_APART = {*get_args(Level), *get_args(ReferenceSource)}
 """The endings by which `titles` tells series of one name apart."""
 SIGNIFICANT = 0.05
+DRAWS_PER_METRIC = 100
+"""The least number of draws for each metric. The least p of n draws is 2 / (n + 1): times the number of metrics, that
+is 0.02, well below SIGNIFICANT."""
+NO_DIFFERENCE = "no difference"
+TOO_FEW = "too few questions"
+UNDECIDED = NO_DIFFERENCE, TOO_FEW
+"""The verdicts that call nothing different."""
 TOLERANCE = 1e-6
 """Differences up to this, absolute or relative to the values, are rounding and count as none."""
 
@@ -49,7 +57,8 @@ class Change:
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
-    """The verdict: better, worse, changed (where neither direction is better) or no difference."""
+    """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
+    (there is a difference, and with so few questions and so many metrics even the clearest would not be called one)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +171,9 @@ def compare(
 ) -> Comparison:
     """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
 
-    A difference within numerical tolerance, a millionth of the larger value or of 1, is none.
+    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. The bootstrap takes
+    `draws` resamples, and 100 for each metric where that is more: p is corrected for the number of metrics, and fewer
+    draws could not show a corrected p below 0.05.
     """
     for name, value, least in (("draws", draws, 2), ("seed", seed, 0), ("most", most, 0)):
         whole_number(name, value, least)
@@ -190,6 +201,7 @@ def compare(
             "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
         )  # fmt: skip
     missing = sorted({named[series] for series in before.values.keys() ^ after.values.keys()})
+    draws = max(draws, min(DRAWS_PER_METRIC * len(both), MOST_DRAWS))
     found: list[Change] = []
     moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
     for series in both:
@@ -274,12 +286,17 @@ def _change(
     else:
         boot = paired_bootstrap(b, a, draws=draws, seed=seed)
         low, high, p, effect = boot.low, boot.high, boot.p, mean / spread
-    # By chance all n questions change in one direction once in 2^(n - 1) times: p cannot be lower than that.
-    p = max(p, 2.0 ** (1 - len(gap)))
+    p = max(p, _least_p(len(gap)))
     return Change(
         title, level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
         low=low, high=high, p=p, p_holm=p, effect=effect, verdict="",
     )  # fmt: skip
+
+
+def _least_p(questions: int) -> float:
+    """Returns the bound that p cannot be lower than: by chance all n questions change in one direction once in
+    2^(n - 1) times."""
+    return 2.0 ** (1 - questions)
 
 
 def _corrected(changes: Sequence[Change]) -> list[Change]:
@@ -290,14 +307,18 @@ def _corrected(changes: Sequence[Change]) -> list[Change]:
         highest = max(highest, min(1.0, changes[index].p * (len(changes) - rank)))
         corrected[index] = highest
     return [
-        replace(change, p_holm=p, verdict=_verdict(change, p))
+        replace(change, p_holm=p, verdict=_verdict(change, p, changes))
         for change, p in zip(changes, corrected, strict=True)
     ]
 
 
-def _verdict(change: Change, p: float) -> str:
-    if p > SIGNIFICANT or change.difference == 0:
-        return "no difference"
+def _verdict(change: Change, p: float, changes: Sequence[Change]) -> str:
+    if change.difference == 0:
+        return NO_DIFFERENCE
+    if p > SIGNIFICANT:
+        least = _least_p(change.questions)
+        clearer = sum(other.p < least for other in changes)
+        return TOO_FEW if least * (len(changes) - clearer) > SIGNIFICANT else NO_DIFFERENCE
     known = METRICS.get(change.metric.partition(".")[0])
     if known is None or known.direction == "neither":
         return "changed"

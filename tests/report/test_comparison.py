@@ -154,7 +154,43 @@ def test_the_same_twice_is_no_difference():
 
 def test_one_question_proves_nothing():
     (change,) = compared(side([0.1]), side([0.9])).changes
-    assert change.verdict == "no difference"
+    assert change.verdict == "too few questions"
+
+
+def many(count, questions, *, clear=0):
+    """Two sides with that many metrics of noise, of which the first `clear` are higher after."""
+    rng = np.random.default_rng(3)
+    a, b = [], []
+    for number in range(count):
+        base = rng.normal(0, 1, questions)
+        gain = 2.0 if number < clear else 0.0
+        a += side(base, f"m{number:02}")
+        b += side(base + rng.normal(gain, 0.5, questions), f"m{number:02}")
+    return a, b
+
+
+@pytest.mark.parametrize("settings", [{}, {"draws": 200}])
+def test_a_clear_difference_is_found_among_sixty_metrics(settings):
+    changes = compared(*many(60, 40, clear=2), **settings).changes
+    assert [change.metric for change in changes if change.verdict == "changed"] == ["m00", "m01"]
+    assert {change.verdict for change in changes[2:]} == {"no difference"}
+    assert changes[0].p_holm < 0.025
+
+
+def test_where_the_questions_are_too_few_for_so_many_metrics_that_is_the_verdict():
+    changes = compared(*many(7, 8, clear=2)).changes  # the least p of 8 questions is 1 / 128
+    assert {change.verdict for change in changes} == {"too few questions"}
+    changes = compared(*many(6, 8, clear=2)).changes
+    assert [change.verdict for change in changes] == ["changed"] * 2 + ["no difference"] * 4
+
+
+def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_alone():
+    a, b = many(2, 40, clear=2)
+    few = [side([value] * 6, "few") for value in (0.1, 0.2)]
+    noise = side([0.1] * 6, "few"), side([0.2, 0.0, 0.1, 0.2, 0.2, 0.2], "few")
+    for first, second, verdict in ((*few, "changed"), (*noise, "no difference")):
+        found = compared(a + first, b + second).changes
+        assert next(change.verdict for change in found if change.metric == "few") == verdict
 
 
 def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
@@ -175,7 +211,7 @@ def test_scores_that_failed_are_counted():
 def test_a_handful_of_questions_proves_nothing_either(gain):
     """All of four questions get better by chance once in eight times, whatever a bootstrap of them says."""
     (change,) = compared(side([0.1] * len(gain)), side([0.1 + more for more in gain])).changes
-    assert (change.p, change.verdict) == (2.0 ** (1 - len(gain)), "no difference")
+    assert (change.p, change.verdict) == (2.0 ** (1 - len(gain)), "too few questions")
 
 
 def test_an_endless_effect_is_no_number_of_json():
