@@ -56,7 +56,7 @@ def scored(number):
         Score("seper", value, "step", reference_source="gold", references_hash="h", **of),
         Score("seper", value / 2, "step", reference_source="answer", **of),
         Score("delta_seper_total", value, "run", run.id, reference_source="gold", stderr=abs(value)),
-        Score("seper", value, "step", metadata={"dropped_passages": 2, "cut_tokens": 30}, **of),
+        Score("delta_seper", value, "step", metadata={"dropped_passages": 2, "cut_tokens": 30}, **of),
         Score("p_abstain", 0.5, "passage", position=2, metadata={"cut_tokens": 7}, **of),
         Score("udcg_context", value / 7, "run", run.id, stage="candidates", explanation="why\nso"),
         Score("coverage_total", 0.25, "run", run.id, metadata={"sub_questions": ["wo?", f"“{number}”"]}),
