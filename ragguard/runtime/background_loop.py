@@ -15,13 +15,12 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput, WrongEventLoop
+from ragguard.runtime.faults import describe
 from ragguard.runtime.fork import at_fork
+from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.threads import DaemonThreads
-from ragguard.secrets import logger
 
 T = TypeVar("T")
-
-_log = logger("ragguard")
 
 _HELPERS = min(32, (os.cpu_count() or 1) + 4)
 """The number of threads for blocking calls (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
@@ -125,8 +124,9 @@ class BackgroundLoop:
                 return
             # Raised by submitted work, since no signal reaches this thread.
             except (SystemExit, KeyboardInterrupt) as error:
-                _log.error(
-                    "Work on the thread %s raised %r; the thread goes on without it.", self.name, error
+                NOTICES.warn(
+                    f"{self.name} ended by {type(error).__name__}",
+                    f"Work on the thread {self.name} raised {describe(error)}; the thread goes on without it.",
                 )
 
 

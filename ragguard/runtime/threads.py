@@ -76,7 +76,7 @@ class DaemonThreads(ThreadPoolExecutor):
                 try:
                     done.set_result(work())
                 except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
-                    done.set_exception(error)
+                    done.set_exception(_awaitable(error))
         finally:
             with self._lock:
                 self._busy -= 1
@@ -106,6 +106,16 @@ class DaemonThreads(ThreadPoolExecutor):
         if wait:
             for thread in threads:
                 thread.join()
+
+
+def _awaitable(error: BaseException) -> BaseException:
+    """Returns a RuntimeError in place of a StopIteration, as a coroutine raises it: asyncio refuses a StopIteration,
+    and whoever awaits the job would wait for ever."""
+    if not isinstance(error, StopIteration):
+        return error
+    instead = RuntimeError("the function raised StopIteration")
+    instead.__cause__ = error
+    return instead
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:

@@ -17,6 +17,8 @@ from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, Rag
 from ragguard.probes.question import Answer, EntailQuestion, LabelQuestion, Question
 from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.records import Usage
+from ragguard.runtime.faults import is_cancelled
+from ragguard.runtime.outcome import held
 
 T = TypeVar("T")
 _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
@@ -112,7 +114,7 @@ class Asker:
         self._scorers += len(scorers)
         tasks = [asyncio.ensure_future(self._counted(scorer)) for scorer in scorers]
         try:
-            return await asyncio.gather(*tasks, return_exceptions=True)
+            return [*await asyncio.gather(*tasks, return_exceptions=True)]
         finally:
             for pending in (*tasks, *self._waves):
                 pending.cancel()
@@ -153,9 +155,9 @@ class Asker:
         self._accounted.add(question)
         return answer
 
-    async def _counted(self, scorer: Coroutine[Any, Any, T]) -> T:
+    async def _counted(self, scorer: Coroutine[Any, Any, T]) -> T | BaseException:
         try:
-            return await scorer
+            return await held(scorer)
         finally:
             self._scorers -= 1
             self._send_if_all_wait()
@@ -229,7 +231,10 @@ class Asker:
             return answers
         except RagguardError as error:
             return error
-        except Exception as error:  # noqa: BLE001 - an engine of the user's may raise anything; it becomes data here
+        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+            if is_cancelled(error):
+                raise
+            # An engine of the user's may raise anything; it becomes data here.
             fault = EngineProtocolError(
                 f"the engine raised what no engine should: {type(error).__name__}: {error}"
             )

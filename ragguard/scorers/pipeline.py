@@ -311,8 +311,6 @@ class ScoringPipeline:
             if not isinstance(outcome, BaseException):
                 results += outcome if isinstance(scorer, _OURS) else _completed(outcome, scorer, view)
                 continue
-            if not isinstance(outcome, Exception):
-                raise outcome
             if not isinstance(outcome, RagguardError):
                 _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
             results.append(failure_of(scorer.name, view.run, outcome))
@@ -342,7 +340,7 @@ def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Re
                 results.append(_complete(checked_result(result), scorer, view))
             except InvalidInput as error:
                 results.append(failure_of(scorer.name, view.run, error))
-    except Exception as error:  # noqa: BLE001 - what a user's scorer gave may be no list
+    except BaseException as error:  # noqa: BLE001 - what a user's scorer gave may be no list
         results.append(failure_of(scorer.name, view.run, error))
     return results
 

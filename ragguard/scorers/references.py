@@ -6,12 +6,14 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from ragguard.arguments import references_of
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Run
 from ragguard.runtime.faults import describe
+from ragguard.runtime.outcome import outcome
 
 KnownAnswers: TypeAlias = str | Sequence[str] | None
 References: TypeAlias = Callable[[str], KnownAnswers | Awaitable[KnownAnswers]]
@@ -36,15 +38,19 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
     """
     if run.references or not run.question:
         return None, []
-    try:
-        found = references_of(await _call(references, run.question))
-        original = run.metadata.get("original_question")
-        if found is None and isinstance(original, str) and original:
-            found = references_of(await _call(references, original))
-    except Exception as error:  # noqa: BLE001 - the user's function
-        message = f"references= failed for this question: {describe(error)}"
-        return None, [Failure("references", type(error).__name__, message, run_id=run.id)]
+    found = await outcome(partial(_find, references, run))
+    if isinstance(found, BaseException):
+        message = f"references= failed for this question: {describe(found)}"
+        return None, [Failure("references", type(found).__name__, message, run_id=run.id)]
     return found, []
+
+
+async def _find(references: References, run: Run) -> list[str] | None:
+    found = references_of(await _call(references, run.question))
+    original = run.metadata.get("original_question")
+    if found is None and isinstance(original, str) and original:
+        found = references_of(await _call(references, original))
+    return found
 
 
 def with_references(run: Run, table: Mapping[str, Sequence[str]]) -> Run:

@@ -39,7 +39,7 @@ def worth_repeating(error: BaseException) -> bool:
     return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
 
 
-def failure_of(scorer: str, run: Run, error: Exception) -> Failure:
+def failure_of(scorer: str, run: Run, error: BaseException) -> Failure:
     """Returns the failure of a scorer about a whole run."""
     return Failure(
         scorer,

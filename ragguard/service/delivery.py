@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from ragguard.records import ScoredRun
-from ragguard.runtime.faults import Faults, describe, is_cancelled
+from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.outcome import outcome
 from ragguard.runtime.protocols import implements
 from ragguard.service.span_output import SpanOutput
 from ragguard.sinks.base import BufferingSink, Sink
@@ -17,8 +18,6 @@ from ragguard.store.store import Store
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
 _CAUSE_CHARACTERS = 200
-_OURS = (KeyboardInterrupt, SystemExit, GeneratorExit)
-"""Errors that end the process or a generator; a sink is not to blame for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +86,8 @@ class Delivery:
         await asyncio.gather(*(self._flush(sink) for sink in self._sinks if implements(sink, BufferingSink)))
 
     async def _flush(self, sink: BufferingSink) -> None:
-        try:
-            await sink.flush()
-        except Exception as error:  # noqa: BLE001 - a sink is the user's code
+        error = await outcome(sink.flush)
+        if error is not None:
             self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 
     async def aclose(self, seconds: float) -> None:
@@ -100,13 +98,13 @@ class Delivery:
         self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float
     ) -> BaseException | None:
         """Awaits work of a sink within its timeout; returns the error, which is counted and logged, or None."""
-        try:
+
+        async def in_time() -> None:
             async with asyncio.timeout(seconds):
                 await work()
-        except BaseException as error:  # a sink is the user's code
-            if isinstance(error, _OURS) or is_cancelled(error):
-                raise
+
+        error = await outcome(in_time)
+        if error is not None:
             self._faults.note(f"the sink {type(sink).__name__}", error)
             self._store.count("sink_failures")
-            return error
-        return None
+        return error

@@ -17,6 +17,7 @@ from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
+from ragguard.runtime.outcome import outcome
 from ragguard.service.delivery import Delivery
 from ragguard.service.live import PRIORITY, LiveScoring, Work
 from ragguard.service.scoring import RunScoring, WriterThread
@@ -77,15 +78,20 @@ class ScoringWorker:
         awake = asyncio.Event()
         here = asyncio.get_running_loop()
         self._waker = lambda: here.call_soon_threadsafe(awake.set)
+        failures = 0
         while True:
             awake.clear()
             try:
-                sleep = await self._take()
+                sleep, failures = await self._take(), 0
             except Closed:
                 return
-            except Exception as error:  # noqa: BLE001 - the worker goes on whatever happens
+            except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+                if is_cancelled(error):
+                    raise
+                # The worker goes on whatever happens.
                 self._faults.note("the scorer", error)
-                sleep = 1.0
+                failures += 1
+                sleep = self._settings.retry.wait(failures)
             try:
                 async with asyncio.timeout(sleep):
                     await awake.wait()
@@ -135,15 +141,10 @@ class ScoringWorker:
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
-        answered = True
-        try:
-            answered = await work()
-        except (Exception, asyncio.CancelledError) as error:  # logged; the run is tried again after a pause
-            if is_cancelled(error):
-                raise
-            self._faults.note("scoring", error)
-            answered = False
-        if answered:
+        answered = await outcome(work)
+        if isinstance(answered, BaseException):  # the run is tried again after a pause
+            self._faults.note("scoring", answered)
+        if answered is True:
             self._circuit.succeeded()
         else:
             self._circuit.failed(attempt, "no engine answered", self)

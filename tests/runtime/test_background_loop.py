@@ -98,6 +98,19 @@ def test_it_starts_anew_in_a_child():
     assert loop.run(where(), 10) == "background"
 
 
+def test_work_that_wants_to_end_the_process_is_logged_once_and_the_loop_goes_on(caplog):
+    loop = BackgroundLoop("exiting")
+
+    async def leave():
+        raise SystemExit(3)
+
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            loop.submit(leave()).result(10)
+        assert loop.run(where(), 10) == "exiting"
+    assert caplog.text.count("SystemExit: 3") == 1
+
+
 def test_a_loop_that_its_own_work_stops_ends_what_still_runs_on_it():
     loop = BackgroundLoop("background")
     waiting = loop.submit(asyncio.sleep(60))

@@ -1,5 +1,6 @@
 """A pool of daemon threads: does what it is given, keeps its bound, survives a fork, holds no process."""
 
+import asyncio
 import threading
 
 import pytest
@@ -37,6 +38,13 @@ def test_what_a_job_raises_is_its_callers_and_the_thread_goes_on():
     with pytest.raises(SystemExit):
         pool.submit(lambda: exit(3)).result(10)
     assert pool.submit(lambda: "still here").result(10) == "still here"
+    pool.shutdown()
+
+
+async def test_a_job_that_raises_stop_iteration_does_not_keep_its_caller_waiting():
+    pool = DaemonThreads(1, "some")
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await asyncio.wrap_future(pool.submit(next, iter(())))
     pool.shutdown()
 
 

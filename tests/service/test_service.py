@@ -296,8 +296,16 @@ def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(mak
     assert service.store.counts["sink_failures"] == 2
 
 
-def test_scoring_whose_own_work_was_cancelled_is_tried_again_after_a_pause(make):
-    pipeline = ScriptedPipeline(fault=lambda run: asyncio.CancelledError())
+@pytest.mark.parametrize(
+    "error", [asyncio.CancelledError(), SystemExit(3), KeyboardInterrupt(), GeneratorExit(), OSError()]
+)
+def test_scoring_that_ends_in_an_error_of_its_own_is_tried_again_after_a_pause(make, monkeypatch, error):
+    async def attempt(*args):
+        pipeline.seen.append(args)
+        raise error
+
+    pipeline = ScriptedPipeline()
+    monkeypatch.setattr("ragguard.service.scoring.RunScoring.attempt", attempt)
     service = make(pipeline, retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5)
     capture(service, a_run())
     assert not service.flush(0.3)
