@@ -26,9 +26,9 @@ def run(
 ) -> None:
     """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
 
-    Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced. Into a pipe each
-    run is printed once it is scored. Exit code 0; 2 where the path holds something else, and with `--once`
-    where there is no store.
+    Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced, and says that
+    it waits. Into a pipe each run is printed once it is scored. Exit code 0; 2 where the path holds something else,
+    and with `--once` where there is no store.
     """
     from ragguard.report.watch import watch_table
     from ragguard.store.store import Store
@@ -72,7 +72,11 @@ def _print(database: Path, most: int, interval: float) -> None:
     from ragguard.report.watch import is_scored, watch_line
 
     printed: dict[str, str] = {}
+    said_waiting = False
     for runs in _looks(database, most):
+        if runs is None and not said_waiting:
+            say(f"waiting for {database} …", error=True)
+            said_waiting = True
         for scored in runs or ():
             if is_scored(scored) and printed.get(scored.run.id) != (line := watch_line(scored)):
                 printed[scored.run.id] = line

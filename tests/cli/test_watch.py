@@ -96,7 +96,8 @@ def piped():
 
 def test_a_store_that_comes_and_goes_is_followed(tmp_path, piped):
     store = tmp_path / "ragguard.db"
-    watching = piped(store)  # there is no store yet
+    watching = piped(store)
+    assert watching.process.stderr.readline().decode() == f"waiting for {store} …\n"
     capture(store)
     watching.waits_for(QUESTION)
     capture(store, "And who else was born there?")
