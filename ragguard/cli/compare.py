@@ -85,9 +85,7 @@ def _show(found: Comparison) -> None:
         ]),
     ])  # fmt: skip
     console.print(
-        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). A step, on average: "
-        f"K = {found.places_before:.1f}, {found.passages_before:.1f} kept before; "
-        f"K = {found.places_after:.1f}, {found.passages_after:.1f} kept after. Scores on other K are not alike."
+        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). {found.about_k}".rstrip()
     )
     if any(change.verdict == TOO_FEW for change in found.changes):
         console.print(

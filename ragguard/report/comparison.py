@@ -103,11 +103,14 @@ class Comparison:
     only_after: int
     missing: list[str]
     """Metrics that one side lacks."""
-    passages_before: float
-    passages_after: float
-    places_before: float
-    """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it."""
-    places_after: float
+    passages_before: float | None
+    """The number of passages that the model got of a step, on average; None where no steps are known, as of a score
+    file."""
+    passages_after: float | None
+    places_before: float | None
+    """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it. None
+    where no steps are known."""
+    places_after: float | None
     failures_before: int
     failures_after: int
     """Scores that could not be given."""
@@ -124,6 +127,28 @@ class Comparison:
         if not (self.only_before or self.only_after):
             return ""
         return f"Left out: {self.only_before} questions only before, {self.only_after} only after."
+
+    @property
+    def about_k(self) -> str:
+        """The sentences about K of both sides; "" where neither is known."""
+        sides = {
+            "before": (self.places_before, self.passages_before),
+            "after": (self.places_after, self.passages_after),
+        }
+        known = {
+            side: f"K = {k:.1f}, {kept:.1f} kept"
+            for side, (k, kept) in sides.items()
+            if None not in (k, kept)
+        }
+        if not known:
+            return ""
+        said = "; ".join(
+            f"{known[side]} {side}" if side in known else f"K is not known {side}: that side has no steps"
+            for side in sides
+        )
+        return f"A step, on average: {said}." + (
+            " Scores on other K are not alike." if len(known) == 2 else ""
+        )
 
     @property
     def nothing_read(self) -> str:

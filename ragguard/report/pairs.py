@@ -22,10 +22,11 @@ class Questions:
     """The question as it was asked, by the normalised question."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The engines, prompts and settings that scored each series."""
-    passages: float = 0.0
-    """The mean number of passages per step."""
-    places: float = 0.0
-    """The mean number of places in the prompt per step (K); metrics such as UDCG and RA-nWG are computed on K."""
+    passages: float | None = None
+    """The mean number of passages per step; None where no steps are known, as in a score file."""
+    places: float | None = None
+    """The mean number of places in the prompt per step (K); metrics such as UDCG and RA-nWG are computed on K. None
+    where no steps are known."""
     failures: int = 0
     runs: int = 0
     empty: int = 0

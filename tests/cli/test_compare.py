@@ -55,6 +55,19 @@ def test_score_files_too_and_as_json(tmp_path, command):
     assert change["difference"] == pytest.approx(-0.05, abs=0.01)
 
 
+def test_a_score_file_has_no_k(tmp_path, command):
+    a = stored(tmp_path / "a.db", side(0))
+    write_scores(side(0), tmp_path / "b.jsonl")
+    said = " ".join(command("compare", a, tmp_path / "b.jsonl").output.split())
+    assert "1.0 kept before; K is not known after: that side has no steps." in said
+    assert "0.0" not in said.partition("(Holm)")[2]
+    assert "not alike" not in said
+    assert "K =" not in command("compare", tmp_path / "b.jsonl", tmp_path / "b.jsonl").output
+    data = json.loads(command("compare", a, tmp_path / "b.jsonl", "--json").output)
+    assert (data["passages_before"], data["passages_after"], data["places_after"]) == (1.0, None, None)
+    assert "Scores on other K are not alike." in " ".join(command("compare", a, a).output.split())
+
+
 def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
     a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(-0.05))
     assert command("compare", a, b, "--fail-if", "udcg < -0.02").exit_code == 1
