@@ -7,11 +7,12 @@ much each open run may still ask.
 
 from __future__ import annotations
 
+import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
@@ -79,11 +80,19 @@ class Identity:
     scorers: tuple[ScorerIdentity, ...]
 
 
+def _is_scorer(item: object) -> TypeGuard[Scorer]:
+    """Returns False for a class in place of an instance, and where `score` is a function without `async`, too."""
+    if isinstance(item, type) or not implements(item, Scorer):
+        return False
+    score = inspect.unwrap(item.score)
+    return inspect.iscoroutinefunction(score) or not (inspect.isfunction(score) or inspect.ismethod(score))
+
+
 def _scorers(given: Sequence[str | Scorer]) -> tuple[Scorer, ...]:
     found: list[Scorer] = []
     for item in given:
         if not isinstance(item, str):
-            if not implements(item, Scorer):
+            if not _is_scorer(item):
                 raise InvalidInput("scorers", item, f"one of {', '.join(FAMILIES)}, or an object with "
                                    "`name`, `version` and `async def score(view, ask)`")  # fmt: skip
             found.append(item)
@@ -305,7 +314,7 @@ class ScoringPipeline:
         self, scorers: Sequence[Scorer], view: View, respondent: Respondent, allowance: PromptAllowance
     ) -> list[Result]:
         asker = _asker(respondent, view.setting, allowance)
-        outcomes = await asker.attend([scorer.score(view, asker) for scorer in scorers])
+        outcomes = await asker.attend([_score(scorer, view, asker) for scorer in scorers])
         results: list[Result] = []
         for scorer, outcome in zip(scorers, outcomes, strict=True):
             if not isinstance(outcome, BaseException):
@@ -315,6 +324,11 @@ class ScoringPipeline:
                 _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
             results.append(failure_of(scorer.name, view.run, outcome))
         return results
+
+
+async def _score(scorer: Scorer, view: View, ask: Ask) -> Sequence[Result]:
+    """Calls a scorer inside of its own task, so that an error of the call itself is its own as well."""
+    return await scorer.score(view, ask)
 
 
 def _provisional(score: Score) -> Score:

@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
+from functools import partial, wraps
 
 import pytest
 from support.reader import (
@@ -345,9 +346,56 @@ async def test_a_scorer_of_the_users_that_breaks_is_a_failure_and_no_more():
     assert (failure.scorer, failure.error) == ("broken", "KeyError")
 
 
+class WithoutAsync:
+    name, version = "without async", "1"
+
+    def score(self, view, ask):
+        return []
+
+
+class Yielding:
+    name, version = "yielding", "1"
+
+    async def score(self, view, ask):
+        yield Score("one", 1.0, "run", "")
+
+
+class Calling:
+    """A scorer whose `score` is an object: whether a call gives a coroutine is seen when it is called."""
+
+    name, version = "calling", "1"
+
+    def __init__(self, score):
+        self.score = partial(score)
+
+
+@pytest.mark.parametrize("score", [lambda view, ask: [], lambda: None, lambda view, ask: 1 / 0])
+async def test_a_call_of_a_scorer_that_fails_takes_no_other_scores_with_it(score):
+    results = await pipeline(scorers=["utility", Calling(score)]).results(two_hops())
+    assert [one.scorer for one in results if isinstance(one, Failure)] == ["calling"]
+    assert {one.scorer for one in results if isinstance(one, Score)} == {"utility"}
+
+
+async def test_a_scorer_may_have_a_decorated_coroutine_function():
+    class Decorated(Longest):
+        @wraps(Longest.score)
+        def score(self, view, ask):
+            return super().score(view, ask)
+
+    results = await pipeline(scorers=[Decorated()]).results(two_hops())
+    assert [one.name for one in results] == ["longest"]
+
+
 @pytest.mark.parametrize(
     ("scorers", "error"),
-    [(["belive"], UnknownName), ([3], InvalidInput), (["utility", Utility()], InvalidInput)],
+    [
+        (["belive"], UnknownName),
+        ([3], InvalidInput),
+        (["utility", Utility()], InvalidInput),
+        ([Longest], InvalidInput),
+        ([WithoutAsync()], InvalidInput),
+        ([Yielding()], InvalidInput),
+    ],
 )
 def test_scorers_that_cannot_be_are_refused_at_once(scorers, error):
     with pytest.raises(error, match="scorers"):
