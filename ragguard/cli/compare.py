@@ -57,7 +57,7 @@ def run(
     else:
         _show(found)
         for said in thin:
-            say(f"--fail-if: {said}")
+            say(f"WARNING: --fail-if: {said}")
         for condition in broken:
             say(f"FAILED: {condition}")
     if broken:

@@ -173,14 +173,24 @@ class Comparison:
         return said
 
     def resting_on(self, metric: str) -> str:
-        """Returns the sentence about a metric that was compared on fewer questions than both sides have; "" where it
+        """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
         was compared on all."""
         found = [change for change in self.changes if change.metric == metric]
-        if not found or found[0].questions == self.paired:
+        every = self.paired + self.only_before + self.only_after
+        if not found or found[0].questions == every:
             return ""
+        why = [
+            f"{count:,} {reason}"
+            for count, reason in (
+                (self.paired - found[0].questions, "lack a score on one side"),
+                (self.only_before, "are on the side before only"),
+                (self.only_after, "are on the side after only"),
+            )
+            if count
+        ]
         return (
-            f"{metric} was compared on {found[0].questions:,} of the {self.paired:,} questions in common: the others "
-            "lack a score on one side."
+            f"{metric} was compared on {found[0].questions:,} of the {every:,} questions: of the others, "
+            f"{', '.join(why)}."
         )
 
     def as_dict(self) -> dict[str, Any]:

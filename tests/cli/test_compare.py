@@ -78,6 +78,21 @@ def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
         assert "fail-if" in done.output
 
 
+@pytest.mark.parametrize("how", ["failed", "absent"])
+def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, how):
+    after = side(0)
+    for item in after[8:]:
+        item.scores = []
+        item.failures.append(Failure("utility", "BudgetExceeded", "no tokens left", False, item.run.id))
+    write_scores(side(0), tmp_path / "a.jsonl")
+    write_scores(after if how == "failed" else after[:8], tmp_path / "b.jsonl")
+    words = "compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--fail-if", "udcg < -0.02"
+    done = command(*words)
+    assert done.exit_code == 0
+    assert "WARNING: --fail-if: udcg was compared on 8 of the 40 questions" in " ".join(done.output.split())
+    assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
+
+
 def test_what_cannot_be_compared_is_said_in_one_sentence(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
@@ -154,7 +169,10 @@ def test_a_metric_that_rests_on_fewer_questions_says_on_how_many(tmp_path, comma
     assert done.exit_code == 0
     assert "40 questions in common" in said
     assert "No passage reached the model in 0 of 40 runs before and in 30 of 40 after." in said
-    assert "--fail-if: udcg was compared on 10 of the 40 questions in common" in said
+    assert (
+        "WARNING: --fail-if: udcg was compared on 10 of the 40 questions: of the others, 30 lack a score"
+        in said
+    )
     assert "questions" in next(line for line in done.output.splitlines() if "metric" in line)
     data = json.loads(command("compare", a, b, "--json", "--fail-if", "udcg < -0.2").output)
     assert data["changes"][0]["questions"] == 10

@@ -289,8 +289,19 @@ def test_runs_that_read_nothing_and_have_no_score_are_said():
         "No passage reached the model in 0 of 8 runs before and in 4 of 8 after. Of these, 0 before and 4 after have "
         "no score of udcg: the differences above do not count them."
     )
-    assert found.resting_on("udcg").startswith("udcg was compared on 4 of the 8 questions in common")
+    assert found.resting_on("udcg") == (
+        "udcg was compared on 4 of the 8 questions: of the others, 4 lack a score on one side."
+    )
     assert found.as_dict()["empty_after"] == {"count": 4, "runs": 8, "unscored": {"udcg": 4}}
+
+
+def test_questions_of_one_side_only_are_told_with_those_without_a_score():
+    more = ScoredRun(Run(question="Who else?"), [])
+    found = compared(side([0.5] * 8), [*half_empty([0.5] * 6), more])
+    assert found.resting_on("udcg") == (
+        "udcg was compared on 3 of the 9 questions: of the others, 3 lack a score on one side, 2 are on the side "
+        "before only, 1 are on the side after only."
+    )
 
 
 def test_runs_that_read_nothing_and_are_scored_are_counted_as_any_other():
