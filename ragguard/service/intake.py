@@ -116,7 +116,7 @@ class Intake:
             if self.closed:
                 self._lose([event], "it came after close()")
                 return
-            if self._backlog is not None and type(event) in ENDING:
+            if self._backlog is not None and isinstance(event, ENDING):
                 self._backlog.enter(wait=self._may_wait())
             elif self._full and type(event) is not RunStarted and self._may_wait():
                 self._put_and_wait(event)
@@ -364,7 +364,7 @@ class Intake:
             awaited.on_disk = on_disk
             awaited.written.set()
         kinds = Counter(map(type, items))
-        whole = kinds[WholeRun]
+        whole = sum(isinstance(item, WholeRun) for item in items)
         self._store.count("steps_captured", kinds[StepEnded] + whole)
         if ended := kinds[RunEnded] + whole:
             self._store.count("runs_captured", ended)
