@@ -42,7 +42,8 @@ def run(
     """
     import gc
 
-    from ragguard.report.comparison import Condition, compare
+    from ragguard.report.comparison import compare
+    from ragguard.report.condition import Condition
     from ragguard.report.pairs import read_questions
 
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command

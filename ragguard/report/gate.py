@@ -24,7 +24,8 @@ def ragguard_gate() -> Gate:
     """Compares two stores, folders of parts or score files, and fails the test where a condition holds."""
     # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
     from ragguard.errors import InvalidInput
-    from ragguard.report.comparison import Condition, compare
+    from ragguard.report.comparison import compare
+    from ragguard.report.condition import Condition
     from ragguard.report.pairs import read_questions
 
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:

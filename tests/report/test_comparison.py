@@ -7,7 +7,8 @@ import pytest
 
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.report.comparison import Condition, compare
+from ragguard.report.comparison import compare
+from ragguard.report.condition import Condition
 from ragguard.report.pairs import questions_of, read_questions
 from ragguard.store.means import means_of
 from ragguard.store.scorefile import write_scores
