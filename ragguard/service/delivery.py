@@ -49,6 +49,8 @@ class Delivery:
         self._turns: dict[int, asyncio.Lock] = {}
         self._failed: Counter[str] = Counter()
         self._causes: dict[str, str] = {}
+        self._under_way: dict[str, set[str]] = {}
+        """The ids of the runs that a sink was given and has not taken, by the sink's name."""
 
     def __bool__(self) -> bool:
         if self._awaits_application and (sink := self._output.of_application()) is not None:
@@ -69,15 +71,23 @@ class Delivery:
                 found.update(sink.undelivered())
         return tuple(Undelivered(what, count, self._causes.get(what, "")) for what, count in found.items())
 
+    def under_way(self) -> tuple[str, ...]:
+        """Returns the names of the sinks that were given a run and have neither taken it nor failed."""
+        return tuple(sorted(name for name, runs in self._under_way.items() if runs))
+
     async def submit(self, scored: ScoredRun) -> None:
         """Gives a scored run to every sink. Never raises; losses of a sink are counted."""
         await asyncio.gather(*(self._submit(sink, scored) for sink in self._sinks))
 
     async def _submit(self, sink: Sink, scored: ScoredRun) -> None:
+        name, run_id = type(sink).__name__, scored.run.id
+        self._under_way.setdefault(name, set()).add(run_id)
         async with self._turns.setdefault(id(sink), asyncio.Lock()):
             error = await self._guarded(sink, lambda: sink.submit(scored), SINK_SECONDS)
+        # A delivery that is cancelled stays under way, so that the report at the end still names its sink.
+        self._under_way[name].discard(run_id)
         if error is not None:
-            what = f"scored runs to {type(sink).__name__}"
+            what = f"scored runs to {name}"
             self._failed[what] += 1
             self._causes[what] = describe(error)[:_CAUSE_CHARACTERS]
 

@@ -43,6 +43,10 @@ class Report:
     """Runs that were not captured, because of `sample_rate`."""
     undelivered: tuple[Undelivered, ...] = ()
     """The losses on the way to sinks."""
+    delivering: int = 0
+    """Runs whose scoring is done and which are still to be delivered to a sink."""
+    sinks_under_way: tuple[str, ...] = ()
+    """The names of the sinks that were given a run and have not taken it yet."""
     cause_failed: str = ""
     """The latest failure that is not tried again."""
     cause_pending: str = ""
@@ -68,12 +72,17 @@ class Report:
         parts = "; ".join(self._parts())
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
 
+    @property
+    def slow_sinks(self) -> str:
+        """The names of the sinks that have not taken a run yet, as a sentence has them."""
+        return ", ".join(self.sinks_under_way) or "the sinks"
+
     def _verdict(self) -> str:
         if self.lost or self.late or self.degraded or self.files_lost:
             return "not everything is stored"
-        if self.pending or (not self.complete and not self.undelivered):
+        if self.pending or not (self.complete or self.undelivered or self.delivering):
             return _UNSCORED
-        if self.undelivered:
+        if self.undelivered or self.delivering:
             return "not everything was delivered"
         if self.failed or self.dropped:
             return "done, but not everything could be scored"
@@ -108,10 +117,13 @@ class Report:
             yield "the store's file was damaged, moved or deleted, and a new one was begun"
         if self.degraded:
             yield "memory stands in for the disk that failed"
+        if self.delivering:
+            yield f"{self.delivering:,} scored runs not yet delivered to {self.slow_sinks}"
         yield from map(str, self.undelivered)
         if self.unsampled:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        if not self.complete and not self.captured and not self.open and not self.lost and not self.late:
+        counted = self.captured or self.open or self.lost or self.late or self.delivering
+        if not self.complete and not counted:
             yield "what was captured waits for the store"
         elif self._verdict() == _UNSCORED and not self.pending:
             yield "how much is left was not known in time"

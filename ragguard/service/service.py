@@ -173,7 +173,7 @@ class Service:
             scored=counts["runs_scored"],
             empty=counts["runs_empty"],
             failed=counts["runs_failed"],
-            pending=left.pending,
+            pending=left.pending - left.undelivered,
             open=left.open,
             dropped=counts["runs_dropped"],
             lost=lost,
@@ -186,6 +186,8 @@ class Service:
             unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
             unsampled=unsampled,
             undelivered=undelivered,
+            delivering=left.undelivered,
+            sinks_under_way=self.delivery.under_way(),
             cause_failed=self._scoring.tally.for_good,
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
@@ -248,17 +250,26 @@ class Service:
         self.store.close()
 
     def _log_what_is_left(self, report: Report) -> None:
-        if report.pending + report.open == 0:
-            return
+        unscored = report.pending + report.open
         if self.store.path is None:
-            _log.warning(
-                "%d runs were not scored and are lost: there is no store", report.pending + report.open
-            )
+            if unscored:
+                _log.warning("%d runs were not scored and are lost: there is no store", unscored)
+            if report.delivering:
+                _log.warning(
+                    "%d scored runs were not delivered to %s: there is no store from which they could be sent later",
+                    report.delivering, report.slow_sinks,
+                )  # fmt: skip
         elif not self.store.degraded:
-            _log.info(
-                "%d runs are still to be scored; they are in %s and go on when it is opened again",
-                report.pending + report.open, self.store.path,
-            )  # fmt: skip
+            if unscored:
+                _log.info(
+                    "%d runs are still to be scored; they are in %s and go on when it is opened again",
+                    unscored, self.store.path,
+                )  # fmt: skip
+            if report.delivering:
+                _log.info(
+                    "%d scored runs are still to be delivered to %s; they are in %s and are sent when it is opened "
+                    "again", report.delivering, report.slow_sinks, self.store.path,
+                )  # fmt: skip
 
     def _is_own_thread(self) -> bool:
         return SCORER.is_current() or self.intake.is_current()

@@ -58,6 +58,8 @@ class Left(NamedTuple):
     """The time at which the first of the pending runs is due."""
     retrying: int = 0
     """The number of pending runs that failed before and are tried again."""
+    undelivered: int = 0
+    """The number of pending runs that are scored, or kept without a score, and still to be delivered to the sinks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,16 @@ def claims_at(due: Sequence[Due], connection: sqlite3.Connection, seqs: Sequence
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
     """Returns what a process still has to do, of the runs that were queued until that time."""
     until = queued_until_ns if queued_until_ns is not None else now_ns()
-    pending, next_ns, retrying = connection.execute(
-        "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0) FROM runs "
+    pending, next_ns, retrying, undelivered = connection.execute(
+        "SELECT count(*), min(due_ns), count(*) FILTER (WHERE due_ns IS NOT NULL AND attempts > 0), "
+        "count(*) FILTER (WHERE due_ns IS NULL) FROM runs "
         "WHERE owner = ? AND (due_ns IS NOT NULL OR emit_after IS NOT NULL) AND queued_ns <= ?",
         (owner, until),
     ).fetchone()
     opened = connection.execute(
         "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'", (owner,)
     ).fetchone()[0]
-    return Left(pending, opened, next_ns, retrying)
+    return Left(pending, opened, next_ns, retrying, undelivered)
 
 
 def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:

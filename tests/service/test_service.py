@@ -336,6 +336,35 @@ def test_a_sink_that_hangs_is_given_up(make, monkeypatch):
     assert service.store.counts["sink_failures"] == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "logged"),
+    [
+        (None, "1 scored runs were not delivered to Hanging: there is no store"),
+        ("store.db", "1 scored runs are still to be delivered to Hanging; they are in "),
+    ],
+)
+def test_a_run_that_a_sink_has_not_taken_yet_is_scored_and_named_with_its_sink(
+    make, tmp_path, caplog, path, logged
+):
+    class Hanging(ListSink):
+        async def submit(self, scored):
+            await asyncio.Event().wait()
+
+    caplog.set_level("INFO", "ragguard")
+    service = make(sinks=[ListSink(), Hanging()], path=path and tmp_path / path)
+    capture(service, a_run())
+    eventually(lambda: service.delivery.under_way() == ("Hanging",))
+    for report in (service.flush(0.1), service.close(0.1)):
+        assert not report
+        assert (report.scored, report.pending, report.delivering) == (1, 0, 1)
+        assert str(report).startswith(
+            "not everything was delivered: 1 scored; 1 scored runs not yet delivered to Hanging ("
+        )
+    assert logged in caplog.text
+    assert "not scored" not in caplog.text
+    assert "to be scored" not in caplog.text
+
+
 # The user's functions
 
 
