@@ -16,6 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypedDict
 
+from ragguard.arguments import LARGEST, number_between
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
 
@@ -28,6 +29,10 @@ class Price:
     """The price of a million prompt tokens."""
     output: float
     """The price of a million output tokens."""
+
+    def __post_init__(self) -> None:
+        for name, price in (("prompt", self.prompt), ("output", self.output)):
+            number_between(name, price, 0, LARGEST, "money for a million tokens, 0 or more")
 
     def of(self, prompt_tokens: float, output_tokens: float) -> float:
         """Returns the price of a number of prompt tokens and output tokens."""

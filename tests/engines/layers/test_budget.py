@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -74,6 +75,14 @@ async def test_money_follows_the_price_of_the_model():
     assert answer.usage.prompt_tokens == 3
     assert budget.spent.money == pytest.approx((3 * 1.0 + 1 * 1000.0) / 1e6)
     assert Price(2.0, 3.0).of(1e6, 2e6) == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize("wrong", [-1, math.nan, math.inf, "1", None, True])
+def test_a_price_that_is_none_is_refused(wrong):
+    with pytest.raises(InvalidInput, match=r"^prompt: got"):
+        Price(wrong, 0)
+    with pytest.raises(InvalidInput, match=r"^output: got"):
+        Price(0, wrong)
 
 
 async def test_what_the_engine_does_not_say_is_counted_as_reserved():
