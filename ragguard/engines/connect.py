@@ -54,6 +54,16 @@ def connect(
     return Cache(Coalesce(Retry(Priority(limited))), cache)
 
 
+def connect_judge(judge: str | Engine, account: Account | None = None) -> Engine:
+    """Returns `connect(judge)`; an address that is none is refused as that of the judge."""
+    try:
+        return connect(judge, budget=account)
+    except InvalidInput as error:
+        if error.argument != "engine":
+            raise
+        raise type(error)("judge", error.value, error.allowed) from None
+
+
 def open_engine(
     engine: str | Engine,
     *,

@@ -19,7 +19,7 @@ from typing import NoReturn
 from ragguard.arguments import LARGEST, milliseconds, number_between, whole_number
 from ragguard.conformal import check_same
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect
+from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput
@@ -98,7 +98,7 @@ class DistractorGuard:
                 raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
         self.min_keep = min_keep
         self.engine = connect(engine)
-        self.judge = self.engine if judge is None else connect(judge)
+        self.judge = self.engine if judge is None else connect_judge(judge)
         self._judge = PassageJudge(
             self.engine, self.judge, None if prompts is None else load_prompts(prompts)
         )

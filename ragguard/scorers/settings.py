@@ -5,6 +5,7 @@ The settings can be pickled wherever models are given as addresses, so that anot
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import Any
 from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect
+from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.entailment.connect import CachedEntailer, connect_entailer
 from ragguard.engines.prompts import PromptSet
@@ -49,7 +50,10 @@ class ScoringSettings:
     def __post_init__(self) -> None:
         """Refuses values that are wrong for any models."""
         if isinstance(self.scorers, str):
-            raise InvalidInput("scorers", self.scorers, f"a list, such as ({self.scorers!r},)")
+            names = [name.strip() for name in self.scorers.split(",")]
+            raise InvalidInput(
+                "scorers", self.scorers, f"a list, such as {json.dumps(names, ensure_ascii=False)}"
+            )
         if not isinstance(self.scorers, list | tuple):
             raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
         if not isinstance(self.caps, Caps | None):
@@ -63,7 +67,7 @@ class ScoringSettings:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
         account = Account.of(self.budget)
         engine = connect(self.engine, budget=account, engine_args=self.engine_args)
-        judge = None if self.judge is None else connect(self.judge, budget=account)
+        judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else CachedEntailer(connect_entailer(self.entailer, account))
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(

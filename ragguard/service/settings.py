@@ -85,9 +85,11 @@ class Settings:
         for sink in self.sinks:
             if not implements(sink, Sink):
                 raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
-        for name, given in (("redact", self.redact), ("references", self.find_references)):
-            if given is not None and not callable(given):
-                raise InvalidInput(name, given, "a function of one text")
+        if self.redact is not None and not callable(self.redact):
+            raise InvalidInput("redact", self.redact, "a function of one text")
+        if self.references is not None and not callable(self.find_references):
+            allowed = "a function of the question, or a mapping from questions to right answers"
+            raise InvalidInput("references", self.references, allowed)
         _seconds(self.retention)
         object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 
