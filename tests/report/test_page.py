@@ -102,7 +102,7 @@ def test_a_tap_on_a_phone_brings_the_run_into_view(browser, address):
 
 
 def test_the_arrows_go_on_from_the_run_that_is_open(browser, address):
-    page = browser.open(address + "#run-003")
+    page = browser.open(address + "#run-004")
     place = page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')")
     page.value("runs.focus()")
     page.press("ArrowDown")
@@ -145,10 +145,16 @@ def test_one_run_is_one_run(browser, tmp_path):
 def test_a_run_tells_what_the_guard_dropped_and_where_the_time_went(browser, address):
     page = browser.open(address + "#run-117")
     text = page.value("run.innerText")
-    for expected in ("guard dropped 1 in 100.0 ms", "dropped: utility -0.80 < -0.20", "expected: Ada", "±",
-                     "Where the time went", "250.0 ms, guard 100.0", "Which passage answers"):  # fmt: skip
+    for expected in ("guard dropped 1 in 100.0 ms", "would mislead; dropped: utility -0.80 < -0.20",
+                     "expected: Ada", "±", "Where the time went",
+                     "250.0 ms, guard 100.0", "Which passage answers"):  # fmt: skip
         assert expected in text, expected
     assert page.value("document.querySelectorAll('tr.dropped').length") == 1
+    page.value("search.value = 'number 117'; search.dispatchEvent(new Event('input'))")
+    assert "2 hops" in page.value("runs.innerText")
+    assert "1 misleading" in page.value(
+        "runs.innerText"
+    )  # two passages mislead, of which the guard dropped one
     assert page.value("document.querySelectorAll('.cell.gone').length") == 1
 
 
