@@ -203,6 +203,8 @@ def _default_of(parameter: Any) -> str:
     if getattr(parameter, "is_flag", False):
         return "off"
     default = parameter.default
+    if isinstance(shown := getattr(parameter, "show_default", None), str):
+        return shown
     return "none" if default in (None, "", [], ()) else str(default)
 
 

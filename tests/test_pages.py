@@ -25,6 +25,11 @@ def test_a_generated_page_is_fresh(page, marker):
     assert text == generate.written(page, marker), "run `python docs/generate.py`"
 
 
+def test_an_option_whose_default_is_made_by_the_command_is_shown_with_that_default():
+    (options,) = (found for name, _, found in generate.commands() if name == "score")
+    assert {one.name: one.default for one in options}["--store, -s"] == "ragguard.db"
+
+
 @pytest.mark.parametrize("value", SETTINGS)
 def test_every_argument_is_described_and_nothing_else(value):
     found = generate.arguments(value)

@@ -24,7 +24,8 @@ def run(
         typer.Option(
             "--fail-if",
             help="Exit with 1 where it holds, such as 'udcg < -0.02', by the name in the table, such as "
-            "contested.run where steps have that score, too; may be repeated.",
+            "contested.run where steps have that score, too, and udcg.gold and udcg.none where some questions have "
+            "references and some have none; may be repeated.",
         ),
     ] = None,
     draws: Annotated[
