@@ -57,7 +57,8 @@ class OtelSink:
         max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
         max_attributes: How many attributes a span may have: no more passages are written than fit.
         prices: Model → money for a million prompt tokens and for a million output tokens, for the metric
-            `ragguard.usage.cost`.
+            `ragguard.usage.cost`. The model is named as its server names it (`nano` for nano), or by any other part
+            of what `score.engine` holds.
     """
 
     def __init__(

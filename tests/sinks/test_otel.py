@@ -16,6 +16,7 @@ from support.scored_runs import MS, START, two_hops
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Score, TraceContext
+from ragguard.runtime.notices import NOTICES
 from ragguard.sinks import names
 from ragguard.sinks.base import Sink
 from ragguard.sinks.otel import OtelSink
@@ -364,6 +365,23 @@ async def test_one_address_is_enough(collector):
     assert {log["span_id"] for log in collector.logs} == {
         span.span_id for span in collector.spans if span.role in ("CHAIN", "RETRIEVER")
     }
+
+
+async def test_an_engine_without_a_price_is_said_once_where_a_name_matches_no_engine(collector, caplog):
+    for prices, said in (
+        ({"gpt-9": (2.0, 10.0)}, 1),
+        ({"model": (2.0, 10.0), "gpt-9": (1.0, 1.0)}, 0),
+        ({}, 0),
+    ):
+        NOTICES.forget()
+        caplog.clear()
+        sink = OtelSink(otlp=collector.url, prices=prices)
+        for _ in range(2):
+            await sink.submit(two_hops())
+        await sink.aclose()
+        found = [record.message for record in caplog.records if "no price of the engine" in record.message]
+        assert len(found) == said
+        assert all("names that match no engine so far: 'gpt-9'." in message for message in found)
 
 
 async def test_every_name_that_arrives_is_declared(collector, provider):
