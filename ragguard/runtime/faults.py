@@ -56,9 +56,17 @@ class Faults:
                 "is left out, as it may quote the text)", raised(where, error),
             )  # fmt: skip
 
-    def _is_new(self, where: str, error: BaseException) -> bool:
-        """Counts the fault; returns whether no such error was seen at that place before."""
-        kind = (where, type(error).__name__)
+    def note_no_text(self, where: str, result: object) -> None:
+        """Counts that a function returned something other than a text or None, and logs the result's type alone."""
+        if self._is_new(where, result):
+            log.error(
+                "%s returned %s in place of a text or None, the application goes on without this text (further ones "
+                "are only counted)", where, type(result).__name__,
+            )  # fmt: skip
+
+    def _is_new(self, where: str, fault: object) -> bool:
+        """Counts the fault; returns whether none of its type was seen at that place before."""
+        kind = (where, type(fault).__name__)
         with self._lock:
             self.count += 1
             if kind in self._known or len(self._known) >= 100:

@@ -46,7 +46,8 @@ class Redactor:
     """
 
     def __init__(self, redact: Redact, faults: Faults) -> None:
-        self._redact, self._faults = redact, faults
+        self._redact: Callable[[str], object] = redact
+        self._faults = faults
         self._queries: OrderedDict[str, str] = OrderedDict()
         """The queries of the latest steps, by step id: a guard's reason may quote one and come after the step."""
 
@@ -197,20 +198,25 @@ class Redactor:
         return without(self._text(text), secrets)
 
     def _message(self, message: str) -> str:
-        """Returns the message of a failure as it may be written, or, where the function fails, that it does."""
-        try:
-            return self._kept(message)
-        except BaseException as error:  # noqa: BLE001 - the user's function
-            self._faults.note_without_text("redact", error)
-            return f"redact raised {type(error).__name__}, so texts were dropped, and with them this message"
+        """Returns the message of a failure as it may be written, or, where nothing is left of it, why."""
+        kept, fault = self._kept(message)
+        if fault:
+            return f"redact {fault}, so texts were dropped, and with them this message"
+        return kept if kept or not message else "redact left nothing of this message"
 
     def _text(self, text: str) -> str:
+        return self._kept(text)[0]
+
+    def _kept(self, text: str) -> tuple[str, str]:
+        """Returns what is kept of a text, nothing where the function fails, and what the function did wrong."""
+        if not text:
+            return text, ""
         try:
-            return self._kept(text)
+            kept = self._redact(text)
+            if kept is None or isinstance(kept, str):
+                return kept or "", ""
         except BaseException as error:  # noqa: BLE001 - the user's function; what it fails on is not written
             self._faults.note_without_text("redact", error)
-            return ""
-
-    def _kept(self, text: str) -> str:
-        kept = self._redact(text) if text else text
-        return kept if isinstance(kept, str) else ""
+            return "", f"raised {type(error).__name__}"
+        self._faults.note_no_text("redact", kept)
+        return "", f"returned {type(kept).__name__} in place of a text"

@@ -122,6 +122,12 @@ def test_a_redaction_that_wants_to_end_the_process_does_not_end_the_writer(tmp_p
     assert intake.close(10)
 
 
+def test_each_text_for_which_a_redaction_returns_no_text_is_counted():
+    faults = Faults()
+    assert Redactor(lambda text: object(), faults).texts(["one", "two"]) == []
+    assert faults.count == 2
+
+
 VALUES = st.sampled_from(
     [
         None,

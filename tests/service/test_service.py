@@ -466,6 +466,30 @@ def test_a_redaction_that_fails_is_named_and_what_it_should_hide_is_nowhere(capl
         assert "John" not in said
 
 
+@pytest.mark.parametrize("kept", [object(), 3, b"bytes", ["a", "list"]])
+def test_a_redaction_that_returns_no_text_is_counted_and_logged_and_nothing_is_kept(kept, caplog):
+    with RagGuard("nano", store=None, redact=lambda text: kept) as rg:
+        with rg.run("Is John Doe ill?") as run:
+            run.retrieved("John Doe", ["John Doe has a cold."])
+        rg.flush(60)
+        failures = rg.failures(run)
+    wrong = f"redact returned {type(kept).__name__} in place of a text"
+    assert failures
+    assert all(one.message.startswith(wrong) for one in failures)
+    assert caplog.text.count(wrong) == 1
+    assert "John" not in caplog.text
+
+
+def test_a_redaction_that_keeps_nothing_is_named_in_the_messages_of_failures(caplog):
+    with RagGuard("nano", store=None, redact=lambda text: None) as rg:
+        with rg.run("Is John Doe ill?") as run:
+            run.retrieved("John Doe", ["John Doe has a cold."])
+        report = str(rg.flush(60))
+        assert {one.message for one in rg.failures(run)} == {"redact left nothing of this message"}
+    assert "redact left nothing of this message" in report
+    assert "redact returned" not in caplog.text
+
+
 # Without a store
 
 
