@@ -84,11 +84,15 @@ def raised(function: str, error: BaseException) -> str:
 
 def describe(error: BaseException) -> str:
     """Returns an error in one line, without secrets, as a record keeps it."""
+    return brief(f"{type(error).__name__}: {message_of(error)}".removesuffix(": "))
+
+
+def message_of(error: BaseException) -> str:
+    """Returns an error's own text; '' where that fails, so that the error is still recorded by its type."""
     try:
-        text = f"{type(error).__name__}: {error}".removesuffix(": ")
-    except BaseException:  # noqa: BLE001 - an error whose own text fails is still recorded by its type
-        text = type(error).__name__
-    return brief(text)
+        return str(error)
+    except BaseException:  # noqa: BLE001 - the text of a user's error is the user's code
+        return ""
 
 
 def brief(text: str) -> str:

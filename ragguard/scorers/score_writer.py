@@ -28,6 +28,7 @@ from ragguard.records import (
     Stage,
     Usage,
 )
+from ragguard.runtime.faults import message_of
 from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
@@ -44,7 +45,7 @@ def failure_of(scorer: str, run: Run, error: BaseException) -> Failure:
     return Failure(
         scorer,
         type(error).__name__,
-        without_secrets(str(error)),
+        without_secrets(message_of(error)),
         will_retry=worth_repeating(error),
         run_id=run.id,
     )

@@ -8,9 +8,16 @@ from ragguard import RagGuard
 
 QUESTION = "Who founded Corwell Mills?"
 PASSAGES = ["Records show Ursula Almberg founded Corwell Mills."]
+
+
+class Unprintable(Exception):
+    def __str__(self):
+        raise SystemExit(4)
+
+
 ERRORS = [
     SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError(), StopIteration(), MemoryError(),
-    BaseException("odd"),
+    BaseException("odd"), Unprintable(),
 ]  # fmt: skip
 each_error = pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 
