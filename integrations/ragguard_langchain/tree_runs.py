@@ -130,6 +130,8 @@ class TreeRuns:
     ) -> None:
         """Ends the run of a tree that has ended, unless other code ends the run or the run waits to be resumed."""
         run = root.notes.run
+        if status == "ok" and run.name and not run.first_query:
+            self.recorder.calls.seen(root.run_id, "chain", run.name)
         if not run.opened:
             if run.owner and run.thread and (run.interrupted or answer.calls_tools):
                 self._interrupted[run.thread] = run

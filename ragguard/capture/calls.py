@@ -11,6 +11,10 @@ from ragguard.runtime.notices import NOTICES
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
 _MOST_NAMES = 50
+_STREAM = (
+    ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
+    "(ragguard_resume), which then gets its retrievals"
+)
 _MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
@@ -155,9 +159,7 @@ class CallLog:
             self._named |= new
             self._warned += 1
             subject = f"a run without a retrieval {self._warned}"
-        stream = (
-            "" if calls.counts else ". A LangChain stream begins with its first read: read it inside the run"
-        )
+        stream = "" if calls.counts else _STREAM
         NOTICES.once(
             subject,
             lambda: (
