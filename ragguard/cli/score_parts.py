@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""
 _REASONS_SHOWN = 10
+_LASTING = re.compile(r"^[^:]*, (?:NoText|CapExceeded): ")
+"""The reasons of failures that depend on nothing but the run and the settings."""
 
 
 def executor_of(
@@ -144,11 +147,17 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
         lines.append(f"  and {len(reasons) - _REASONS_SHOWN} other reasons; the table `failures` has all")
     parts = before.parts_with_failures + now.parts_with_failures
     if parts:
-        lines.append(
-            f"{before.failures + now.failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs; the "
-            f"same command with --retry-failures scores their parts again, each as a whole: {parts:,} of "
-            f"{len(prepared.parts):,} parts"
-        )
+        failures = before.failures + now.failures
+        lasting = sum(count for reason, count in reasons.items() if _LASTING.search(reason))
+        said = f"{failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs"
+        if lasting < failures:
+            said += (
+                "; the same command with --retry-failures scores their parts again, each as a whole: "
+                f"{parts:,} of {len(prepared.parts):,} parts"
+            )
+        if lasting:
+            said += f"; {lasting:,} of the failures come from the runs' own passages and caps, and would come again"
+        lines.append(said)
     rejected = before.rejected + now.rejected
     if rejected:
         lines.append(f"{rejected:,} lines were rejected; the table `parts` names them")

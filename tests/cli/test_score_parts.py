@@ -1,5 +1,7 @@
 """`ragguard score --on`: what cannot be done is one sentence before anything is written; a dry run; what is said."""
 
+import json
+
 import pytest
 from support.parts import ExecutorHere
 from support.runs import a_run
@@ -144,6 +146,26 @@ def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeyp
     assert says not in done.output
     done = score(*words, "--retry-failures")
     assert "3 of them were scored before; asked now: 0 requests" in done.output
+
+
+def test_failures_that_would_come_again_are_no_reason_to_ask_again(here, monkeypatch):
+    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: ExecutorHere())
+    engine = ScriptedEngine(label=lambda text, label: 0.4)
+    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: engine)
+    image = {"id": "p", "text": "", "metadata": {"ragguard.content_kind": "image"}}
+    run = {
+        "format": "ragguard.run/1",
+        "question": "q",
+        "steps": [{"query": "q", "passages": ["A text.", image]}],
+    }
+    (here / "images.jsonl").write_text(json.dumps(run))
+    words = (*ON, "--out", "out", "--scorers", "utility")
+    done = score("images.jsonl", *words)
+    assert (
+        "1 failures stand in 1 runs; 1 of the failures come from the runs' own passages and caps"
+        in done.output
+    )
+    assert "--retry-failures" not in done.output
 
 
 class Broken:
