@@ -124,7 +124,7 @@ def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None
     opened = connection.execute(
         "SELECT count(*) FROM runs WHERE owner = ? AND status = 'open'", (owner,)
     ).fetchone()[0]
-    return Left(pending, opened, next_ns, retrying, undelivered)
+    return Left(pending, opened, next_ns, retrying=retrying, undelivered=undelivered)
 
 
 def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
