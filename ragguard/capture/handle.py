@@ -155,13 +155,14 @@ class RunHandle:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        metadata = metadata_of(self.metadata)
-        self._status = status_of(error)
-        if error is not None:
-            metadata["error"] = describe(error)
+        # First, so that no fault below leaves the run around the caller.
         self.closed, self._generator = True, None
         if current_handle.get() is self:
             current_handle.set(_open(self.outer))
+        self._status = status_of(error)
+        metadata = metadata_of(self.metadata)
+        if error is not None:
+            metadata["error"] = describe(error)
         if self._joined:
             self.recorder.run_noted(self.key, answer=text_of(self.answer)[0] or None, metadata=metadata)
             return

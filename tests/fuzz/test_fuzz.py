@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from support.fuzzing import Fuzz
 
+import ragguard
+
 CALLS, SEED = 100_000, 14
 
 
@@ -26,3 +28,4 @@ def test_the_run_finds_what_escapes(tmp_path, monkeypatch):
     fuzz.run(3000)
     fuzz.finish()
     assert any(what.startswith("rg.run: ") for what in fuzz.findings)
+    assert ragguard.current_run() is None  # no run that failed to end stays around the caller
