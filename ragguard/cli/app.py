@@ -30,7 +30,7 @@ COMMANDS = {
     "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }
-"""One line of help for each command. It stands here so that `ragguard --help` imports no engine."""
+"""The help line of each command by its name, apart from the commands, so that `ragguard --help` imports no engine."""
 
 
 P = ParamSpec("P")

@@ -165,8 +165,14 @@ class RayActors:
         """Ends the connection that `connect` made, and with it all actors of the job."""
         if self._ours:
             self._ours = False
-            _await_ray_data()
-            _ray().shutdown()
+            if _ray_data_ended():
+                _ray().shutdown()
+            else:
+                _log.warning(
+                    "Ray Data still reads results after %.0f s: the connection to Ray, with the job's actors, ends "
+                    "with this process",
+                    _CLOSE_SECONDS,
+                )
 
     def _warn_of_resources(self, gpus: float) -> None:
         """Warns where no machine of the cluster can run an actor now: Ray then waits for one, silently."""
@@ -296,13 +302,14 @@ class PartActor:
         os._exit(1)
 
 
-def _await_ray_data() -> None:
-    """Waits until the threads by which Ray Data reads results have ended. One that asks Ray when the connection is gone
-    has Ray's core end this whole process, before the cause of an error is said."""
+def _ray_data_ended() -> bool:
+    """Waits until the threads by which Ray Data reads results have ended; returns False where they go on. One that asks
+    Ray when the connection is gone has Ray's core end this whole process, before the cause of an error is said."""
     deadline = time.monotonic() + _CLOSE_SECONDS
-    for thread in threading.enumerate():
-        if thread.name.startswith(_RAY_DATA_THREADS):
-            thread.join(max(0.0, deadline - time.monotonic()))
+    reading = [one for one in threading.enumerate() if one.name.startswith(_RAY_DATA_THREADS)]
+    for thread in reading:
+        thread.join(max(0.0, deadline - time.monotonic()))
+    return not any(thread.is_alive() for thread in reading)
 
 
 def _connected() -> bool:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 from support.program import run_program
 from typer.testing import CliRunner
@@ -59,3 +62,26 @@ def test_what_cannot_be_right_is_refused(some_ray, wrong, says):
 def test_an_address_where_nobody_is_is_found_out_without_ray(some_ray, address):
     with pytest.raises(InvalidInput, match="HOST:PORT of the head of a Ray cluster"):
         RayActors(address).connect()
+
+
+@pytest.mark.parametrize("reading", [False, True])
+def test_a_connection_that_ray_data_still_reads_from_is_left_open_and_said(
+    some_ray, monkeypatch, caplog, reading
+):
+    """Ray's core would end this process at the first question after the connection's end."""
+    ended, closed = threading.Event(), []
+    monkeypatch.setattr(
+        "ragguard.parts.on_ray._ray", lambda: SimpleNamespace(shutdown=lambda: closed.append(1))
+    )
+    monkeypatch.setattr("ragguard.parts.on_ray._CLOSE_SECONDS", 0.05)
+    reader = threading.Thread(target=ended.wait, name="iter_threaded")
+    if reading:
+        reader.start()
+    executor = RayActors()
+    executor._ours = True
+    executor.disconnect()
+    ended.set()
+    assert closed == ([] if reading else [1])
+    assert caplog.text.count("still reads results") == reading
+    if reading:
+        reader.join()
