@@ -71,9 +71,11 @@ class PartFolder:
             raise StoreError(f"{self} is a file; name a folder, which is made if it is missing")
         if not self._exists(self.place.within(SETTINGS)):
             names = [name for name in self._names() if not name.startswith(f".{SETTINGS}.")]
-            if names:
+            if not names:
+                return None
+            # A job that begins writes its settings before all else: other names can be there only now because it does.
+            if not self._exists(self.place.within(SETTINGS)):
                 raise StoreError(f"{self} holds other files, such as {names[0]!r}; name a new folder")
-            return None
         try:
             with opened_at(self.place.within(SETTINGS)) as file:
                 data = json.loads(file.read())

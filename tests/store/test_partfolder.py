@@ -134,3 +134,17 @@ def test_a_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, erro
         failing(folder, changes, error, names).begin({"settings": {}, "part_bytes": 1}, ["a"])
     assert folder.settings() is None or folder.settings()["part_bytes"] == 1
     assert begun(tmp_path / "out").planned() == ["a"]
+
+
+def test_a_job_may_begin_while_its_folder_is_read(tmp_path, monkeypatch):
+    listed = PartFolder._names
+
+    def begins(folder, *below):
+        PartFolder(tmp_path / "out").begin({"made": True})
+        return listed(folder, *below)
+
+    (tmp_path / "out").mkdir()
+    monkeypatch.setattr(PartFolder, "_names", begins)
+    settings = PartFolder(tmp_path / "out").settings()
+    assert settings is not None
+    assert settings["made"]

@@ -72,7 +72,7 @@ def test_actors_read_and_write_there_and_a_killed_driver_goes_on(bucket, drivers
     upload(drivers.folder / "runs.jsonl", bucket("runs.jsonl"))
     drivers.inputs, drivers.out = bucket("runs.jsonl"), bucket("scores")
     driver = drivers.start()
-    eventually(lambda: len(drivers.rows()) >= 10, 100)
+    eventually(lambda: len(drivers.rows()) >= 10, 100, every=0.1)  # the server shares this process
     driver.kill()
     driver.communicate()
     complete, before = set(drivers.rows()), drivers.orders.scored()
