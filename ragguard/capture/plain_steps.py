@@ -98,8 +98,15 @@ def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:
 
 
 def _turn(value: object) -> int | None:
-    """Returns a turn as an integer; None for anything else, so that the step gets the next one."""
+    """Returns a turn as an integer; None for None, and with a warning for anything else, so that the step gets the next
+    one."""
     try:
-        return index(value) if isinstance(value, SupportsIndex) else None
-    except Exception:  # noqa: BLE001 - a number of the user's may raise anything
-        return None
+        if isinstance(value, SupportsIndex):
+            return index(value)
+    except Exception:  # noqa: BLE001, S110 - a number of the user's may raise anything
+        pass
+    if value is not None:
+        NOTICES.warn(
+            "a turn", f"turn: got {type(value).__name__}; allowed: a whole number. The step got the next turn"
+        )
+    return None

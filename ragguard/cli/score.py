@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
-from ragguard.cli.source import RunSource, read_references
+from ragguard.cli.source import RunSource, about_references, read_references
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Usage
@@ -161,10 +161,7 @@ def run(
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
     if references is not None and source.referenced < source.seen:
-        said += (
-            f"\n{source.referenced:,} of {source.seen:,} runs found their references: {references} has the others "
-            "neither under their id nor under their question, which has to be the same to the letter"
-        )
+        said += "\n" + about_references(source.referenced, source.seen)
     if not source.seen and not source.rejected and "-" not in files:
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:

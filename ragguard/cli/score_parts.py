@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from ragguard.cli.source import about_references
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError, InvalidInput
 from ragguard.terminal_text import harmless
@@ -141,6 +142,8 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
         f"now: {now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
         f"{now.usage.output_tokens:,} written"
     ]
+    if prepared.job.references and now.referenced < now.runs:
+        lines.append(about_references(now.referenced, now.runs))
     reasons = before.reasons + now.reasons
     lines += [f"  {count:,} x {reason}" for reason, count in reasons.most_common(_REASONS_SHOWN)]
     if len(reasons) > _REASONS_SHOWN:

@@ -122,7 +122,7 @@ def _interruptible(lines: Iterator[T]) -> Iterator[T]:
 def read_references(path: Path) -> dict[str, list[str]]:
     """Returns the right answers by question or run id, from a file of JSON lines."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} could not be read ({error}); check the path") from error
     found: dict[str, list[str]] = {}
@@ -136,3 +136,11 @@ def read_references(path: Path) -> dict[str, list[str]]:
             allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
             raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
     return found
+
+
+def about_references(found: int, runs: int) -> str:
+    """Returns the sentence about runs that --references does not know."""
+    return (
+        f"{found:,} of {runs:,} runs found their references: --references has the others neither under their id nor "
+        "under their question, which has to be the same to the letter"
+    )

@@ -17,6 +17,7 @@ class JobTotals:
     parts: int = 0
     bytes: int = 0
     runs: int = 0
+    referenced: int = 0
     failed_runs: int = 0
     scores: int = 0
     failures: int = 0
@@ -30,6 +31,7 @@ class JobTotals:
         self.parts += 1
         self.bytes += counts.bytes
         self.runs += counts.runs
+        self.referenced += counts.referenced
         self.failed_runs += counts.failed_runs
         self.scores += counts.scores
         self.failures += counts.failures

@@ -29,6 +29,7 @@ def ragguard_gate() -> Gate:
     from ragguard.report.pairs import read_questions
 
     def gate(before: str | Path, after: str | Path, fail_if: str | Sequence[str] = ()) -> Comparison:
+        __tracebackhide__ = True  # pytest shows the line of the test instead
         wanted = [fail_if] if isinstance(fail_if, str) else fail_if
         if not isinstance(wanted, list | tuple):
             raise InvalidInput("fail_if", fail_if, "a condition such as 'udcg < -0.02', or a list of them")

@@ -146,11 +146,12 @@ def _fit(scores: Sequence[Score]) -> list[str]:
 
 
 def _places(step: RetrievalStep) -> str:
-    """Returns K of a step, and how many passages the model got where these are fewer; "" where K is not known."""
+    """Returns K of a step, and how many passages were found or kept where these are fewer; "" where K is not known."""
     if K_ERROR in step.metadata or not step.places:
         return ""
-    kept = len(step.passages)
-    return f"K = {step.places}" + ("" if kept == step.places else f", {kept} kept")
+    kept, found = len(step.passages), len(step.candidates or step.passages)
+    fewer = "" if kept == step.places else f", {kept} {'kept' if kept < found else 'found'}"
+    return f"K = {step.places}{fewer}"
 
 
 def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:

@@ -96,7 +96,7 @@ class Report:
         if self.unscored:
             yield f"{self.unscored:,} kept without a score"
         if self.failed:
-            yield f"{self.failed:,} failed for good{_because(self.cause_failed)}"
+            yield f"{self.failed:,} with scores that failed for good{_because(self.cause_failed)}"
         if self.empty:
             yield f"nothing was retrieved in {self.empty:,} of these runs"
         if self.pending:

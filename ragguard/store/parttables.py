@@ -46,6 +46,8 @@ class PartCounts:
     """The approximate size of the part in bytes of the file."""
     runs: int = 0
     """Runs that were read, scored or not."""
+    referenced: int = 0
+    """Runs with references, their own or those of the job's table; 0 in folders of earlier versions."""
     failed_runs: int = 0
     """Runs with at least one failure."""
     scores: int = 0
@@ -96,6 +98,7 @@ class PartRows:
     def __init__(self) -> None:
         self._rows: dict[Table, dict[int, list[Data]]] = {"scores": {}, "failures": {}, "runs": {}}
         """The rows of each table, by the place of their run."""
+        self.referenced = 0
         self.usage = Usage()
         self.reasons: Counter[str] = Counter()
 
@@ -105,6 +108,7 @@ class PartRows:
         self._rows["scores"][place] = list(score_rows(scored))
         self._rows["failures"][place] = [_failure_row(run, failure) for failure in scored.failures]
         self._rows["runs"][place] = [_run_row(place, scored)]
+        self.referenced += bool(run.references)
         self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
             self.reasons[f"{failure.scorer}, {failure.error}: {failure.message}"] += 1
@@ -114,6 +118,7 @@ class PartRows:
         """The fields of `PartCounts` that this class counts, by name."""
         return {
             **{table: sum(map(len, rows.values())) for table, rows in self._rows.items()},
+            "referenced": self.referenced,
             "failed_runs": sum(map(bool, self._rows["failures"].values())),
             **{name: getattr(self.usage, name) for name in _COSTS},
             "reasons": dict(self.reasons.most_common(MOST_REASONS)),
@@ -156,7 +161,7 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
     return {"scores": score_schema(pa).with_metadata(mark), **found}
 
 
-LATER: Mapping[Table, tuple[str, ...]] = {"runs": ("unread",)}
+LATER: Mapping[Table, tuple[str, ...]] = {"runs": ("unread",), "parts": ("referenced",)}
 """The columns that were added to a table of this format. A folder that was written before has none of them."""
 
 

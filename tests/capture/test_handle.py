@@ -60,6 +60,15 @@ def test_parallel_steps_are_told_by_their_turn(recorder, captured):
     assert [step.turn for step in captured.run.steps] == [1, 1, 2]
 
 
+def test_a_turn_that_is_no_number_is_said_and_the_next_one(recorder, captured, caplog):
+    with RunHandle(recorder, "q") as run:
+        for turn in (4, "x", 2.5):
+            run.retrieved("a", [], turn=turn)
+    assert [step.turn for step in captured.run.steps] == [4, 5, 6]
+    (said,) = caplog.messages
+    assert said == "turn: got str; allowed: a whole number. The step got the next turn"
+
+
 def test_an_exception_goes_on_and_is_noted(recorder, captured):
     def work():
         with RunHandle(recorder, "q") as run:

@@ -346,7 +346,7 @@ def test_references_that_match_no_run_are_said(engine, here):
     write_runs((replace(a_run(f"r{number}"), references=None) for number in range(3)), "runs.jsonl")
     done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl")
     assert done.exit_code == 0
-    assert "0 of 3 runs found their references: refs.jsonl has the others neither" in done.output
+    assert "0 of 3 runs found their references: --references has the others neither" in done.output
     (here / "refs.jsonl").write_text(json.dumps({"id": "r1", "references": ["x"]}))
     assert "1 of 3 runs found their references" in score(
         "runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--store", "b.db"

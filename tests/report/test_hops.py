@@ -90,6 +90,8 @@ def test_k_stands_before_the_scores():
     assert "K = 5, 1 kept   not scored" in shown(run, [])
     run.steps[0].decision, run.steps[0].passages, run.steps[0].k = None, run.steps[0].candidates, None
     assert "K = 2   not scored" in shown(run, [])
+    run.steps[0].k = 5
+    assert "K = 5, 2 found   not scored" in shown(run, [])
     run.steps[0].metadata = {K_ERROR: "k: got 1"}
     assert "K = " not in shown(run, [])
 

@@ -50,7 +50,8 @@ def rejecting(label_probs):
     [
         (Report(True, captured=2, scored=2), "everything is scored and stored: 2 scored"),
         (Report(True, captured=3, scored=2, failed=1, open=1, cause_failed="utility: no"),
-         "done, but not everything could be scored: 2 scored; 1 failed for good (utility: no); 1 open"),
+         "done, but not everything could be scored: 2 scored; 1 with scores that failed for good (utility: no); "
+         "1 open"),
         (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_retrying="away"),
          "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
         (Report(False, captured=1, pending=1, cause_pending="no connection"),
@@ -133,7 +134,7 @@ def test_what_failed_for_good_is_told_with_its_cause_and_warned_about_at_once(ma
     assert report, "nothing more can come of it"
     assert report.failed == 5
     assert str(report).startswith(
-        "done, but not everything could be scored: 5 failed for good (utility, EngineRej"
+        "done, but not everything could be scored: 5 with scores that failed for good (utility, EngineRej"
     )
     warned = [one for one in caplog.records if "could not be scored" in one.getMessage()]
     assert len(warned) == 1, "five runs and one cause are one warning"

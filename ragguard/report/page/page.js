@@ -331,7 +331,7 @@
 
   function hop(step, place, texts) {
     const kept = step.passages.filter((passage) => passage.kept).length;
-    const facts = [step.tool && "by " + step.tool, step.k && "K = " + step.k + (kept === step.k ? "" : ", " + kept + " kept"), step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
+    const facts = [step.tool && "by " + step.tool, step.k && "K = " + step.k + (kept === step.k ? "" : ", " + kept + (kept < step.passages.length ? " kept" : " found")), step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
       step.guard && guarded(step), step.advice && advised(step.advice)].filter(Boolean).join(" · ");
     return el("section", { class: "hop", "aria-label": "Hop " + (place + 1) },
       el("header", {}, el("h3", {}, "Hop " + (place + 1)), el("span", { class: "query" }, "“" + step.query + "”"), el("span", { class: "soft" }, facts)),
