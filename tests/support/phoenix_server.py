@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import signal
 import socket
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +11,7 @@ from pathlib import Path
 
 import httpx
 from support.environments import PHOENIX
+from support.server_process import server_process
 
 LAUNCHER = Path(__file__).parents[1] / "phoenix" / "launcher.py"
 
@@ -35,25 +34,17 @@ def serve(folder: Path) -> Iterator[str]:
         "PHOENIX_WORKING_DIR": str(folder),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [PHOENIX.python, LAUNCHER],
-            env=environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+    with (
+        (folder / "log").open("w") as log,
+        server_process([PHOENIX.python, LAUNCHER], environment=environment, output=log) as server,
+    ):
         url = f"http://127.0.0.1:{port}"
-        try:
-            deadline = time.monotonic() + 120
-            while not _healthy(url):
-                alive = server.poll() is None and time.monotonic() < deadline
-                assert alive, (folder / "log").read_text()[-3000:]
-                time.sleep(0.2)
-            yield url
-        finally:
-            os.killpg(server.pid, signal.SIGTERM)
-            server.wait(20)
+        deadline = time.monotonic() + 120
+        while not _healthy(url):
+            alive = server.poll() is None and time.monotonic() < deadline
+            assert alive, (folder / "log").read_text()[-3000:]
+            time.sleep(0.2)
+        yield url
 
 
 def _healthy(url: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import signal
 import socket
 import subprocess
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from support.environments import VLLM
+from support.server_process import server_process
 
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 """Variables of the environment of a vLLM in tests."""
@@ -48,19 +48,12 @@ def serve(folder: Path, name: str, *arguments: str) -> Iterator[VllmServer]:
             # vLLM 0.32 for CPUs dies of a seeded request whose prompt is read in two pieces.
             "--no-enable-chunked-prefill", *arguments,
         ]  # fmt: skip
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                command,
-                env={**os.environ, **SETTINGS},
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-        try:
+        with (
+            log.open("w") as output,
+            server_process(command, environment={**os.environ, **SETTINGS}, output=output) as process,
+        ):
             _wait_until_healthy(process, port, log)
             yield VllmServer(f"http://127.0.0.1:{port}/v1", name, folder)
-        finally:
-            _stop(process)
 
 
 _lock = threading.Lock()
@@ -106,18 +99,3 @@ def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path) 
 
 def _tail(log: Path) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-40:])
-
-
-def _stop(process: subprocess.Popen[bytes]) -> None:
-    """The server and whatever it started: they are one process group."""
-    for sign, patience in ((signal.SIGTERM, 20.0), (signal.SIGKILL, 10.0)):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, sign)
-        deadline = time.monotonic() + patience
-        while time.monotonic() < deadline:
-            process.poll()
-            try:
-                os.killpg(process.pid, 0)
-            except ProcessLookupError:
-                return
-            time.sleep(0.1)
