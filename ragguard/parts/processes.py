@@ -16,6 +16,7 @@ from collections import Counter, deque
 from collections.abc import Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
@@ -49,7 +50,9 @@ class _PartProcess:
         context = multiprocessing.get_context("spawn")
         self.connection, theirs = context.Pipe()
         self._process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
-        # Blocked for the process, until it ignores Ctrl-C.
+        # Ctrl-C is blocked for the process, until it ignores it. Multiprocessing's own helper is started before, as its
+        # start unblocks Ctrl-C.
+        resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             self._process.start()

@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import subprocess
+import sys
 import threading
 from contextlib import suppress
 from multiprocessing import active_children
@@ -13,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from support.polling import eventually
-from support.process_scorers import Deadly, DeadlyToMove, Interrupted, Mending, Seeing
+from support.process_scorers import Deadly, DeadlyToMove, Mending, Seeing
 from support.program import command, environment
 
 from ragguard import read_runs, world, write_runs
@@ -179,12 +180,26 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
 
 
-def test_an_interrupt_reaches_no_process_that_is_still_starting(runs, tmp_path, monkeypatch):
-    """Ctrl-C reaches the command and all its processes; only the command may answer it."""
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    job = PartJob(scoring=ScoringSettings(scorers=(Interrupted(),)), out=str(tmp_path / "out"))
-    report = carry_out(prepare([runs], job), Processes(1))
-    assert (report.totals.runs, report.totals.failures) == (40, 0)
+STARTING = """
+import sys
+from support.process_scorers import Interrupted
+from ragguard.parts import PartJob, Processes, ScoringSettings, carry_out, prepare
+
+if __name__ == "__main__":
+    job = PartJob(scoring=ScoringSettings(scorers=(Interrupted(),)), out=sys.argv[2])
+    report = carry_out(prepare([sys.argv[1]], job), Processes(1))
+    print(report.totals.runs, report.totals.failures)
+"""
+
+
+def test_an_interrupt_reaches_no_process_that_is_still_starting(runs, tmp_path):
+    """Ctrl-C reaches the command and all its processes; only the command may answer it, without a process lost."""
+    program = tmp_path / "program.py"
+    program.write_text(STARTING)
+    done = subprocess.run(
+        [sys.executable, program, runs, tmp_path / "out"], capture_output=True, text=True, env=environment()
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("40 0\n", "", 0)
 
 
 def test_processes_end_with_a_parent_that_was_killed(runs, tmp_path):
