@@ -32,10 +32,19 @@ VALUES = [
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
     """Runs of nano's world, in a file."""
-    path = tmp_path_factory.mktemp("runs") / "runs.jsonl"
-    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(40, seed=3)]
-    write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), path)
-    return path
+    return runs_file(tmp_path_factory.mktemp("runs"), 40)
+
+
+@pytest.fixture(scope="module")
+def many_runs(tmp_path_factory):
+    """Runs whose scoring goes on when it is interrupted, also where this process pauses before."""
+    return runs_file(tmp_path_factory.mktemp("many"), 200)
+
+
+def runs_file(folder, count):
+    made = [world.make_run(case, seed=3, junk=1) for case in world.cases(count, seed=3)]
+    write_runs((dataclasses.replace(run, id=f"r{at}") for at, run in enumerate(made)), folder / "runs.jsonl")
+    return folder / "runs.jsonl"
 
 
 def interruptible():
@@ -158,9 +167,9 @@ def test_a_process_that_is_lost_while_failures_are_asked_again_costs_nothing(run
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_path, times):
+def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(many_runs, tmp_path, times):
     out = tmp_path / "out"
-    begun = subprocess.Popen(scoring(runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
+    begun = subprocess.Popen(scoring(many_runs, out), stderr=subprocess.PIPE, text=True, env=environment(),
                              start_new_session=True,
                              preexec_fn=interruptible)  # fmt: skip
     try:
@@ -174,9 +183,9 @@ def test_an_interrupt_ends_all_processes_and_the_same_command_goes_on(runs, tmp_
     assert begun.returncode in ((130,) if times == 1 else (130, -signal.SIGINT)), said
     assert said.strip().startswith("stopped; the parts that are complete stay in")
     assert "Traceback" not in said
-    done = subprocess.run(scoring(runs, out), capture_output=True, text=True, env=environment())
+    done = subprocess.run(scoring(many_runs, out), capture_output=True, text=True, env=environment())
     assert done.returncode == 0, done.stderr
-    assert "40 runs are in" in done.stderr
+    assert "200 runs are in" in done.stderr
     assert len(score_ids(PartFolder(out))) == len(set(score_ids(PartFolder(out))))
 
 
