@@ -54,13 +54,9 @@ def resign(connection: sqlite3.Connection, owner: str) -> None:
 def adopt(connection: sqlite3.Connection, owner: str) -> None:
     """Takes over the runs of dead processes; those that were open end as abandoned."""
     now = now_ns()
-    leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
-    dead = [
-        row[0]
-        for row in connection.execute("SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL")
-        if row[0] != owner and (row[0] not in leases or _is_dead(leases[row[0]]))
-    ]
-    for one in dead:
+    for one in _dead(connection):
+        if one == owner:
+            continue
         _abandon(connection, "owner = ?", (one,), now)
         # Where the dead process's clock was ahead, a run may be due far too late.
         connection.execute(
@@ -69,6 +65,23 @@ def adopt(connection: sqlite3.Connection, owner: str) -> None:
             (owner, now, now, int(_LONGEST_RETRY * 1e9), one),
         )
         resign(connection, one)
+
+
+def left_behind(connection: sqlite3.Connection) -> tuple[int, int]:
+    """Returns how many runs dead processes have left unfinished, and how many of these are open."""
+    dead = _dead(connection)
+    marks = ", ".join("?" * len(dead))
+    found = connection.execute(
+        f"SELECT count(*), coalesce(sum(status = 'open'), 0) FROM runs WHERE owner IN ({marks})", dead
+    ).fetchone()
+    return int(found[0]), int(found[1])
+
+
+def _dead(connection: sqlite3.Connection) -> list[str]:
+    """Returns the dead processes that have unfinished runs."""
+    leases = {row["owner"]: row for row in connection.execute("SELECT * FROM leases")}
+    owners = connection.execute("SELECT DISTINCT owner FROM runs WHERE owner IS NOT NULL")
+    return [one for (one,) in owners if one not in leases or _is_dead(leases[one])]
 
 
 def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:

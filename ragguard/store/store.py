@@ -99,8 +99,17 @@ class Store:
 
     @property
     def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know: which runs were left out, since they cannot be read."""
-        return [str(self.left_out)] if self.left_out.reasons else []
+        """The facts that a reader of the numbers has to know: which runs were left out, since they cannot be read, and
+        which a process that has ended left unfinished."""
+        found = [str(self.left_out)] if self.left_out.reasons else []
+        unfinished, are_open = self._db.read(owners.left_behind)
+        if unfinished:
+            opened = f", {are_open:,} of them open" if are_open else ""
+            found.append(
+                f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
+                "store finishes them"
+            )
+        return found
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
         """Writes captured events in one transaction, which is durable when this returns. Each event is read once, and

@@ -523,3 +523,21 @@ def test_counters_add_up_over_processes(tmp_path):
 def test_the_first_event_is_a_start(store):
     store.record([RunStarted(Run("r1", "q", status="open"))])
     assert store.run("r1").status == "open"
+
+
+def test_runs_that_an_ended_process_left_are_said_to_a_reader(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.record(as_events(a_run("waits")))
+    store.record(as_events(a_run("open"))[:1])
+    reader = Store(tmp_path / "s.db", read_only=True)
+    assert reader.remarks == []
+    store.close()
+    (said,) = reader.remarks
+    assert said.startswith(
+        "runs left unfinished by a process that has ended: 2, 1 of them open; the next RagGuard"
+    )
+    taken = Store(tmp_path / "s.db")
+    taken.housekeep()
+    assert reader.remarks == []
+    taken.close()
+    reader.close()
