@@ -26,6 +26,8 @@ _log = logger("ragguard")
 _FORK_WAIT = 5.0
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
+_WRITE_BACK_PATIENCE = 0.25
+"""The seconds that closing waits for a reader of an older state, to copy what is newer than that state as well."""
 # Errors of the file or the disk, and not of the written data: memory or another file may accept the data.
 _FAULTS_OF_THE_DISK = frozenset((
     sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN,
@@ -123,10 +125,12 @@ class Database:
             _log.warning("%s works again; what was kept in memory is written to it", self.name)
 
     def close(self) -> None:
-        """Closes the file. Safe to call twice."""
+        """Writes the log into the file and closes it. Safe to call twice."""
         with self.lock:
             self.closed = True
             if self._db is not None:
+                if not self.in_memory and not self._read_only:
+                    _write_back(self._db)
                 self._db.close()
                 self._db = None
 
@@ -344,6 +348,17 @@ def keep_for_ever(connection: sqlite3.Connection) -> None:
     Closing one that came across a fork could break the locks of the parent process.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
+
+
+def _write_back(db: sqlite3.Connection) -> None:
+    """Copies the log into the file and empties it, as far as other connections let it within a moment.
+
+    SQLite does that by itself only when the last connection of all processes is closed, and that one may be a reader,
+    which cannot write: a copy of the file alone would then lack what is in the log.
+    """
+    with suppress(sqlite3.Error):  # what is not copied stays in the log, and the next process reads it there
+        db.execute(f"PRAGMA busy_timeout = {round(1000 * _WRITE_BACK_PATIENCE)}")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
 
 def _is_fault_of_the_disk(error: Exception) -> bool:

@@ -92,7 +92,9 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
     finally:
         db.close()
     if read_only and not found:
-        raise StoreError(f"{name} is an empty file; capture some runs into it, or name another")
+        raise StoreError(
+            f"{name} is an empty file; capture some runs into it, or name another{_without_log(path)}"
+        )
     if read_only and found < schema.VERSION:
         raise SchemaMismatch(
             f"{name} was written by an older ragguard (schema {found}; this one knows "
@@ -102,7 +104,11 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Returns a connection that writes nothing, also where not even the log's index can be written."""
+    """Returns a connection that writes nothing, also where not even the log's index can be written.
+
+    There, a log is read over an index in memory. That needs a connection without locks, which only Unix has; it is
+    taken where there is something in the log.
+    """
     connect = partial(
         sqlite3.connect, timeout=schema.PATIENCE, isolation_level=None, check_same_thread=False, uri=True
     )
@@ -112,9 +118,23 @@ def open_to_read(path: Path) -> sqlite3.Connection:
         db.execute("SELECT count(*) FROM sqlite_master").fetchone()
     except sqlite3.OperationalError:
         db.close()
+        if _size(_logs_of(path)[0]):
+            with suppress(sqlite3.OperationalError):
+                return _with_own_index(connect(f"{location}?mode=ro&vfs=unix-none"))
         return connect(f"{location}?immutable=1")
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return db  # no SQLite file: the next read raises
+    return db
+
+
+def _with_own_index(db: sqlite3.Connection) -> sqlite3.Connection:
+    """Has a connection keep the index of the log in memory; raises where it cannot read the file that way."""
+    try:
+        db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        db.close()
+        raise
     return db
 
 
@@ -145,6 +165,24 @@ def _beginning(path: str | Path, size: int) -> bytes:
             return file.read(size)
     except OSError:
         return b""
+
+
+def _without_log(path: Path) -> str:
+    """Returns what a copy of a store in use may lack, where nothing is in a log beside it."""
+    log = _logs_of(path)[0]
+    if _size(log):
+        return ""
+    return (
+        f". If it is a copy of a store in use, what is new stands in that store's log: copy {log.name} "
+        "with it, or close the RagGuard first"
+    )
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _logs_of(path: Path) -> list[Path]:

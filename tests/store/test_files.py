@@ -251,3 +251,47 @@ def test_what_was_deleted_behind_a_readers_back_goes_when_the_reader_has_gone(pa
     reader.close()
     store.housekeep()
     assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("in_the_middle", [False, True], ids=["idle reader", "reader of an older state"])
+def test_a_closed_store_is_whole_in_its_file_beside_a_reader(path, tmp_path, in_the_middle):
+    store = Store(path)
+    captured(store, a_run("first"))
+    reader = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM runs").fetchone()
+    if not in_the_middle:
+        reader.execute("COMMIT")
+        captured(store, a_run("second"))
+    store.close()
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(path.read_bytes())
+    assert ids(copy) == (["first"] if in_the_middle else ["first", "second"])
+    reader.close()
+
+
+def copied_while_in_use(path, *endings):
+    """Copies the files with these endings of a store whose runs are in its log."""
+    store = Store(path)
+    captured(store, a_run("new"))
+    copy = path.with_name("copy.db")
+    for ending in endings:
+        copy.with_name(copy.name + ending).write_bytes(path.with_name(path.name + ending).read_bytes())
+    store.close()
+    return copy
+
+
+def test_a_copy_without_the_log_is_said_to_be_one(path):
+    copy = copied_while_in_use(path, "")
+    with pytest.raises(StoreError, match=r"copy\.db is an empty file.*copy copy\.db-wal with it, or close"):
+        Store(copy, read_only=True)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_copy_with_its_log_is_read(path, writable):
+    copy = copied_while_in_use(path, "", "-wal")
+    if not writable:  # a link that leads nowhere: the index of the log cannot be made
+        copy.with_name(f"{copy.name}-shm").symlink_to(path.parent / "no folder" / "index")
+    before = copy.with_name(f"{copy.name}-wal").read_bytes()
+    assert ids(copy) == ["new"]
+    assert copy.with_name(f"{copy.name}-wal").read_bytes() == before
