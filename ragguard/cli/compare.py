@@ -24,8 +24,7 @@ def run(
         typer.Option(
             "--fail-if",
             help="Exit with 1 where it holds, such as 'udcg < -0.02', by the name in the table, such as "
-            "contested.run where steps have that score, too, and udcg.gold and udcg.none where some questions have "
-            "references and some have none; may be repeated.",
+            "contested.run where steps have that score, too; may be repeated.",
         ),
     ] = None,
     draws: Annotated[
@@ -94,6 +93,8 @@ def _show(found: Comparison) -> None:
             f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
             "one direction would not be told from chance. That is not the same as no difference."
         )
+    if found.about_references:
+        console.print(as_markup(found.about_references))
     if found.nothing_read:
         console.print(f"[red]{as_markup(found.nothing_read)}[/]")
     if found.left_out:

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.records import Level, ReferenceSource
+from ragguard.records import Level
 from ragguard.report.comparison import Change, Comparison
 
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
-_TOLD_APART = {*get_args(Level), *get_args(ReferenceSource)}
+_LEVELS = get_args(Level)
 """The endings by which `titles` tells series of one name apart."""
 
 
@@ -61,8 +61,7 @@ class Condition:
 
     def _may_mean(self, title: str) -> bool:
         """True for a title that `titles` made longer, as several series share the name."""
-        name, *endings = title.removeprefix(self.metric).split(".")
-        return title.startswith(self.metric) and not name and set(endings) <= _TOLD_APART
+        return title in (self.metric, *(f"{self.metric}.{level}" for level in _LEVELS))
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"

@@ -38,12 +38,14 @@ def ragguard_gate() -> Gate:
         broken = [condition for condition in conditions if condition.holds(found)]
         metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
         thin = [found.resting_on(metric) for metric in metrics]
-        remarks = [said for said in (found.nothing_read, found.left_out, *thin, *found.remarks) if said]
+        judged = found.about_references if metrics.keys() & found.seen_otherwise.keys() else ""
+        said = (found.nothing_read, found.left_out, judged, *thin, *found.remarks)
+        remarks = [remark for remark in said if remark]
         if broken:
             named = {condition.of(found).metric for condition in broken}
             lines = [_line(change) for change in found.changes if change.metric in named]
-            said = [f"{', '.join(map(str, broken))} holds", *lines, *remarks]
-            pytest.fail("\n".join(said), pytrace=False)
+            shown = [f"{', '.join(map(str, broken))} holds", *lines, *remarks]
+            pytest.fail("\n".join(shown), pytrace=False)
         if remarks:
             warnings.warn("; ".join(remarks), stacklevel=2)
         return found

@@ -18,6 +18,8 @@ class Questions:
 
     values: dict[Series, dict[str, float]] = field(default_factory=dict)
     """The mean over runs of the mean over steps or passages, by series and question."""
+    saw_references: dict[Series, dict[str, float]] = field(default_factory=dict)
+    """The share of the scores behind such a mean that were given with the references in sight."""
     asked: dict[str, str] = field(default_factory=dict)
     """The question as it was asked, by the normalised question."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -48,7 +50,8 @@ def read_questions(path: str | Path) -> Questions:
 def questions_of(runs: Iterable[RunMeans]) -> Questions:
     """Returns the means of each question over its runs; iterates over `runs` once."""
     found = Questions()
-    totals: dict[Series, dict[str, float]] = defaultdict(dict)
+    values: dict[Series, dict[str, float]] = defaultdict(dict)
+    seen: dict[Series, dict[str, float]] = defaultdict(dict)
     again: dict[Series, Counter[str]] = defaultdict(Counter)
     steps = passages = places = 0
     for run in runs:
@@ -65,17 +68,19 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
             found.empty += 1
             found.empty_scored.update(run.means.keys())
         for series, mean in run.means.items():
-            known = totals[series]
-            if question in known:
-                known[question] += mean
+            share = run.saw_references[series]
+            if question in values[series]:
+                values[series][question] += mean
+                seen[series][question] += share
                 again[series][question] += 1
             else:
-                known[question] = mean
+                values[series][question], seen[series][question] = mean, share
             found.origins[series].add(run.origins[series])
     for series, times in again.items():
         for question, more in times.items():
-            totals[series][question] /= 1 + more
-    found.values = dict(totals)
+            values[series][question] /= 1 + more
+            seen[series][question] /= 1 + more
+    found.values, found.saw_references = dict(values), dict(seen)
     if steps:
         found.passages, found.places = passages / steps, places / steps
     return found

@@ -6,7 +6,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from ragguard.records import Level, ScoredRun
 from ragguard.store.columns import storable
@@ -14,41 +14,39 @@ from ragguard.store.provisional import IS_PROVISIONAL
 from ragguard.store.reading import chunks
 from ragguard.store.unreadable import WRONG_SCORES, check_scores
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 
 class Series(NamedTuple):
     """The properties in which two numbers must agree to be comparable: gold is never mixed with support, nor before
-    the guard with after."""
+    the guard with after. Whether a judge saw the references makes no other series; see `RunMeans.saw_references`."""
 
     name: str
     level: Level
-    reference_source: str
+    support: bool
+    """True for belief in the run's own answer, False for belief in a reference and for all other scores."""
     stage: str
 
     @property
     def title(self) -> str:
         """The name of the series where no other shares it; see `titles`."""
-        support = ".support" if self.reference_source == "answer" else ""
+        support = ".support" if self.support else ""
         before = ".candidates" if self.stage == "candidates" else ""
         return f"{self.name}{support}{before}"
 
 
 def titles(all_series: Iterable[Series]) -> dict[Series, str]:
-    """Returns the name under which each series is shown and which `--fail-if` takes.
-
-    Series of one name are told apart by their level (`contested.step` and `contested.run`), and those of one level by
-    whether the judge saw references (`udcg.gold` and `udcg.none`).
-    """
+    """Returns the name under which each series is shown and which `--fail-if` takes. Series of one name are told apart
+    by their level: `contested.step` and `contested.run`."""
     named: dict[str, list[Series]] = defaultdict(list)
     for one in all_series:
         named[one.title].append(one)
-    found: dict[Series, str] = {}
-    for title, group in named.items():
-        several_levels = len({one.level for one in group}) > 1
-        several_sources = len({one.reference_source for one in group}) > 1
-        for one in group:
-            level = f".{one.level}" if several_levels else ""
-            found[one] = f"{title}{level}{f'.{one.reference_source}' if several_sources else ''}"
-    return found
+    return {
+        one: f"{title}.{one.level}" if len(group) > 1 else title
+        for title, group in named.items()
+        for one in group
+    }
 
 
 @dataclass(slots=True)
@@ -64,29 +62,67 @@ class RunMeans:
     steps_known: bool = True
     """False for a run of a score file, which holds no steps."""
     means: dict[Series, float] = field(default_factory=dict)
+    saw_references: dict[Series, float] = field(default_factory=dict)
+    """The share of a mean's scores that were given with the references in sight, by series. A judge sees them only at
+    steps whose query is the question."""
     origins: dict[Series, str] = field(default_factory=dict)
     """The engine, the prompts and the scorer with its settings, by series."""
+
+    def add(self, series: Series, origin: str, mean: float, saw_references: float) -> None:
+        """Adds a series."""
+        self.means[series], self.origins[series], self.saw_references[series] = mean, origin, saw_references
+
+
+class _ScoresOfRun:
+    """The scores of a run, added in the order in which they were stored. Where a series was scored in several ways, the
+    latest way holds, and where a step was scored with several references, the latest of these."""
+
+    def __init__(self) -> None:
+        self._found: dict[Series, dict[str, dict[str, dict[tuple[str, str], tuple[float, int]]]]] = {}
+        """Series → origin → step → source and hash of the references → sum and number; the latest key is the last."""
+
+    def add(
+        self, series: Series, origin: str, step: str, references: tuple[str, str], total: float, count: int
+    ) -> None:
+        """Adds scores of a step, or of the run where `step` is empty."""
+        readings = _made_last(_made_last(self._found.setdefault(series, {}), origin), step)
+        sum_before, count_before = readings.pop(references, (0.0, 0))
+        readings[references] = (sum_before + total, count_before + count)
+
+    def into(self, means: RunMeans) -> None:
+        """Adds the mean of each series."""
+        for series, ways in self._found.items():
+            origin, steps = next(reversed(ways.items()))
+            latest = [next(reversed(readings.items())) for readings in steps.values()]
+            count = sum(number for _, (_, number) in latest)
+            seen = sum(number for (source, _), (_, number) in latest if source == "gold")
+            means.add(series, origin, sum(total for _, (total, _) in latest) / count, seen / count)
+
+
+def _made_last(inner: dict[str, dict[K, V]], key: str) -> dict[K, V]:
+    """Returns the dictionary under a key, an empty one where there is none, and makes the key the last one."""
+    found = inner[key] = inner.pop(key, {})
+    return found
 
 
 def means_of(scored: ScoredRun) -> RunMeans:
     """Returns the means of a run's records. Where a series was scored in several ways, the latest way holds."""
-    values: dict[tuple[Series, str], list[float]] = defaultdict(list)
-    origins: dict[Series, str] = {}
+    steps = scored.run.steps
+    found = RunMeans(
+        scored.run.question, len(steps), sum(len(step.passages) for step in steps),
+        sum(step.places for step in steps), failures=len(scored.failures),
+    )  # fmt: skip
+    scores = _ScoresOfRun()
     for score in scored.scores:
         if score.provisional:  # the run is open
             continue
         stage = score.stage if score.level != "run" else "passages"
-        series = Series(score.name, score.level, score.reference_source, stage)
+        series = Series(score.name, score.level, score.reference_source == "answer", stage)
         origin = f"{score.engine}, {score.prompts}, {score.scorer} {score.version}"
-        values[series, origin].append(score.value)
-        origins[series] = origin
-    means = {series: values[series, origin] for series, origin in origins.items()}
-    steps = scored.run.steps
-    return RunMeans(
-        scored.run.question, len(steps), sum(len(step.passages) for step in steps),
-        sum(step.places for step in steps), failures=len(scored.failures),
-        means={series: sum(found) / len(found) for series, found in means.items()}, origins=origins,
-    )  # fmt: skip
+        references = score.reference_source, score.references_hash
+        scores.add(series, origin, score.step_id, references, score.value, 1)
+    scores.into(found)
+    return found
 
 
 # K as `places_of` in `records.py` says.
@@ -101,11 +137,11 @@ _STEPS = (
 )
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 _MEANS = (
-    "SELECT run, avg(value), engine || ', ' || prompts || ', ' || scorer || ' ' || version AS of_origin, "
-    f"{WRONG_SCORES}, "
-    "name, level, reference_source, iif(level = 'run', 'passages', stage) AS of_stage "
+    "SELECT run, sum(value), count(*), engine || ', ' || prompts || ', ' || scorer || ' ' || version, "
+    f"{WRONG_SCORES}, step_id, reference_source, references_hash, "
+    "name, level, iif(level = 'run', 'passages', stage) AS of_stage "
     f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) "
-    "GROUP BY run, name, level, reference_source, of_stage, of_origin ORDER BY run, max(scores.seq)"
+    "GROUP BY run, name, level, of_stage, origin, step_id ORDER BY run, max(scores.seq)"
 )
 
 
@@ -117,9 +153,14 @@ def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, R
         found[seq].steps, found[seq].passages, found[seq].places = counts
     for seq, failures in chunks(connection, _FAILURES, seqs):
         found[seq].failures = failures
-    for seq, mean, origin, wrong, *names in chunks(connection, _MEANS, seqs):
+    scores: dict[int, _ScoresOfRun] = defaultdict(_ScoresOfRun)
+    for seq, total, count, origin, wrong, step, *references, name, level, stage in chunks(
+        connection, _MEANS, seqs
+    ):
         check_scores(wrong)
-        # Of several rows for one series the latest comes last, and replaces the others.
-        series = Series(*names)
-        found[seq].means[series], found[seq].origins[series] = mean, origin
+        source, digest = references
+        series = Series(name, level, source == "answer", stage)
+        scores[seq].add(series, origin, step, (source, digest), total, count)
+    for seq, of_run in scores.items():
+        of_run.into(found[seq])
     return found

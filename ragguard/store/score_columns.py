@@ -92,7 +92,8 @@ def combined(*columns: Codes) -> tuple[Codes, NDArray[np.int64]]:
 
 
 def means_of_batch(batch: PartTables) -> Iterator[RunMeans]:
-    """Yields the means of each run. Where a series was scored in several ways, the latest way counts."""
+    """Yields the means of each run. Where a series was scored in several ways, the latest way counts. A step has one
+    score of each kind: a part is scored with one table of references."""
     failures = np.bincount(batch.places(batch.failures), minlength=len(batch.runs)).tolist()
     found = [
         RunMeans(question, steps, passages, places, failures=failed)
@@ -104,13 +105,19 @@ def means_of_batch(batch: PartTables) -> Iterator[RunMeans]:
     origins, all_origins = _origins(batch.scores)
     groups, parts = combined(batch.places(batch.scores), series, origins)
     count = len(parts)
-    means = np.bincount(groups, numbers(batch.scores["value"]), count) / np.bincount(groups, None, count)
+    sizes = np.bincount(groups, None, count)
+    means = np.bincount(groups, numbers(batch.scores["value"]), count) / sizes
+    sources, names = coded(batch.scores["reference_source"])
+    seen = (
+        np.bincount(groups, np.array([name == "gold" for name in names], dtype=float)[sources], count) / sizes
+    )
     last = np.zeros(count, dtype=np.int64)
     last[groups] = np.arange(len(groups))  # of several rows of a group the last one counts
     order = np.argsort(last)
-    for (run, of, origin), mean in zip(parts[order].tolist(), means[order].tolist(), strict=True):
-        found[run].means[all_series[of]] = mean
-        found[run].origins[all_series[of]] = all_origins[origin]
+    for (run, of, origin), mean, share in zip(
+        parts[order].tolist(), means[order].tolist(), seen[order].tolist(), strict=True
+    ):
+        found[run].add(all_series[of], all_origins[origin], mean, share)
     yield from found
 
 
@@ -120,12 +127,11 @@ def _series(table: Any) -> tuple[Codes, list[Series]]:
     )
     of_run = np.array([level == "run" for level in levels[1]], dtype=bool)[levels[0]]
     stage_names = [*stages[1], "passages"]  # scores of a run have one stage
-    codes, found = combined(
-        names[0], levels[0], sources[0], np.where(of_run, len(stage_names) - 1, stages[0])
-    )
+    support = np.array([source == "answer" for source in sources[1]], dtype=np.int64)[sources[0]]
+    codes, found = combined(names[0], levels[0], support, np.where(of_run, len(stage_names) - 1, stages[0]))
     return codes, [
-        Series(names[1][name], levels[1][level], sources[1][source], stage_names[stage])
-        for name, level, source, stage in found.tolist()
+        Series(names[1][name], levels[1][level], bool(of_answer), stage_names[stage])
+        for name, level, of_answer, stage in found.tolist()
     ]
 
 

@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.runs import a_run
 
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
@@ -265,13 +266,31 @@ def test_a_condition_that_may_mean_several_series_is_refused_with_their_names():
         Condition.parse("contested > 0.1").holds(found)
 
 
-def test_a_condition_that_can_mean_one_compared_series_means_it():
-    before = side([0.5] * 8)
-    after = [*side([0.7] * 8), *side([0.1] * 8, reference_source="gold")]
+def test_judges_that_saw_the_references_on_one_side_only_are_compared_and_said():
+    before, after = side([0.5] * 8), side([0.7] * 8)
+    after[:3] = side([0.7] * 3, reference_source="gold")
     found = compared(before, after)
-    assert [change.metric for change in found.changes] == ["udcg.none"]
-    assert found.missing == ["udcg.gold"]
+    (change,) = found.changes
+    assert (change.metric, change.questions, change.difference) == ("udcg", 8, pytest.approx(0.2))
     assert Condition.parse("udcg > 0.1").holds(found)
+    assert found.seen_otherwise == {"udcg": 3}
+    assert found.about_references == (
+        "A judge sees the references only at steps whose query is the question, so the two sides were not judged alike "
+        "at 3 of 8 questions for udcg: a difference there may be the judge's."
+    )
+    assert compared(after, after).about_references == ""
+
+
+def test_steps_that_the_judge_saw_with_and_without_references_are_one_mean():
+    run = a_run("r", steps=2)
+    first, second = run.steps
+    of = {"level": "step", "run_id": "r"}
+    earlier = Score("udcg", 0.1, step_id=first.id, **of)
+    late = Score("udcg", 0.3, step_id=first.id, reference_source="gold", references_hash="a", **of)
+    hop = Score("udcg", 0.6, step_id=second.id, **of)
+    found = means_of(ScoredRun(run, [earlier, hop, late]))
+    assert list(found.means.values()) == [pytest.approx(0.45)]
+    assert list(found.saw_references.values()) == [0.5]
 
 
 def half_empty(values):

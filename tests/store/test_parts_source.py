@@ -357,7 +357,10 @@ def test_any_scores_have_the_means_of_their_records(tmp_path_factory, runs):
     every = []
     for number, rows in enumerate(runs):
         scores = [
-            Score(name, value, level, f"r{number}", "s", reference_source=source, stage=stage, engine=engine)
+            # A part is scored with one table of references: a judge sees them at a step, or it does not.
+            Score(
+                name, value, level, f"r{number}", source, reference_source=source, stage=stage, engine=engine
+            )
             for name, level, source, stage, engine, value in rows
         ]
         every.append(ScoredRun(Run(f"r{number}", f"q{number}"), scores))
