@@ -130,6 +130,8 @@ class RagGuardCallback(BaseCallbackHandler):
                 if open_call.notes is not parent.notes or formats or given_documents(inputs):
                     open_call.inputs, open_call.stuffs = inputs, name == STUFFS
                     open_call.formats = formats
+                elif open_call.notes.run.formatted and isinstance(inputs, str):
+                    open_call.inputs = inputs
                 open_call.models = open_call.notes.run.models
                 if kwargs.get("run_type") == "prompt":
                     tree.steps.prompted(open_call, inputs, variables_of(serialized))

@@ -18,6 +18,7 @@ from ragguard.capture.tool_results import OutputShare
 from ragguard.events import Delivered
 from ragguard.records import Passage
 from ragguard_langchain.excerpt import framed
+from ragguard_langchain.scopes import FormattedText
 from ragguard_langchain.verdicts import Source
 
 STUFFS = "StuffDocumentsChain"
@@ -49,16 +50,37 @@ def stuffed_text(inputs: object, documents: Sequence[Document]) -> str:
 
 
 def made_texts(outputs: object, inputs: object, documents: Sequence[Source]) -> list[str]:
-    """Returns the texts that a call has made of documents: its output where that is a text, else the new texts in its
-    mapping that hold one of the documents as a whole."""
+    """Returns the texts that a call has made of documents: its output where that is a text which the call was not
+    given, else the new texts in its mapping that hold one of the documents as a whole."""
     if isinstance(outputs, str):
-        return [outputs]
+        return [] if isinstance(inputs, Mapping) and is_value_of(outputs, inputs) else [outputs]
     if not isinstance(outputs, Mapping):
         return []
     old = {id(value) for value in inputs.values()} if isinstance(inputs, Mapping) else ()
     texts = [value for value in outputs.values() if isinstance(value, str) and id(value) not in old]
     contents = [content for _, content in documents if content.strip()]
     return [text for text in texts if any(content in text for content in contents)]
+
+
+def read_of(prompt: Sequence[FormattedText]) -> list[FormattedText]:
+    """Returns those texts in a prompt that say which passages a model reads, and notes that all of them were read.
+
+    A text says nothing where the text that it was made of was read, too; nor does a text without any document beside
+    one that holds some of the same, such as the question that was picked from the same mapping."""
+    for one in prompt:
+        one.read = True
+    new = [one for one in prompt if not any(earlier.read for earlier in one.earlier())]
+    if len(new) < 2:
+        return new
+    holding = [one for one in new if one.holds_documents]
+    return [
+        one for one in new if one in holding or not any(one.documents == other.documents for other in holding)
+    ]
+
+
+def is_value_of(text: str, inputs: Mapping[Any, Any]) -> bool:
+    """True where the text is one of the values of a mapping."""
+    return any(isinstance(value, str) and value == text for value in inputs.values())
 
 
 def variables_of(prompt: object) -> Sequence[str]:

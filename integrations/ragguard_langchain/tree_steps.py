@@ -21,12 +21,13 @@ from ragguard_langchain.formatting import (
     given_documents,
     is_plain,
     made_texts,
+    read_of,
     sources,
     stuffed_text,
 )
 from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
+from ragguard_langchain.scopes import FormattedText, RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.stack import here
 from ragguard_langchain.tree_runs import TreeRuns
@@ -117,16 +118,25 @@ class TreeSteps:
 
     def formatted(self, open_call: OpenCall[Scope], outputs: object, inputs: object) -> None:
         """Notes a text that was made of documents: the model got the passages in it, at once where the name of the
-        call says that the text is for a model, else once the text is in a prompt. A call in which a model was asked
-        is passed over."""
+        call says that the text is for a model, else once the text is in a prompt. A text that is made of such a text
+        takes its place there. A call in which a model was asked is passed over."""
         run, given = open_call.notes.run, sources(inputs)
-        if open_call.formats and isinstance(outputs, str):
+        if open_call.formats and isinstance(outputs, str) and (given or not outputs.strip()):
             self._shown(open_call, outputs, given)
-        elif given and open_call.models == run.models:
+            if given:
+                _note(run, FormattedText(outputs, given))
+        elif open_call.models != run.models:
+            return
+        elif given:
             for text in made_texts(outputs, inputs, given):
-                run.formatted[text] = given
-                if len(run.formatted) > REMEMBERED:
-                    run.formatted.pop(next(iter(run.formatted)))
+                _note(run, FormattedText(text, given))
+        elif (
+            isinstance(inputs, str)
+            and isinstance(outputs, str)
+            and outputs != inputs
+            and (origin := run.formatted_as(inputs))
+        ):
+            _note(run, FormattedText(outputs, origin.documents, origin))
 
     def prompted(self, open_call: OpenCall[Scope], inputs: object, variables: Sequence[str]) -> None:
         """Notes a prompt that was filled in: a model reads those texts of documents that are in it, and documents that
@@ -134,9 +144,10 @@ class TreeSteps:
         run = open_call.notes.run
         if not isinstance(inputs, Mapping) or not open_call.sampled or not (run.formatted or run.found):
             return
-        for text in inputs.values():
-            if isinstance(text, str) and text in run.formatted:
-                self._shown(open_call, text, run.formatted[text])
+        if run.formatted:
+            texts = [run.formatted_as(text) for text in inputs.values() if isinstance(text, str)]
+            for formatted in read_of([one for one in texts if one is not None]):
+                self._shown(open_call, formatted.text, formatted.documents, formatted.origin)
         for name in variables:
             if given := sources(inputs.get(name)):
                 self._shown(open_call, "\n\n".join(content for _, content in given), given)
@@ -147,9 +158,11 @@ class TreeSteps:
         if open_call.sampled and (text := stuffed_text(inputs, given_documents(open_call.inputs))):
             self._shown(open_call, text, sources(open_call.inputs))
 
-    def _shown(self, open_call: OpenCall[Scope], text: str, given: list[Source]) -> None:
+    def _shown(
+        self, open_call: OpenCall[Scope], text: str, given: list[Source], origin: FormattedText | None = None
+    ) -> None:
         """Amends each retrieval that returned one of the documents: the model got the passages that are in a text for
-        it. Where the text is empty, it got nothing of the latest retrieval.
+        it, and not those of the text's `origin`. Where the text is empty, it got nothing of the latest retrieval.
 
         Where the application gives `text_of`, the texts of that function are not replaced.
         """
@@ -157,14 +170,18 @@ class TreeSteps:
         if run.options.text_of is not None or not (given or not text.strip()):
             return
         texts = {content for _, content in given}
+        replaced = [] if origin is None else [origin.text, *(one.text for one in origin.earlier())]
         for found in run.found if given else run.found[-1:]:
             if not found.taken or found.decision is not None or (not given and (found.call or found.shown)):
                 continue
             passages = unpacked(found.taken)
             if given and not any(passage.text in texts for passage in passages):
                 continue
+            if any(shown == text for shown, _ in found.shown):
+                continue
             whole = is_plain(text, given) and all(passage.text in texts for passage in passages)
             if found.shown or not whole:
+                found.shown = [one for one in found.shown if one[0] not in replaced]
                 found.shown.append((text, given))
                 delivery = partial(as_formatted, list(found.shown), passages)
                 self.recorder.step_amended(found.step_id, open_call.run_id, delivery)
@@ -248,3 +265,11 @@ class TreeSteps:
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
+
+
+def _note(run: RunNotes, text: FormattedText) -> None:
+    """Keeps a text that was made of documents, until the model reads it in a prompt."""
+    same = run.formatted_as(text.text)
+    if same is None or same.documents != text.documents:
+        run.formatted.append(text)
+        del run.formatted[:-REMEMBERED]
