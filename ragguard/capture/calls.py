@@ -15,6 +15,10 @@ _STREAM = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
     "(ragguard_resume), which then gets its retrievals"
 )
+_ATTACH = (
+    'attach the RagGuard: LangChain with config={"callbacks": [RagGuardCallback(rg)]} or instrument(rg), '
+    "LlamaIndex with instrument(rg)"
+)
 _MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
@@ -78,10 +82,9 @@ class CallsSeen:
 def what_to_do(calls: CallsSeen) -> str:
     """Describes the calls in one sentence, and says what to do where one of them retrieves."""
     seen = str(calls)
-    summary = (
-        f"calls that were seen in place of retrievals: {seen}" if seen else "no call of a framework was seen"
-    )
-    return f"{summary}. What to do: {calls.way_out()}"
+    if not seen:
+        return f"no call of a framework was seen. What to do: {_ATTACH}; {calls.way_out()}"
+    return f"calls that were seen in place of retrievals: {seen}. What to do: {calls.way_out()}"
 
 
 class CallLog:

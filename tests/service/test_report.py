@@ -143,13 +143,17 @@ def test_what_failed_for_good_is_told_with_its_cause_and_warned_about_at_once(ma
 
 def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     rg = make()
-    assert "nothing was captured by this RagGuard: no call of a framework was seen. What to do: " in str(
-        rg.flush(5)
+    nothing = str(rg.flush(5))
+    assert (
+        "nothing was captured by this RagGuard: no call of a framework was seen. What to do: attach"
+        in nothing
     )
+    assert nothing.index("RagGuardCallback(rg)") < nothing.index("instrument(rg)") < nothing.index("own code")
     rg.recorder.calls.seen("r", "tool", "search")
     report = rg.flush(5)
     assert "tool: 'search'" in str(report)
     assert "tools={'search': SPLITTER}" in str(report)
+    assert "RagGuardCallback" not in str(report), "it is attached"
     capture(rg)
     assert "'search'" not in str(rg.flush(5))
 
