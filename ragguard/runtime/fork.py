@@ -7,6 +7,7 @@ unfinished work registers how it begins anew.
 
 from __future__ import annotations
 
+import ctypes
 import inspect
 import itertools
 import os
@@ -19,6 +20,9 @@ from ragguard.secrets import logger
 _log = logger("ragguard")
 
 Hook: TypeAlias = Callable[[], object]
+
+FORK_WAIT = 5.0
+"""The most seconds for which a hook holds a fork up until a transaction that is under way has ended."""
 
 
 def at_fork(
@@ -37,6 +41,14 @@ def at_fork(
     _registered[number] = (
         _reference(before, forget), _reference(in_parent, forget), _reference(in_child, forget),
     )  # fmt: skip
+
+
+def keep_for_ever(connection: object) -> None:
+    """Keeps a connection that must not be closed, not even by the garbage collector or at the end of the process.
+
+    Closing a connection to a database that came across a fork could break the locks of the parent process.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 _Reference: TypeAlias = Callable[[], Hook | None]

@@ -6,7 +6,6 @@ must not cross a fork, so it is closed before one and opened again when it is ne
 
 from __future__ import annotations
 
-import ctypes
 import sqlite3
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Protocol, TypeVar
 
 from ragguard.errors import Closed, StoreError
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.fork import FORK_WAIT, at_fork, keep_for_ever
 from ragguard.secrets import logger
 from ragguard.store import files, schema
 
@@ -23,7 +22,6 @@ T = TypeVar("T")
 
 _log = logger("ragguard")
 
-_FORK_WAIT = 5.0
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
 _WRITE_BACK_PATIENCE = 0.25
@@ -326,7 +324,7 @@ class Database:
         return True
 
     def _before_fork(self) -> None:
-        self._held = self.lock.acquire(timeout=_FORK_WAIT)
+        self._held = self.lock.acquire(timeout=FORK_WAIT)
         if self._held and self._db is not None and not self.in_memory:
             self._db.close()
             self._db = None
@@ -340,14 +338,6 @@ class Database:
             keep_for_ever(self._db)
         self._db, self.lock, self.degraded = None, threading.RLock(), False
         self._owner.forked()
-
-
-def keep_for_ever(connection: sqlite3.Connection) -> None:
-    """Keeps a connection that must not be closed, not even by the garbage collector or at the end of the process.
-
-    Closing one that came across a fork could break the locks of the parent process.
-    """
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _write_back(db: sqlite3.Connection) -> None:

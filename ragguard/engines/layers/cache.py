@@ -29,6 +29,7 @@ from ragguard.engines.requests.base import Keyed, R, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
+from ragguard.runtime.fork import at_fork
 
 Values: TypeAlias = Mapping[bytes, Value]
 
@@ -57,12 +58,18 @@ class Cache(Layer):
             whole_number(name, value, 1)
         super().__init__(engine)
         self._disk = None if path is None else DiskCache(file_path("cache", path), max_stored)
-        self._max_weight, self._weight = max_items, 0
-        self._lock = threading.Lock()
+        self._max_weight = max_items
         self._kept: OrderedDict[bytes, tuple[int, Value]] = OrderedDict()
         """Each value in memory with its weight, the least recently used first."""
-        self._in_flight: dict[bytes, _Leader] = {}
         self._closed = False
+        self._begin()
+        at_fork(in_child=self._begin)
+
+    def _begin(self) -> None:
+        """Starts with nothing in flight: at first, and in a forked child, where no call of the parent process ends."""
+        self._lock = threading.Lock()
+        self._in_flight: dict[bytes, _Leader] = {}
+        self._weight = sum(weight for weight, _ in self._kept.values())
 
     async def send(self, request: Request[R]) -> R:
         """Replies with the kept values, and asks the engine for the others."""

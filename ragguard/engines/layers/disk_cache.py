@@ -1,17 +1,20 @@
 """The disk cache: keeps answers between processes. Key → bytes in one SQLite file.
 
-Several processes may share a file. A file that cannot be opened, read or written is let go with one
-loud warning, and answers are then kept in memory only: a cache must never be what fails.
+Several processes may share a file; the connection to it is closed before a fork, and parent and child each open one
+of their own. A file that cannot be opened, read or written is let go with one loud warning, and answers are then kept
+in memory only: a cache must never be what fails.
 """
 
 from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ragguard.runtime.fork import FORK_WAIT, at_fork, keep_for_ever
 from ragguard.runtime.threads import DaemonThreads
 from ragguard.secrets import logger
 
@@ -41,6 +44,10 @@ class DiskCache:
         self._since_pruned = 0
         # Only this thread uses the file, so that a read sees every earlier write.
         self._thread = DaemonThreads(1, "ragguard-cache")
+        self._in_use = threading.RLock()
+        """Held by the thread that uses the file, and across a fork."""
+        self._held = False
+        at_fork(before=self._before_fork, in_parent=self._after_in_parent, in_child=self._after_in_child)
 
     async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         """Returns what the file has of these keys."""
@@ -61,33 +68,38 @@ class DiskCache:
 
     def __del__(self) -> None:
         """Closes the file of a cache that nobody closed and nobody can reach any more."""
-        self._close()
+        if (file := getattr(self, "_file", None)) is not None:
+            file.close()
 
     def _read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
         found: dict[bytes, bytes] = {}
-        try:
-            file = self._open()
-            for start in range(0, len(keys), _AT_ONCE):
-                some = keys[start : start + _AT_ONCE]
-                marks = ",".join("?" * len(some))
-                found.update(file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some))
-        except (sqlite3.Error, OSError) as error:
-            self._give_up("read", error)
+        with self._in_use:
+            try:
+                file = self._open()
+                for start in range(0, len(keys), _AT_ONCE):
+                    some = keys[start : start + _AT_ONCE]
+                    marks = ",".join("?" * len(some))
+                    found.update(
+                        file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some)
+                    )
+            except (sqlite3.Error, OSError) as error:
+                self._give_up("read", error)
         return found
 
     def _write(self, items: Mapping[bytes, bytes]) -> None:
-        try:
-            file = self._open()
-            now = time.time_ns()
-            with file:
-                rows = [(key, value, now) for key, value in items.items()]
-                file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)
-                self._since_pruned += len(rows)
-                if self._since_pruned >= _PRUNE_EVERY:
-                    self._since_pruned = 0
-                    self._prune(file)
-        except (sqlite3.Error, OSError) as error:
-            self._give_up("written", error)
+        with self._in_use:
+            try:
+                file = self._open()
+                now = time.time_ns()
+                with file:
+                    rows = [(key, value, now) for key, value in items.items()]
+                    file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)
+                    self._since_pruned += len(rows)
+                    if self._since_pruned >= _PRUNE_EVERY:
+                        self._since_pruned = 0
+                        self._prune(file)
+            except (sqlite3.Error, OSError) as error:
+                self._give_up("written", error)
 
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
@@ -105,9 +117,10 @@ class DiskCache:
         return self._file
 
     def _close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        with self._in_use:
+            if self._file is not None:
+                self._file.close()
+                self._file = None
 
     def _prune(self, file: sqlite3.Connection) -> None:
         (count,) = file.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()
@@ -118,6 +131,24 @@ class DiskCache:
                 f"DELETE FROM {_TABLE} WHERE key IN (SELECT key FROM {_TABLE} ORDER BY written LIMIT ?)",
                 (surplus,),
             )
+
+    def _before_fork(self) -> None:
+        self._held = self._in_use.acquire(timeout=FORK_WAIT)
+        if self._held:
+            self._close()
+
+    def _after_in_parent(self) -> None:
+        if self._held:
+            self._in_use.release()
+
+    def _after_in_child(self) -> None:
+        self._in_use = threading.RLock()
+        if not self._held:
+            # SQLite has copied the locks of the parent's transaction, and every further connection to the file in
+            # this process would share them.
+            keep_for_ever(self._file)
+            self._file = None
+            self._give_up("used here", TimeoutError("the process forked while it was being written"))
 
     def _give_up(self, what: str, error: Exception) -> None:
         if not self.lost:
