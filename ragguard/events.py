@@ -19,7 +19,8 @@ Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
 """The reactions to a run that is to be continued and does not exist: a new run begins, a new run begins with the
 first step, or nothing is recorded (the first part of the run was not sampled)."""
 ASKED = "ragguard.asked_id"
-"""Metadata key of a run that asked for an id which another run has."""
+"""Metadata key of a run that asked for an id which another run has, and of a step whose id another step of its run
+has."""
 
 
 @dataclass(slots=True, eq=False)
@@ -256,4 +257,12 @@ def renamed(asked: str, given: str) -> str:
         f"the run id {asked!r} is that of another run, so this one is recorded as {given!r}. Leave id= out and keep "
         "such a name in metadata=, or say that the run continues the other one (resume=True; `ragguard_resume` in a "
         "framework's metadata or tags)"
+    )
+
+
+def renamed_step(run_id: str, asked: str, given: str) -> str:
+    """Returns the warning about a step id that another step of the run has."""
+    return (
+        f"the step id {asked!r} is that of another step of run {run_id!r}, so this step is recorded as {given!r}. "
+        "Leave id= out, or give each step of a run an id of its own, also where the run is continued with resume=True"
     )

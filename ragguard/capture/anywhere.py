@@ -136,7 +136,8 @@ def retrieved(
         started_ns: When it began, in nanoseconds since 1970. 0: now.
         decision: What a guard decided about the passages.
         metadata: Anything that JSON can hold, kept with the step.
-        id: An id of your own. Empty: a new one.
+        id: An id of your own. Empty: a new one. A step whose id another step of the run has gets a new one, and a
+            warning names both.
     """
     call = current_call()
     if call is None:

@@ -20,7 +20,7 @@ from ragguard.capture.anywhere import current_call, warn_outside
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step
 from ragguard.capture.handle import status_of
-from ragguard.capture.plain_steps import end_step, start_step
+from ragguard.capture.plain_steps import StartedStep, end_step, start_step
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput
@@ -134,7 +134,7 @@ class _Recording:
     def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
         self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
         self._call: CurrentCall | None = None
-        self._step_id = ""
+        self._step = StartedStep("", "")
         self.found: Any = []
         """The value that the function gave."""
 
@@ -143,7 +143,7 @@ class _Recording:
         if call is None:
             warn_outside()
             return self
-        self._step_id = start_step(call, self._query, self._tool, name=self._name, top_k=self._top_k)
+        self._step = start_step(call, self._query, self._tool, name=self._name, top_k=self._top_k)
         return self
 
     @contextmanager
@@ -154,7 +154,7 @@ class _Recording:
         if call is None:
             yield
             return
-        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step_id))
+        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step.key))
         try:
             yield
         finally:
@@ -198,9 +198,9 @@ class _Recording:
         if isinstance(error, GeneratorExit):
             error = None  # the caller stopped reading: the items so far are what was retrieved
         if error is None:
-            end_step(call, self._step_id, self._query, _documents(self.found), k=self._k)
+            end_step(call, self._step, self._query, _documents(self.found), k=self._k)
         else:
-            call.recorder.step_failed(self._step_id, error, status_of(error))
+            call.recorder.step_failed(self._step.key, error, status_of(error))
 
 
 def _position(signature: inspect.Signature, name: str) -> int | None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.given_ids import GivenStepIds
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
@@ -48,6 +49,7 @@ class Retrieval:
     """A retrieval that has begun."""
 
     id: str
+    """The id under which the recorder knows it while it is open; that of its step, unless one was `given`."""
     run: OpenRun
     query: str
     started_ns: int
@@ -79,6 +81,13 @@ class Retrieval:
     """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
+    given: str = ""
+    """The step's id that the application gave, which a step of another run may have at the same time; '' without."""
+
+    @property
+    def step_id(self) -> str:
+        """The id of the step in its run."""
+        return self.given or self.id
 
     def as_step(self) -> RetrievalStep:
         """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
@@ -93,7 +102,7 @@ class Retrieval:
             except InvalidInput as error:
                 metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(
-            self.id, self.run.id, self.index, self.turn, query=self.query, passages=passages,
+            self.step_id, self.run.id, self.index, self.turn, query=self.query, passages=passages,
             candidates=self._candidates(passages, parts), started_ns=self.started_ns,
             ended_ns=self.ended_ns, status=self.status, tool=self.tool,
             sub_steps=[part._as_part() for part in parts], error=self.error, decision=self.decision,
@@ -200,6 +209,14 @@ class OpenRun:
     withheld: Callable[[], None] | None = None
     """Ends the run; set where the run was to end while it was held open."""
     identity: RunIdentity | None = None
+    given: GivenStepIds | None = None
+    """The ids that the application gave to steps; None where it gave none."""
+
+    def claim(self, step_id: str) -> str:
+        """Returns the id of a step that asks for one: an id of its own where a step of the run has that one."""
+        if self.given is None:
+            self.given = GivenStepIds()
+        return self.given.claim(self.id, step_id, in_use=step_id in self.ended)
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its position in the run and its turn."""
@@ -234,7 +251,7 @@ class OpenRun:
 
     def note_ended(self, one: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[one.id] = (one.turn, one.order, one.index)
+        self.ended[one.step_id] = (one.turn, one.order, one.index)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:

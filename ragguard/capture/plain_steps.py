@@ -4,15 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any, NamedTuple, SupportsIndex
 
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import id_in, metadata_of, passages_of, text_in, text_of
-from ragguard.records import Advice, Decision, Status
+from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
+from ragguard.events import ASKED
+from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
+
+
+class StartedStep(NamedTuple):
+    """A retrieval that has begun."""
+
+    key: str
+    """The id under which the recorder knows it while it is open."""
+    id: str
+    """The step's id in its run."""
 
 
 def record_step(
@@ -20,60 +30,63 @@ def record_step(
     started_ns: int, decision: Decision | None, metadata: Mapping[str, Any] | None, id: str,
 ) -> str:  # fmt: skip
     """Records a retrieval that has ended, and returns the step's id."""
-    step_id = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
-    end_step(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
-    return step_id
+    step = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
+    end_step(call, step, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
+    return step.id
 
 
 def record_failure(
     call: CurrentCall, query: str, error: BaseException | str, *, status: Status, tool: str, turn: int | None
 ) -> str:
     """Records a retrieval that gave nothing, and returns the step's id."""
-    step_id = start_step(call, query, tool, turn)
-    call.recorder.step_failed(step_id, error, status)
-    return step_id
+    step = start_step(call, query, tool, turn)
+    call.recorder.step_failed(step.key, error, status)
+    return step.id
 
 
 def start_step(
     call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
     name: str = "", top_k: int | None = None,
-) -> str:  # fmt: skip
-    """Opens a step in the run and the turn of the current call, and returns the step's id."""
-    step_id = id_in(id)
+) -> StartedStep:  # fmt: skip
+    """Opens a step in the run and the turn of the current call, under the `id` that the application gives it."""
+    key, given, metadata = new_id(), text_in(id), call.metadata
     try:
         asked = text_of(query)[0]
         call.begin(asked)
         if not call.recorder.knows(call.run_id):
             came_late(call.recorder, call.run_id, "a retrieval")
+        if given and (own := call.recorder.claim_step(call.run_id, given)) != given:
+            given, metadata = own, {**(metadata or {}), ASKED: given}
         number = _turn(turn)
         place = (call.turn() if callable(call.turn) else call.turn) if number is None else number
         call.recorder.step_started(
-            step_id, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
-            turn=place, metadata=call.metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
+            key, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
+            turn=place, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
+            given=given,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)
-    return step_id
+    return StartedStep(key, given or key)
 
 
 def end_step(
-    call: CurrentCall, step_id: str, query: str, documents: object, *, candidates: object = None,
+    call: CurrentCall, step: StartedStep, query: str, documents: object, *, candidates: object = None,
     decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, k: object = None,
 ) -> None:  # fmt: skip
     """Closes the step with what was retrieved."""
     recorder = call.recorder
     try:
-        if not recorder.wants(step_id):
+        if not recorder.wants(step.key):
             return
         passages = passages_of(documents)
         recorder.step_ended(
-            step_id, passages, candidates=None if candidates is None else passages_of(candidates),
+            step.key, passages, candidates=None if candidates is None else passages_of(candidates),
             decision=decision, metadata=metadata_of(metadata), k=k,
         )  # fmt: skip
-        call.found(step_id, query, passages)
+        call.found(step.id, query, passages)
     except FAULTS as error:
         recorder.faults.note("retrieved", error)
-        recorder.step_failed(step_id, error)
+        recorder.step_failed(step.key, error)
 
 
 def came_late(recorder: Recorder, run_id: str, what: str) -> None:

@@ -110,6 +110,13 @@ class Recorder:
         with self._lock:
             return self._given.claim(run_id, resumes, in_use=run_id in self._runs)
 
+    def claim_step(self, run_id: str, step_id: str) -> str:
+        """Takes an id that a user gives to a step; returns the one that the step gets, which is another one, with a
+        warning, where a step of the open run has it. The store's writer knows the steps of the run's earlier parts."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            return step_id if run is None or not run.sampled or is_paused() else run.claim(step_id)
+
     def release(self, run_id: str) -> None:
         """Allows an id to be used again, since its run was deleted."""
         with self._lock:
@@ -201,13 +208,9 @@ class Recorder:
 
     @never_raises
     def run_noted(
-        self,
-        run_id: str,
-        question: str = "",
-        answer: str | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        sub_questions: list[str] | None = None,
-    ) -> None:
+        self, run_id: str, question: str = "", answer: str | None = None,
+        metadata: Mapping[str, Any] | None = None, sub_questions: list[str] | None = None,
+    ) -> None:  # fmt: skip
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
         with self._lock:
             run = self._runs.get(run_id)
@@ -291,9 +294,11 @@ class Recorder:
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
         top_k: int | None = None,
+        given: str = "",
     ) -> None:
         """Opens a retrieval. `order` says where it stands among those of its turn, whichever starts first; `top_k` is
-        how many passages the retriever is asked for.
+        how many passages the retriever is asked for. `given` is the step's id from `claim_step`, where the application
+        gave one: `step_id` then names the open retrieval alone.
 
         `within` names the open retrieval that it is a part of; `perhaps_within` one that it seems
         to be a part of: it is, if it ends before that one and that one ends well.
@@ -308,7 +313,7 @@ class Recorder:
                 trace = None if within else trace_context()
             one = Retrieval(
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
-                trace=trace, order=order, top_k=top_k,
+                trace=trace, order=order, top_k=top_k, given=given,
             )  # fmt: skip
             self._runs.put_step(one, turn, within, perhaps_within, now=self._clock())
         except FAULTS as error:

@@ -16,7 +16,7 @@ from typing import Any
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
 from ragguard.plain import CUT, plain
-from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage, new_id
+from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage
 
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
@@ -257,11 +257,6 @@ def text_in(value: object) -> str:
         return str.__str__(value) if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001 - as above
         return ""
-
-
-def id_in(value: object) -> str:
-    """Returns an id as a text; a new id where none is given or its `str()` fails."""
-    return text_in(value) or new_id()
 
 
 def top_k_in(value: object) -> int | None:

@@ -21,6 +21,7 @@ from ragguard.records import Run, new_id
 from ragguard.runtime.notices import NOTICES
 from ragguard.store.columns import dump, storable
 from ragguard.store.rows import StepRow
+from ragguard.store.step_ids import StepIds
 
 KEPT = 10_000
 """The number of renamed or continued runs that are remembered: enough for all runs whose events are under way."""
@@ -61,6 +62,7 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self.step_ids = StepIds()
         self.in_memory = False
         """True while memory stands in for the file, which may have the run that is to be continued."""
 

@@ -20,6 +20,7 @@ from ragguard.store.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.store.passage_table import PassageTable, digests_in
 from ragguard.store.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
 from ragguard.store.segments import PART, UNANNOUNCED, Segments, forget_deleted, wait, was_deleted
+from ragguard.store.step_ids import times_of, warn_of_renamed
 from ragguard.store.texts import NeededTexts
 from ragguard.store.time_slice import TimeSlice
 
@@ -160,6 +161,7 @@ class Writing:
         self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
 
     def _step_ended(self, step: StepRow) -> None:
+        captured = step.run_id
         segment = self._segments.get(step.run_id)
         if segment is not None:
             if segment.dropped:
@@ -170,7 +172,7 @@ class Writing:
                 step = segment.placed(step)
         if (new := self._new.get(step.run_id)) is not None:
             if new.is_open:
-                new.steps.setdefault(step.id, step)
+                self._add_to_new(new, step, captured)
                 self.changed[step.run_id] = step.turn_open
                 return
             self._insert_new()
@@ -178,12 +180,41 @@ class Writing:
         if seq is None:
             self.of_deleted += 1
             return
-        if not self._step(seq, step):
+        if not self._step_or_renamed(seq, step, captured):
             return
         if seq in self._open:
             self.changed[step.run_id] = step.turn_open
         else:
             self._changed(seq)
+
+    def _add_to_new(self, new: NewRun, step: StepRow, captured: str) -> None:
+        """Adds a step to a run that is not in the tables yet, under an id of its own where another step has its id."""
+        ids, there = self._segments.step_ids, new.steps.get(step.id)
+        if there is None:
+            ids.keep(captured, step.id)
+            new.steps[step.id] = step
+        elif times_of(there) != times_of(step):
+            own = ids.rename(captured, step)
+            if new.steps.setdefault(own.id, own) is own:
+                warn_of_renamed(step.run_id, step.id, own)
+
+    def _step_or_renamed(self, run: int, step: StepRow, captured: str) -> bool:
+        """Writes a step's row, under an id of its own where another step of the run has its id; False where the step
+        was there already. `captured` is the id under which its run was captured."""
+        ids = self._segments.step_ids
+        if self._step(run, step):
+            ids.keep(captured, step.id)
+            return True
+        there = self._db.execute(
+            "SELECT started_ns, ended_ns FROM steps WHERE run = ? AND id = ?", (run, step.columns[0])
+        ).fetchone()
+        if tuple(there) == times_of(step):
+            return False
+        own = ids.rename(captured, step)
+        if not self._step(run, own):
+            return False
+        warn_of_renamed(step.run_id, step.id, own)
+        return True
 
     def _started(self, run: Run | None) -> None:
         if run is None or run.id in self._new:
@@ -252,8 +283,9 @@ class Writing:
         if seq is None:
             self.of_deleted += 1
             return
+        step_id = self._segments.step_ids.get(event.run_id, event.step_id)
         step = self._db.execute(
-            "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(event.step_id))
+            "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(step_id))
         ).fetchone()
         if step is None:
             self.unplaced.append(event)
