@@ -92,7 +92,9 @@ def run(
             tables = labelled
         else:
             contexts = read_dataset(data, format, k, texts=runs_of_files(runs), remarks=remarks)
-            tables = asyncio.run(_data(contexts, data, engine, judge, chosen, erag, metric, seed, tell))
+            tables = asyncio.run(
+                _data(contexts, data, engine, judge, chosen, erag, metric, seed, tell, remarks)
+            )
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
         ]
@@ -126,7 +128,7 @@ def _of_labels(
 
 async def _data(
     contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
-    metric: str | None, seed: int, tell: Progress,
+    metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
     from ragguard.engines.connect import connect
     from ragguard.validate.correlations import measured, tables
@@ -145,12 +147,16 @@ async def _data(
     judged_by = reader if judge is None else connect(judge)
     try:
         contexts = await _with_outcomes(contexts, reader, judged_by, tell)
-        readable = [one for one in contexts if any(passage.text.strip() for passage in one.passages)]
-        if not readable:
+        readable = [one for one in contexts if one.readable]
+        if all(one.found_nothing for one in readable):
             raise InvalidInput(
                 path,
                 "no texts",
                 "texts of the passages (of scored parts: --runs FILE), or no --engine: it has nothing to read",
+            )
+        if left_out := len(contexts) - len(readable):
+            remarks.append(
+                f"{left_out:,} contexts without texts were left out: the engine has nothing to read there"
             )
         scored = await score_contexts(
             readable, reader, judge=judged_by, scorers=tuple(scorers) or ("utility",), progress=tell
@@ -179,7 +185,7 @@ async def _with_outcomes(
     open_ = [
         at for at, one in enumerate(contexts)
         if one.outcome is None and one.references
-        and (one.answer is not None or any(passage.text.strip() for passage in one.passages))
+        and (one.answer is not None or one.readable)
     ]  # fmt: skip
     answered = await with_answers([contexts[at] for at in open_], reader, progress=tell)
     graded = await with_outcomes(answered, await grader(judge), progress=tell)

@@ -27,7 +27,8 @@ class Context:
     passages: tuple[Passage, ...]
     references: tuple[str, ...] = ()
     relevance: tuple[float, ...] | None = None
-    """Judged relevance of each passage, in the data set's own grades: 0 is irrelevant."""
+    """Judged relevance of each passage, in the data set's own grades: 0 is irrelevant. () where the retrieval found
+    nothing; None where there are no judgements, or no retrieval that ended well."""
     ideal: tuple[float, ...] | None = None
     """The grades of all judged passages of the question, where they are known: what a ranking could have had."""
     k: int | None = None
@@ -40,3 +41,13 @@ class Context:
     """Numbers that the data set itself gives for the context, by name, such as another metric's."""
     selection: Selection | None = None
     """The context as the top K of one search, in counts: what measures of a selection are made of."""
+
+    @property
+    def found_nothing(self) -> bool:
+        """True where a retrieval ended well and brought no passage."""
+        return not self.passages and self.relevance is not None
+
+    @property
+    def readable(self) -> bool:
+        """True where an engine can score the context: a passage has a text, or there was nothing to read."""
+        return self.found_nothing or any(passage.text.strip() for passage in self.passages)

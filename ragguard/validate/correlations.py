@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, ScoringError
 from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import udcg, utility
@@ -37,6 +37,11 @@ class Measured:
     """Contexts without an outcome."""
 
     @property
+    def counts(self) -> dict[str, int]:
+        """The number of contexts for which each metric has a value."""
+        return {name: int((~np.isnan(values)).sum()) for name, values in self.values.items()}
+
+    @property
     def varying(self) -> int:
         """The number of questions whose contexts have different outcomes."""
         outcomes: dict[str, set[float]] = {}
@@ -55,11 +60,14 @@ def measured(scored: Sequence[Scored]) -> Measured:
         )  # fmt: skip
     outcome = np.array([one.context.outcome for one in kept], dtype=np.float64)
     if not np.ptp(outcome):
-        raise InvalidInput(
-            "outcome", float(outcome[0]), "outcomes that differ: nothing correlates with a constant"
+        raise ScoringError(
+            f"no metric can be compared with the outcomes: all {len(kept):,} contexts that have one have the same, "
+            f"{outcome[0]:g}; give contexts whose outcomes differ"
         )
     rows = [_values_of(one) for one in kept]
-    names = sorted({name for values in rows for name in values})
+    # A metric that only contexts without passages have is 0 for all of them and says nothing.
+    naming = [row for row, one in zip(rows, kept, strict=True) if one.context.passages] or rows
+    names = sorted({name for values in naming for name in values})
     columns = {name: np.array([values.get(name, math.nan) for values in rows]) for name in names}
     if not columns:
         raise InvalidInput(
@@ -86,8 +94,10 @@ def _values_of(one: Scored) -> dict[str, float]:
     given = {f"{name}, given" if name in said else name: value for name, value in one.context.given.items()}
     p_abstain = [value for value in one.of_passages("p_abstain") if value is not None]
     relevance = one.context.relevance
-    if relevance and len(p_abstain) == len(relevance):
-        said["udcg, own relevance"] = float(udcg(utility([grade > 0 for grade in relevance], p_abstain)))
+    if relevance is not None and len(p_abstain) == len(relevance) and (relevance or "udcg" in said):
+        # Where nothing was retrieved and no K is known, every K gives the same.
+        k = one.context.k or len(relevance) or 1
+        said["udcg, own relevance"] = float(udcg(utility([grade > 0 for grade in relevance], p_abstain), k=k))
     return given | said
 
 
@@ -138,9 +148,11 @@ def _correlation_table(
     else:
         notes.append(
             "The mean of the questions' own correlations; from and to: 95 % of a bootstrap over questions. Skipped: "
-            "questions whose contexts all came out the same. A metric that is the same for all contexts of a question "
-            "counts 0 there."
+            "questions without contexts of different outcomes for which the metric has a value. A metric that is the "
+            "same for all contexts of a question counts 0 there."
         )
+    if not_everywhere := _not_everywhere(data):
+        notes.append(not_everywhere)
     columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
     return Table(
         "correlations",
@@ -156,6 +168,12 @@ def _differences(
     data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, seed: int
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
+    notes = ["Spearman; a paired bootstrap: the same draws for both metrics."]
+    if len({np.isnan(data.values[name]).tobytes() for name in names}) > 1:
+        notes.append(
+            "Of contexts for which both metrics have a value. Where one of the two lacks some that the other has, `by` "
+            "is not the difference of their rows in the table above."
+        )
     for name in names:
         if name != best:
             gap = paired_bootstrap(
@@ -165,8 +183,23 @@ def _differences(
     unit = "contexts" if groups is None else "questions"
     return Table(
         "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),
-        tuple(rows), source="", notes=("Spearman; a paired bootstrap: the same draws for both metrics.",),
+        tuple(rows), source="", notes=tuple(notes),
     )  # fmt: skip
+
+
+def _not_everywhere(data: Measured) -> str | None:
+    """Returns a note on how many contexts each metric rests that has no value for some; None where all have all."""
+    fewer: dict[int, list[str]] = {}
+    for name, count in data.counts.items():
+        if count < len(data.outcome):
+            fewer.setdefault(count, []).append(name)
+    if not fewer:
+        return None
+    listed = "; ".join(f"{', '.join(names)} on {count:,}" for count, names in sorted(fewer.items()))
+    return (
+        f"Not every metric has a value for all {len(data.outcome):,} contexts, so that rows rest on different "
+        f"contexts: {listed}."
+    )
 
 
 def _cell(value: float) -> float | None:

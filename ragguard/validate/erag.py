@@ -44,7 +44,9 @@ async def with_downstream_relevance(
     return [
         replace(
             context,
-            relevance=tuple(next(worth) for _ in context.passages) if context.references else None,
+            relevance=tuple(next(worth) for _ in context.passages)
+            if context.references or context.found_nothing
+            else None,
             ideal=None,
         )
         for context in contexts

@@ -47,7 +47,7 @@ class Scored:
 
 
 def run_of(context: Context) -> Run:
-    """Returns the context as a run with one retrieval, whose query is the question."""
+    """Returns the context as a run with one retrieval, whose query is the question; with none where there was none."""
     passages = list(context.passages)
     return Run(
         id=context.id,
@@ -57,7 +57,7 @@ def run_of(context: Context) -> Run:
         steps=[RetrievalStep(
             id=f"{context.id}#1", run_id=context.id, query=context.question,
             passages=passages, candidates=list(passages), k=context.k,
-        )],
+        )] if passages or context.found_nothing else [],
         sub_questions=list(context.sub_questions) or None,
     )  # fmt: skip
 
@@ -88,8 +88,11 @@ def rank_measures(
 
 
 def rank_values(context: Context) -> dict[str, float]:
-    """Returns the rank measures of a context; none where the relevance of its passages is not known."""
-    if context.relevance is None or not context.passages:
+    """Returns the rank measures of a context; none where the relevance of its passages is not known.
+
+    They are 0 where nothing was retrieved.
+    """
+    if context.relevance is None:
         return {}
     found = rank_measures(context.relevance, context.ideal, context.k)
     return {name: float(value) for name, value in found.items()}

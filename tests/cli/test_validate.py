@@ -63,6 +63,55 @@ def test_without_an_engine_the_data_speak_for_themselves(tmp_path):
     assert done.exit_code == 0, done.output
 
 
+def found_something(question, number, passages, outcome):
+    return {
+        "id": f"{question}-{number}", "question": question, "outcome": outcome,
+        "passages": [{"text": f"{question} {n}", "relevance": 1} for n in range(passages)],
+    }  # fmt: skip
+
+
+def test_contexts_in_which_nothing_was_found_take_part(tmp_path):
+    """What found nothing went wrong, what found something went well: every metric orders the two."""
+    path, out = tmp_path / "c.jsonl", tmp_path / "out.json"
+    objects = [
+        found_something(f"q{q}", n, passages, outcome)
+        for q in range(6) for n, (passages, outcome) in enumerate(((0, 0), (0, 0), (3, 2), (3, 2)))
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects))
+    for arguments, metrics in (((), {"precision"}), (("-e", "nano"), {"precision", "udcg, own relevance"})):
+        done = validate(path, "--json", out, *arguments)
+        assert done.exit_code == 0, done.output
+        first, second = json.loads(out.read_text())
+        rows = {row[0]: row for row in first["rows"]}
+        assert {name: rows[name][1] for name in metrics} == dict.fromkeys(metrics, pytest.approx(1))
+        assert {(row[6], row[7]) for row in first["rows"]} == {(6, 0)}
+        assert first["notes"][0].startswith("24 contexts of 6 questions")
+        assert not any("rest on different" in note for note in first["notes"])
+        best = first["rows"][0][1]
+        for row in second["rows"]:
+            assert row[1] == pytest.approx(best - rows[row[0]][1])
+
+
+def test_contexts_that_an_engine_cannot_read_are_counted(tmp_path):
+    path, out = tmp_path / "c.jsonl", tmp_path / "out.json"
+    objects = [found_something("q", n, n, n % 2) for n in range(4)]
+    objects.append({"id": "untold", "question": "q", "passages": [{"id": "p", "relevance": 1}], "outcome": 1})
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects))
+    done = validate(path, "-e", "nano", "--json", out)
+    assert done.exit_code == 0, done.output
+    assert "1 contexts without texts were left out" in json.loads(out.read_text())[0]["notes"][-1]
+
+
+def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
+    path = tmp_path / "c.jsonl"
+    path.write_text("".join(json.dumps(found_something("q", n, 1, 2)) + "\n" for n in range(3)))
+    done = validate(path, "-e", "nano")
+    assert done.exit_code == 2
+    assert "all 3 contexts that have one have the same, 2; give contexts whose outcomes" in " ".join(
+        done.output.split()
+    )
+
+
 def test_retrieval_response_data_get_their_papers_analysis(tmp_path):
     """Grades that are exactly T at α = 0.2, and nothing else, are found out."""
     ranked, graded = [], []

@@ -5,12 +5,12 @@ import math
 import numpy as np
 import pytest
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, ScoringError
 from ragguard.metrics import udcg
 from ragguard.records import Passage, Score
 from ragguard.validate.contexts import Context
 from ragguard.validate.correlations import measured, tables
-from ragguard.validate.scoring import Scored
+from ragguard.validate.scoring import Scored, rank_values
 
 
 def scored(question, number, outcome, **values):
@@ -70,6 +70,55 @@ def test_a_metric_that_some_contexts_lack():
     assert math.isfinite(row_of(tables(data)[0], "noise")["Spearman"])
 
 
+def test_the_notes_say_on_how_many_contexts_a_metric_rests():
+    some = list(questions(8))
+    everywhere = tables(measured(some))
+    assert "rest on different" not in " ".join((*everywhere[0].notes, *everywhere[1].notes))
+    for row in everywhere[1].rows:
+        rows = {one[0]: one[1] for one in everywhere[0].rows}
+        assert row[1] == pytest.approx(rows["same"] - rows[row[0]])
+    without = [
+        one if place % 2 else Scored(one.context, {"same": one.values["same"]})
+        for place, one in enumerate(some)
+    ]
+    first, second = tables(measured(without))
+    assert "noise on 24." in first.notes[-1]
+    assert "all 48 contexts" in first.notes[-1]
+    assert "is not the difference of their rows" in second.notes[-1]
+
+
+def empty(question, number, outcome, k=None):
+    context = Context(
+        id=f"{question}/{number}", question_id=question, question=question, passages=(), relevance=(),
+        outcome=outcome, k=k,
+    )  # fmt: skip
+    return Scored(context, {"udcg": 0.5, **rank_values(context)})
+
+
+def test_a_context_without_passages_takes_part_and_its_places_count():
+    def full(number, outcome, k):
+        context = Context(
+            id=f"q/{number}", question_id="q", question="q", passages=(Passage("x"),), relevance=(1.0,), k=k,
+            outcome=outcome,
+        )  # fmt: skip
+        score = Score("p_abstain", 0.1, "passage", "r", position=1)
+        return Scored(context, {"udcg": 0.6, **rank_values(context)}, (score,))
+
+    values = measured(
+        [empty("q", 0, 0.0, k=4), empty("q", 1, 0.0), full(2, 2.0, 3), full(3, 2.0, None)]
+    ).values
+    assert values["precision"].tolist() == [0, 0, pytest.approx(1 / 3), 1]
+    expected = [0.5, 0.5, float(udcg([0.9, 0.0, 0.0])), float(udcg([0.9]))]
+    assert values["udcg, own relevance"].tolist() == pytest.approx(expected)
+
+
+def test_a_metric_that_only_empty_contexts_have_is_no_metric():
+    bare = Scored(
+        Context(id="q/2", question_id="q", question="q", passages=(Passage("x"),), outcome=2.0), {"udcg": 0.7}
+    )
+    assert measured([empty("q", 0, 0.0), bare]).values.keys() == {"udcg"}
+
+
 def test_a_metric_that_says_nothing_of_most_questions_does_not_come_first():
     some = list(questions(20))
     rare = [
@@ -104,7 +153,9 @@ def test_without_outcomes_or_metrics_there_is_nothing_to_say():
     one = scored("q", 0, None, x=1.0)
     with pytest.raises(InvalidInput, match=r"outcome: .*--engine"):
         measured([one])
-    with pytest.raises(InvalidInput, match="outcomes that differ"):
+    with pytest.raises(
+        ScoringError, match="all 3 contexts that have one have the same, 1; give contexts whose"
+    ):
         measured([scored("q", n, 1.0, x=1.0) for n in range(3)])
     bare = [
         Scored(Context(id=f"{n}", question_id="q", question="q", passages=(), outcome=float(n)), {})

@@ -34,6 +34,12 @@ async def test_gold_alone_succeeds_and_a_lie_or_nothing_fails(engine):
         assert rank_values(context)["reciprocal_rank"] == 0.5
 
 
+async def test_nothing_retrieved_is_known_to_hold_nothing_relevant(engine):
+    nothing = Context(id="n", question_id="n", question="who?", passages=(), relevance=())
+    (found,) = await with_downstream_relevance([nothing], engine)
+    assert set(rank_values(found).values()) == {0.0}
+
+
 async def test_half_of_two_hops_alone_is_worth_nothing(engine):
     found = await with_downstream_relevance(contexts(2), engine, measure=exact_match)
     assert [context.relevance[1] for context in found].count(0.0) >= 5

@@ -117,6 +117,27 @@ def test_places_that_a_guard_left_empty_count_in_the_context_of_a_run(tmp_path):
     assert run_of(first).steps[0].places == 7
 
 
+def test_a_run_that_found_nothing_is_told_from_one_whose_retrieval_failed(tmp_path):
+    def of(name, **fields):
+        steps = [RetrievalStep(f"{name}s", name, query="who?", **fields)] if fields else []
+        return Run(id=name, question="who?", steps=steps, metadata={"outcome": 1})
+
+    write_runs([of("none", k=3), of("failed", status="error"), of("closed")], tmp_path / "runs.jsonl")
+    none, failed, closed = read_dataset(tmp_path / "runs.jsonl")
+    assert (none.relevance, none.k, none.found_nothing, none.readable) == ((), 3, True, True)
+    assert rank_values(none)["precision"] == 0.0
+    for one in (failed, closed):
+        assert (one.relevance, one.found_nothing, one.readable) == (None, False, False)
+        assert run_of(one).steps == []
+
+
+def test_contexts_in_which_nothing_was_retrieved(tmp_path):
+    path = lines(tmp_path / "c.jsonl", {"question": "who?", "passages": [], "outcome": 0})
+    assert read_dataset(path)[0].found_nothing
+    path.write_text(json.dumps([UDCG, {"example_id": "n", "question": "who?", "passages": []}]))
+    assert read_dataset(path)[1].given == {"udcg (small)": 0.5}
+
+
 def test_stores_bring_their_scores(tmp_path):
     path = tmp_path / "s.db"
     (case,) = world.cases(1, seed=5)
@@ -271,6 +292,15 @@ def test_a_folder_of_trec_files(trec):
     assert (only.question, len(only.passages)) == ("who founded it?", 1)
 
 
+def test_a_system_that_found_nothing_has_no_line_but_an_outcome(trec):
+    with (trec / "outcomes.jsonl").open("a") as file:
+        file.write('{"question_id": "q2", "run": "bad", "outcome": 0}\n')
+        file.write('{"question_id": "q3", "run": "bad", "outcome": 0}\n')  # q3 was not judged
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "good/q2", "bad/q1", "bad/q2"}
+    assert (found["bad/q2"].found_nothing, found["bad/q2"].outcome) == (True, 0)
+
+
 def test_a_beir_folder(trec):
     lines(trec / "queries.jsonl", {"_id": "q1", "text": "who?", "answers": ["Ada"]})
     lines(trec / "corpus.jsonl", *({"_id": f"d{n}", "title": "T", "text": f"text {n}"} for n in range(9)))
@@ -299,6 +329,9 @@ def test_a_crux_folder(tmp_path):
     assert found.given["coverage"] == 0.5
     # The best context of two passages answers a and b in turn; this one answers a alone.
     assert found.given["alpha_ndcg"] == pytest.approx(1 / (1 + 1 / np.log2(3)))
+    lines(tmp_path / "outcomes.jsonl", {"question_id": "t", "run": "two", "outcome": 0})
+    (tmp_path / "two.run").write_text("")
+    assert [context.given for context in read_dataset(tmp_path)] == [found.given, {"coverage": 0.0}]
     rated = {"id": "t", "docid": "d1", "rating": [5, 0, 0]}
     lines(tmp_path / "ratings.jsonl", rated, rated, rated | {"rating": [0, 0, 0]})
     with pytest.raises(InvalidInput, match=r"line 3, rating: .*one rating a passage"):

@@ -40,7 +40,22 @@ def test_without_the_ideal_a_context_is_its_own_and_has_no_recall():
 def test_nothing_relevant_is_nought_and_not_nothing():
     assert set(rank_values(judged(0, 0, ideal=(0, 0))).values()) == {0.0}
     assert rank_values(Context(id="c", question_id="q", question="?", passages=(Passage("a"),))) == {}
-    assert rank_values(judged()) == {}
+
+
+def test_a_retrieval_that_found_nothing_has_noughts_and_one_that_failed_has_nothing():
+    assert set(rank_values(judged()).values()) == {0.0}
+    assert rank_values(judged(ideal=(1, 0)))["recall"] == 0.0
+    assert rank_values(Context(id="c", question_id="q", question="?", passages=())) == {}
+
+
+async def test_the_scorers_give_a_context_without_passages_what_they_give_an_empty_retrieval():
+    nothing = Context(id="a", question_id="q", question="what?", passages=(), relevance=(), k=3)
+    failed = Context(id="b", question_id="q", question="what?", passages=())
+    found, none = await score_contexts([nothing, failed], connect("nano"))
+    assert found.values["udcg"] == found.values["udcg_context"] == 0.5
+    assert found.values["precision"] == 0.0
+    assert not found.failures
+    assert none.values == {}
 
 
 def test_a_context_is_a_run_of_one_step():

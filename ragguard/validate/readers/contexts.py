@@ -57,7 +57,7 @@ def context_of(fields: Fields, number: int) -> Context:
         question=question,
         passages=passages_of(passages),
         references=fields.texts("references"),
-        relevance=tuple(known) if known else None,
+        relevance=tuple(known) if known or not passages else None,
         ideal=ideal,
         answer=fields.text("answer", default="") or None,
         outcome=outcome_of(fields),

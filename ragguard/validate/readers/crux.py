@@ -75,17 +75,20 @@ def read_ratings(files: Sequence[Path], questions: dict[str, Question]) -> Ratin
 def measures(context: Context, rated: dict[str, tuple[float, ...]]) -> dict[str, float]:
     """Returns the coverage and the α-nDCG of a context over the sub-questions that some rated passage answers.
 
-    The ideal of the α-nDCG is the best context of the same length from all rated passages.
+    The ideal of the α-nDCG is the best context of the same length from all rated passages. A context without passages
+    covers nothing and has no α-nDCG.
     """
     asked = len(context.sub_questions)
-    if not rated or not asked or not context.passages:
+    if not rated or not asked:
         return {}
     none = (0.0,) * asked
-    ratings = np.array([rated.get(passage.id, none) for passage in context.passages])
     whole = np.array(list(rated.values()))
     answerable = answerable_questions(whole, ENOUGH)
     if not answerable.any():
         return {}
+    if not context.passages:
+        return {"coverage": 0.0}
+    ratings = np.array([rated.get(passage.id, none) for passage in context.passages])
     return {
         "coverage": float(coverage(ratings, ENOUGH, answerable)),
         "alpha_ndcg": float(alpha_ndcg(ratings, ENOUGH, ideal=whole, k=len(ratings))),

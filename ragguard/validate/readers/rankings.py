@@ -62,7 +62,12 @@ class Folder:
         outcomes = read_outcomes(self.path / OUTCOMES)
         met = False
         for file in runs:
-            for query, documents in read_run(file).items():
+            found = read_run(file)
+            # A system that found nothing for a query has no line for it, but may have an outcome.
+            unlisted = {
+                query: list[str]() for query, run in outcomes if run == file.stem and query not in found
+            }
+            for query, documents in (found | unlisted).items():
                 if query in self.qrels:
                     met = True
                     yield self._context(file.stem, query, documents[:k], outcomes)

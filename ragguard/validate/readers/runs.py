@@ -44,6 +44,11 @@ def read(
         source.close()
 
 
+def _retrieved(run: Run) -> bool:
+    """Returns whether a retrieval of the run ended well, if only to find nothing."""
+    return any(step.status == "ok" for step in run.steps)
+
+
 def context_of(run: Run, outcome: float | None = None, given: dict[str, float] | None = None) -> Context:
     """Returns the final context of a run: all its passages in the order of its steps, each once."""
     passages: dict[tuple[str, str], Passage] = {}
@@ -63,7 +68,7 @@ def context_of(run: Run, outcome: float | None = None, given: dict[str, float] |
         question=run.question,
         passages=tuple(passages.values()),
         references=tuple(run.references or ()),
-        relevance=None if None in grades or not grades
+        relevance=None if None in grades or not (grades or _retrieved(run))
         else tuple(float(grade >= RELEVANT) for grade in grades if grade is not None),
         k=len(passages) + empty or None,
         answer=run.answer,

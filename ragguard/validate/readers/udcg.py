@@ -10,6 +10,7 @@ An older release writes `no_res_prob_MODEL` and `udcg_MODEL` instead. What is pu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from ragguard.metrics import udcg, utility
@@ -17,11 +18,19 @@ from ragguard.validate.contexts import Context
 from ragguard.validate.readers.contexts import outcome_of
 from ragguard.validate.readers.fields import Fields, json_objects, passages_of
 
+_OURS = "udcg ("
 _OLD_PROBABILITY, _OLD_UDCG = "no_res_prob_", "udcg_"
 
 
 def read(path: Path) -> Iterator[Context]:
-    """Yields the examples of a file as contexts."""
+    """Yields the examples of a file as contexts; one without passages has an empty context's UDCG for each model."""
+    found = list(_examples(path))
+    nothing = {name: float(udcg([], k=1)) for one in found for name in one.given if name.startswith(_OURS)}
+    for one in found:
+        yield one if one.passages else replace(one, given=nothing | dict(one.given))
+
+
+def _examples(path: Path) -> Iterator[Context]:
     for number, fields in enumerate(json_objects(path), 1):
         question = fields.text("question")
         passages = fields.objects("passages")
@@ -65,7 +74,7 @@ def _ours(passages: list[Fields], relevance: tuple[float, ...]) -> dict[str, flo
     probabilities = [_probabilities(passage) for passage in passages]
     models = set.intersection(*map(set, probabilities)) if probabilities else set()
     return {
-        f"udcg ({model})": float(udcg(utility(relevance, [one[model] for one in probabilities])))
+        f"{_OURS}{model})": float(udcg(utility(relevance, [one[model] for one in probabilities])))
         for model in sorted(models)
     }
 
