@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from dataclasses import dataclass
@@ -9,6 +10,15 @@ from dataclasses import dataclass
 from ragguard.errors import InvalidInput
 
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
+_ONE_FORM = str.maketrans(
+    {**dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
+     **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"), **dict.fromkeys("\u201c\u201d\u201e\u201f", '"')}
+)  # fmt: skip
+"""Dashes and quotation marks that differ by typography alone."""
+_QUOTED = re.compile(r"""(?<!\S)(["'])(\S|\S.{0,300}?\S)\1(?=[.,;:!?]?(?:\s|$))""", re.DOTALL)
+_OPENING = "([{¿¡«"
+_CLOSING = ".,;:!?…)]}»。、؟،؛۔।॥"
+_CLOSING_NUMBER = ".,;:?"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +128,7 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
 
     Text that holds nothing else keeps its articles ("A" is an answer, too), then its punctuation.
     """
-    if not isinstance(text, str):
-        raise InvalidInput("text", text, "a string")
-    if not isinstance(language, Language):
-        raise InvalidInput("language", language, "a Language, such as ENGLISH")
+    _check(text, language)
     plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     if plain.isascii():
         words = plain.translate(_ASCII_PUNCTUATION).split()
@@ -130,6 +137,57 @@ def normalise(text: str, language: Language = ENGLISH) -> str:
         words = unicodedata.normalize("NFKC", spoken).split()  # an accent may have come next to its letter
     kept = [word for word in words if word not in language.articles]
     return " ".join(kept or words or plain.split())
+
+
+def meaning_key(text: str, language: Language = ENGLISH) -> str:
+    """Returns a key by which answers mean the same without doubt: answers of equal keys need no comparison by a model.
+
+    The key is stricter than `normalise`: of punctuation it drops only what ends or encloses a word and what separates
+    sentences. Signs, symbols, and what stands inside a word or a number are kept, so that "1.5" is not "15", "-5" not
+    "5", and "C++" not "C". Answers of different keys may still mean the same; that is for an entailer to say.
+    """
+    _check(text, language)
+    marked = text if text.isascii() else "".join(f"^{char}" if _raised(char) else char for char in text)
+    plain = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", marked).casefold()).translate(
+        _ONE_FORM
+    )
+    words = _QUOTED.sub(r"\2", plain).split()
+    if any(char.isdigit() for char in plain):
+        bare = [
+            _bare_number(word) if any(map(str.isdigit, word)) else _bare_word(word) or word for word in words
+        ]
+    else:
+        bare = [_bare_word(word) for word in words if word != "-"]
+    found = [word for word in bare if word]
+    # An article says nothing before a word; as the last word it is a name, as in "vitamin A".
+    kept = [word for word in found[:-1] if word not in language.articles] + found[-1:]
+    return " ".join(kept or plain.split())
+
+
+def _bare_word(word: str) -> str:
+    return word.lstrip(_OPENING).rstrip(_CLOSING)
+
+
+def _bare_number(word: str) -> str:
+    """Returns a word with digits without the mark that ends a clause; brackets stay, as "(5)" may be a loss."""
+    bare = word.lstrip("¿¡")
+    return bare[:-1] if bare[-1:] and bare[-1] in _CLOSING_NUMBER else bare
+
+
+def _raised(char: str) -> bool:
+    """Returns whether NFKC makes a plain digit of a character that is none, as of the exponent of 10⁶."""
+    return (
+        not char.isascii()
+        and not char.isdecimal()
+        and any(map(str.isdigit, unicodedata.normalize("NFKC", char)))
+    )
+
+
+def _check(text: object, language: object) -> None:
+    if not isinstance(text, str):
+        raise InvalidInput("text", text, "a string")
+    if not isinstance(language, Language):
+        raise InvalidInput("language", language, "a Language, such as ENGLISH")
 
 
 def _punctuation(char: str) -> bool:

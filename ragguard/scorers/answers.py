@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ragguard.errors import RagguardError
-from ragguard.metrics.answers import exact_match, is_abstention
+from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, LabelQuestion, answered
 from ragguard.probes.rating import read_rating, response_grade
 from ragguard.probes.relevance import read_relevance, relevance
@@ -31,10 +31,10 @@ async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings)
     """
     if is_abstention(answer, meanings.language):
         return "abstained", ""
-    if exact_match(answer, references, meanings.language):
-        return "correct", SAME_WORDS
     words = meanings.words(answer)
     targets = [meanings.words(reference) for reference in references]
+    if words in targets:
+        return "correct", SAME_WORDS
     await meanings.learn((words, target) for target in targets)
     implied = [target for target in targets if meanings.follows(words, target)]
     await meanings.learn((target, words) for target in implied)
@@ -48,7 +48,7 @@ class Answers:
     """Gives `answer_correct` and `response_grade` of runs with references."""
 
     name: ClassVar[str] = "answers"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
 
     tau: float = 0.5
     """The least entailment, from 0 to 1, with which answer and reference follow from each other."""

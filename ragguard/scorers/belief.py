@@ -45,7 +45,7 @@ class Belief:
     and the scores that follow from them."""
 
     name: ClassVar[str] = "belief"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     live = "so far"
 
     samples: int = 10

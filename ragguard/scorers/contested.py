@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ragguard.answer_text import normalise
+from ragguard.answer_text import meaning_key
 from ragguard.engines.entailment.base import Pair
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -53,7 +53,7 @@ class Contested:
     """Gives `contested` of each step, over all that the model read by then, and of the run."""
 
     name: ClassVar[str] = "contested"
-    version: ClassVar[str] = "1"
+    version: ClassVar[str] = "2"
     models: ClassVar[tuple[str, ...]] = ("judge", "entailer")
     live = "so far"
 
@@ -187,7 +187,7 @@ class Conflicts:
 
     def _differ(self, first: str, second: str) -> bool:
         language = self._view.setting.language
-        return bool(first and second) and normalise(first, language) != normalise(second, language)
+        return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
     def _contradicts(self, answer: EntailAnswer) -> bool:
         self.usage += answer.usage

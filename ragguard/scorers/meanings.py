@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from ragguard.answer_text import ENGLISH, Language, normalise
+from ragguard.answer_text import ENGLISH, Language, meaning_key
 from ragguard.engines.base import Sample
 from ragguard.engines.entailment.base import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
@@ -46,7 +46,7 @@ class Meanings:
         abstention."""
         if answer not in self._texts:
             nothing = not answer.strip() or is_abstention(answer, self.language)
-            key = normalise(answer, self.language)
+            key = meaning_key(answer, self.language)
             self._texts[answer] = _NOTHING if nothing else self._words.setdefault(key, answer.strip())
         return self._texts[answer]
 

@@ -1,10 +1,13 @@
 """Answers beside references, and answers that are none."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import metrics as m
+from ragguard.answer_text import meaning_key
 
 WORDS = st.lists(st.sampled_from("red green blue the 1922 Oslo".split()), max_size=8).map(" ".join)
 GERMAN = m.Language(articles=("der", "die", "das"), abstentions=("ich weiß nicht",), turns=("aber",))
@@ -110,6 +113,29 @@ def test_abstentions(answer):
 )  # fmt: skip
 def test_answers(answer):
     assert not m.is_abstention(answer)
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("Ada Berg", "the ada berg."), ("“Ada Berg”.", "Ada Berg"), ("Don't", "don’t"), ("−5", "-5"), ("１２", "12"),
+        ("It was 1945.", "it was 1945"), ("Oslo, Norway!", "oslo norway"), ("東京。", "東京"), ("(Oslo)", "Oslo"),
+        ("- Oslo", "Oslo"), ("A", "a"), ("...", "..."),
+    ],
+)  # fmt: skip
+def test_answers_that_mean_the_same_without_doubt_have_one_key(one, other):
+    assert meaning_key(one) == meaning_key(other)
+
+
+@given(st.text("0123456789.,:-+%$/() ", max_size=8), st.text("0123456789.,:-+%$/() ", max_size=8))
+def test_texts_of_one_key_have_the_same_digits_in_the_same_groups(one, other):
+    if meaning_key(one) == meaning_key(other):
+        assert re.findall("[0-9]+", one) == re.findall("[0-9]+", other)
+
+
+@given(st.text())
+def test_every_text_has_a_key(text):
+    assert meaning_key(text) == meaning_key(f" {text}\n")
 
 
 def test_another_language_is_declared():

@@ -39,6 +39,13 @@ async def test_the_same_words_need_no_entailment():
     assert entailer.calls == 0
 
 
+@pytest.mark.parametrize(("gold", "said"), [("1.5 million", "15 million"), ("5", "-5"), ("C", "C++")])
+async def test_another_number_is_wrong_and_the_entailer_is_asked(gold, said):
+    entailer = TableEntailer()
+    assert await verdict(two_hops(answer=said, references=[gold]), entailer=entailer) == ("wrong", 0.0)
+    assert entailer.calls == 1
+
+
 async def test_an_answer_from_which_a_reference_follows_is_correct():
     assert await verdict(two_hops(answer="A. Berg")) == ("correct", 1.0)
     assert await verdict(two_hops(answer="Bo Lund")) == ("wrong", 0.0)

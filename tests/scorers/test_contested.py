@@ -86,6 +86,13 @@ async def test_the_same_answer_in_other_words_is_not_compared():
     assert entailer.pairs == []
 
 
+async def test_answers_that_differ_by_a_point_alone_contest_each_other(monkeypatch):
+    monkeypatch.setitem(SAID, FOUNDER, "1.5 million")
+    monkeypatch.setitem(SAID, FALSE, "15 million")
+    found = values(await contested(run(step(FOUNDER_QUERY, [FOUNDER, FALSE]))))
+    assert found == [("step", 0.5), ("run", 0.5)]
+
+
 async def test_what_a_guard_dropped_contests_nothing():
     results = await contested(run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER])))
     assert values(results) == [("step", 0.0), ("run", 0.0)]

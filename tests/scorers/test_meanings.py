@@ -10,6 +10,12 @@ from ragguard.metrics import cluster
 from ragguard.probes.question import EntailAnswer
 from ragguard.scorers.meanings import Meanings
 
+OTHER_NUMBERS = [
+    ("1.5 million", "15 million"), ("5", "-5"), ("3.14", "314"), ("5.0", "50"), ("1,5 %", "15%"), ("2:1", "21"),
+    ("C", "C++"), ("1,500", "1500"), ("5", "5%"), ("$5", "5"), (".5", "5"), ("5", "(5)"), ("5 - 3", "5 3"),
+    ("10⁶", "106"), ("grade A-", "grade A"), ("vitamin A", "vitamin"), ("1914–1918", "19141918"),
+]  # fmt: skip
+
 
 class Ask:
     """Answers from a table of unordered pairs that mean the same; counts."""
@@ -38,6 +44,14 @@ async def test_the_same_words_are_never_compared():
     words = [meanings.words(text) for text in ("Ada Berg", "ada berg.", "The Ada Berg", " ", "NO-RESPONSE")]
     assert await meanings.cluster([words]) == [[0, 0, 0, 1, 1]]
     assert ask.pairs == []
+
+
+@pytest.mark.parametrize(("one", "other"), OTHER_NUMBERS)
+async def test_answers_that_differ_by_a_point_a_sign_or_a_symbol_are_compared(one, other):
+    ask = Ask()
+    meanings = Meanings("q", ask)
+    assert await meanings.cluster([[meanings.words(one), meanings.words(other)]]) == [[0, 1]]
+    assert ask.pairs == [(one, other)]
 
 
 async def test_each_pair_is_compared_once_only_with_the_first_of_a_meaning_and_back_only_where_it_follows():

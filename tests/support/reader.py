@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from support.scripted_engine import ScriptedEngine
 
+from ragguard.answer_text import meaning_key
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.base import Entailments, Pair
-from ragguard.metrics import normalise
 from ragguard.records import Passage, RetrievalStep, Run, Usage
 
 QUESTION = "Who founded the firm based in Oslo?"
@@ -122,7 +122,7 @@ class TableEntailer:
         return Entailments(p, Usage(1, len(pairs), 10 * len(pairs), 0, 0.001), np.full(len(pairs), self.mass))
 
     def relation(self, one: str, other: str) -> tuple[float, float, float]:
-        one, other = normalise(one), normalise(other)
+        one, other = meaning_key(one), meaning_key(other)
         alike = one == other or any({one, other} <= group for group in self.aliases)
         return (0.9, 0.08, 0.02) if alike else (0.03, 0.07, 0.9)
 

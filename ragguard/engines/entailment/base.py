@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.answer_text import normalise
+from ragguard.answer_text import meaning_key
 from ragguard.engines.base import EngineInfo, Message, Prompt, Span
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
@@ -77,7 +77,7 @@ class Entailer(Protocol):
 
 def same(pair: Pair) -> bool:
     """True where both answers have the same words, so that no model needs to be asked."""
-    return normalise(pair.premise) == normalise(pair.hypothesis)
+    return meaning_key(pair.premise) == meaning_key(pair.hypothesis)
 
 
 def rows_of(reply: Entailments, pairs: int) -> NDArray[np.float64]:
