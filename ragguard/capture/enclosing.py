@@ -86,10 +86,13 @@ class paused:  # noqa: N801 - reads as a word in a with statement
 
     @property
     def holds(self) -> bool:
-        """True where the calling code is inside of this pause, or of the pause around this one."""
-        if not self.over and (self._frame is None or not self._frame.suspended):
-            return True
-        return self._outer is not None and self._outer.holds
+        """True where the calling code is inside of this pause, or of a pause around this one."""
+        pause: paused | None = self
+        while pause is not None:
+            if not pause.over and (pause._frame is None or not pause._frame.suspended):
+                return True
+            pause = pause._outer
+        return False
 
 
 _pause: ContextVar[paused | None] = ContextVar("ragguard_paused", default=None)

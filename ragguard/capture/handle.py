@@ -157,8 +157,9 @@ class RunHandle:
     ) -> None:
         # First, so that no fault below leaves the run around the caller.
         self.closed, self._generator = True, None
+        self.outer = _open(self.outer)
         if current_handle.get() is self:
-            current_handle.set(_open(self.outer))
+            current_handle.set(self.outer)
         self._status = status_of(error)
         metadata = metadata_of(self.metadata)
         if error is not None:
@@ -343,13 +344,17 @@ class RunHandle:
 
 
 def _open(handle: RunHandle | None) -> RunHandle | None:
-    """Returns this handle where it is still open, else the nearest open handle around it, so that a chain of handles
-    keeps no closed one in memory."""
-    while handle is not None and handle.closed:
-        handle = handle.outer
-    if handle is not None:
-        handle.outer = _open(handle.outer)
-    return handle
+    """Returns this handle where it is still open, else the nearest open handle around it.
+
+    Handles that are passed over are linked to it directly, so that none is passed over again and again. Each handle
+    calls this as it closes: it keeps no handle in memory that was closed before it.
+    """
+    found = handle
+    while found is not None and found.closed:
+        found = found.outer
+    while handle is not None and handle is not found:
+        handle.outer, handle = found, handle.outer
+    return found
 
 
 def status_of(error: BaseException | None) -> Status:

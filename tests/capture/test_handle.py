@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import gc
+import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
 from support.captured import Captured
 
+import ragguard
 from ragguard.arguments import references_of
+from ragguard.capture import handle
+from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
@@ -261,3 +268,77 @@ def test_references_that_are_all_blank_are_refused(blank):
         references_of(blank)
     assert references_of(["", "Ada Berg"]) == ["", "Ada Berg"]
     assert references_of([]) is None
+
+
+@pytest.fixture
+def anew():
+    """Calls a function in a context in which no run is open."""
+    return contextvars.Context().run
+
+
+def enter_traced(run):
+    """Enters a run and returns how many lines of the handle's code that took."""
+    lines = []
+
+    def trace(frame, event, arg):
+        if frame.f_code.co_filename != handle.__file__:
+            return None
+        if event == "line":
+            lines.append(frame.f_lineno)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        run.__enter__()
+    finally:
+        sys.settrace(before)
+    return len(lines)
+
+
+def test_thousands_of_runs_open_in_one_context_raise_nothing_and_cost_no_more_each(recorder, anew):
+    def entered():
+        runs = [RunHandle(recorder, f"q{n}") for n in range(3000)]
+        lines = [enter_traced(run) for run in runs]
+        assert current_run(recorder) is runs[-1]
+        assert runs[-1].metadata["parent_run_id"] == runs[-2].id
+        assert lines[-1] <= lines[1]
+        for run in runs[1:-1]:
+            run.__exit__(None, None, None)
+        assert current_run(recorder) is runs[-1]
+        runs[-1].__exit__(None, None, None)
+        assert current_run(recorder) is runs[0]
+        runs[0].__exit__(None, None, None)
+        assert current_run(recorder) is None
+
+    anew(entered)
+
+
+def test_runs_that_overlap_for_ever_keep_no_closed_ones_in_memory(recorder, anew):
+    def overlapping():
+        gone = []
+        window = []
+        for n in range(200):
+            run = RunHandle(recorder, f"q{n}")
+            run.__enter__()
+            gone.append(weakref.ref(run))
+            window.append(run)
+            if len(window) > 5:
+                window.pop(n % 5).__exit__(None, None, None)
+        del run
+        gc.collect()
+        return sum(ref() is not None for ref in gone)
+
+    assert anew(overlapping) <= 3 * 5
+
+
+def test_thousands_of_open_pauses_raise_nothing(recorder, anew):
+    def paused():
+        pauses = [ragguard.paused().__enter__() for _ in range(3000)]
+        for pause in pauses[1:]:
+            pause.over = True
+        assert is_paused()
+        pauses[0].over = True
+        assert not is_paused()
+
+    anew(paused)
