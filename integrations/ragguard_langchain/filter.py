@@ -9,6 +9,7 @@ from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 
+from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard, items
 from ragguard.guard.items import checked
@@ -36,6 +37,7 @@ class DistractorFilter(BaseDocumentCompressor):
     text_of: TextOf | None = Field(default=None, exclude=True)
 
     def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
+        refuse_unknown_settings(type(self), settings)
         settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 

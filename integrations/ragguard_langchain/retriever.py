@@ -10,6 +10,7 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
+from ragguard.arguments import refuse_unknown_settings
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
@@ -47,6 +48,7 @@ class GuardedRetriever(BaseRetriever):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
             )
+        refuse_unknown_settings(type(self), settings)
         settings |= {"retriever": retriever, "guard": checked(guard), "text_of": checked_text_of(text_of)}
         super().__init__(**settings)
 

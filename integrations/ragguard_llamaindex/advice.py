@@ -32,6 +32,7 @@ from ragguard.advice.loop import (
     note_unknown_tools,
     search_tools_of,
 )
+from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.anywhere import current_run
 from ragguard.capture.intake import BUDGET_MS
 
@@ -83,6 +84,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         budget_ms: float = BUDGET_MS,
         **settings: Any,
     ) -> None:
+        refuse_unknown_settings(type(self), settings)
         adviser, searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
         super().__init__(**settings)
         if self.tools and self.tool_retriever is None:

@@ -11,6 +11,7 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
+from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
@@ -39,6 +40,7 @@ class DistractorPostprocessor(BaseNodePostprocessor):
     text_of: TextOf | None = Field(default=None, exclude=True)
 
     def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
+        refuse_unknown_settings(type(self), settings)
         settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 
