@@ -39,7 +39,7 @@ from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import Locate, options_of
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import here
+from ragguard_langchain.stack import here, is_abandoned_stream
 from ragguard_langchain.tool_outputs import ToolOutputs
 from ragguard_langchain.top_k import top_k_of_caller
 from ragguard_langchain.tree_steps import innermost
@@ -153,7 +153,10 @@ class RagGuardCallback(BaseCallbackHandler):
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
-                self._tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
+                if inputs is not None and is_abandoned_stream():
+                    self._tree.end_root(open_call, NOTHING, self._question(inputs), "cancelled")
+                else:
+                    self._tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 

@@ -1,4 +1,4 @@
-"""Finds out from the caller's stack whether a retrieval that was begun is still under way.
+"""Finds out from the caller's stack whether a retrieval is still under way, and whether a stream was given up.
 
 LangChain says nothing when a retriever is cancelled or interrupted. A later call with the same query is then not inside
 of that retrieval, though the retrieval is still open, and must not wait for its end.
@@ -21,6 +21,11 @@ _BATCHED = {"invoke": "Runnable.batch.<locals>.invoke", "ainvoke": "Runnable.aba
 """LangChain's functions that make a call of a batch; each has the settings of its batch in its variable `kwargs`."""
 _FRAMES_OF_A_START = 8
 """The most frames between a handler and whoever makes the call that is starting."""
+_STREAM = "Runnable._transform_stream_with_config"
+"""The name of the generator with which LangChain streams synchronously. It takes a stream that its reader has given up
+for one that has ended, and reports no error; the generator that it reads from is then not at its end."""
+_FRAMES_OF_AN_END = 6
+"""The most frames between a handler and the generator whose end is reported."""
 _MANAGER = "run_manager"
 """The name under which LangChain's retrievers keep the object that knows the id of their call."""
 
@@ -51,6 +56,18 @@ def batch_around() -> Batch | None:
             return Batch(frame.f_locals.get("kwargs"))
         frame = frame.f_back
     return None
+
+
+def is_abandoned_stream() -> bool:
+    """True where the call that is ending is a synchronous stream which its reader has closed or dropped early."""
+    frame = sys._getframe(1).f_back
+    for _ in range(_FRAMES_OF_AN_END):
+        if frame is None:
+            return False
+        if frame.f_code.co_qualname == _STREAM:
+            return getattr(frame.f_locals.get("iterator"), "gi_frame", None) is not None
+        frame = frame.f_back
+    return False
 
 
 def here() -> Where:

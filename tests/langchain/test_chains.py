@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 from langchain_classic.retrievers import (
@@ -75,12 +76,46 @@ async def test_a_stream_of_events_is_the_same(captured, config):
     assert only_step(captured).query == QUESTION
 
 
-def test_a_stream_that_is_left_early_ends_with_what_was_said(captured, config):
-    stream = rag().stream(QUESTION, config)
-    assert [next(stream), next(stream)] == ["Ada", " Berg"]
+def closed(stream):
     stream.close()
-    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")  # as LangChain reports it
-    assert only_step(captured).status == "ok"
+
+
+def dropped(stream):
+    del stream
+
+
+def raising(stream):
+    with suppress(RuntimeError):
+        for _ in stream:
+            raise RuntimeError("the reader")
+
+
+@pytest.mark.parametrize("read", [1, 2])
+@pytest.mark.parametrize("end", [closed, dropped, raising])
+def test_a_stream_that_is_left_early_is_cancelled(captured, config, end, read):
+    stream = rag().stream(QUESTION, config)
+    assert [next(stream) for _ in range(read)] == ["Ada", " Berg"][:read]
+    end(stream)
+    del stream
+    gc.collect()
+    # LangChain reports an end, with an answer that lacks the last word that was read.
+    assert (captured.run.status, captured.run.answer) == ("cancelled", None)
+    assert (captured.run.question, only_step(captured).status) == (QUESTION, "ok")
+
+
+def test_a_stream_whose_last_chunk_was_read_is_over_only_at_its_end(captured, config):
+    stream = rag().stream(QUESTION, config)
+    assert "".join(stream) == ANSWER
+    stream.close()
+    assert (captured.run.status, captured.run.answer) == ("ok", ANSWER)
+
+
+def test_a_stream_inside_of_an_invoked_call_ends_no_run(captured, config):
+    def first_word(question):
+        return next(rag().stream(question))
+
+    assert RunnableLambda(first_word).invoke(QUESTION, config) == "Ada"
+    assert (captured.run.status, captured.run.answer) == ("ok", "Ada")
 
 
 async def test_an_async_stream_that_is_left_early_is_cancelled(captured, config):
