@@ -84,7 +84,11 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     from ragguard.report.ids import short_ids
     from ragguard.report.text import as_markup, question_line
 
-    lines = [summary(run) for run in runs]
+    lines: list[dict[str, Any]] = []
+    elsewhere = 0
+    for run in runs:
+        lines.append(line := summary(run))
+        elsewhere += run.scored and not line["answer"] and all(line[name] is None for name in _COLUMNS)
     if not lines:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
@@ -113,6 +117,8 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     ])  # fmt: skip
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
+    if elsewhere:
+        console.print(f"{_runs(elsewhere)} with other scores than these columns have: --run ID shows them.")
     console.print(
         "One run with its hops: --run ID (any part that no other run has). A page: --html report.html"
     )
@@ -176,6 +182,8 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
+_COLUMNS = ("gain", "worst", "udcg", "coverage")
+"""The numbers of a run that the list shows."""
 _ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "harm": ("most misled first", lambda line: (-line["misleading"], _or(line["worst"], 1))),
     "loss": ("least gain first", lambda line: _or(line["gain"], 9)),

@@ -8,8 +8,10 @@ from typing import Any, Protocol, TypeVar
 
 from ragguard.capture.disagreement import difference
 from ragguard.probes.relevance import sees_references
+from ragguard.records import Score
 from ragguard.report.fit import Shortened, remarks_on_fit
 from ragguard.store.overview import SCALE, Overview, RunLine, StepLine
+from ragguard.terminal_text import harmless
 
 Data = dict[str, Any]
 Texts = dict[str, int]
@@ -17,6 +19,8 @@ Texts = dict[str, int]
 MISLEADS = -0.2
 """A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
 the same."""
+IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
+"""The scores of a step that have a place of their own in the terminal, or go with one that has."""
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
 
@@ -141,6 +145,12 @@ def _step(
         "kept": step.kept,
         "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
     }  # fmt: skip
+
+
+def named(scores: Iterable[Score]) -> list[str]:
+    """Returns each number about a step as a whole that has no column of its own, with its name."""
+    latest = {score.name: score for score in scores if score.level == "step" and score.stage == "passages"}
+    return [f"{harmless(name)} {score.value:.2f}" for name, score in latest.items() if name not in IN_COLUMNS]
 
 
 class ShownScore(Protocol):

@@ -31,7 +31,7 @@ _BOLD = Style(bold=True)
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A passage as a line: its rank, its text in one line, its utility, and its verdict."""
+    """A passage as a line: its rank, its text in one line, its utility or else what is known of it, and its verdict."""
 
     position: int
     text: str
@@ -39,6 +39,8 @@ class Row:
     verdict: str
     colour: str
     dim: bool
+    judged: str = "not judged"
+    """The words in place of a utility that is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,7 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Segment]:
     for row in rows:
         shade = _DIM if row.dim else Style.null()
         yield Segment(f" {row.position:>{ranks}}{_GAP}{_fit(row.text, passages)}{_GAP}", shade)
-        yield from _bar(row.utility, shade)
+        yield from _bar(row.utility, row.judged, shade)
         fits = len(row.verdict) <= verdicts
         first, *others = [row.verdict] if fits else textwrap.wrap(row.verdict, verdicts)
         style = shade + (Style(color=row.colour) if row.colour else Style.null())
@@ -118,9 +120,9 @@ def _fit(text: str, width: int) -> str:
     return set_cell_size(text, width - 1) + "…"
 
 
-def _bar(utility: float | None, shade: Style) -> Iterator[Segment]:
+def _bar(utility: float | None, otherwise: str, shade: Style) -> Iterator[Segment]:
     if utility is None:
-        yield Segment("not judged".ljust(_UTILITY), shade + _DIM)
+        yield Segment(_fit(otherwise, _UTILITY), shade + _DIM)
         return
     cells = min(BAR, round(abs(utility) * BAR))
     left, right = (cells, 0) if utility < 0 else (0, cells)

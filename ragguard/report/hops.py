@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar, runtime_checkable
 
 from rich.console import Console, Group, RenderableType
@@ -14,7 +15,7 @@ from ragguard.capture.delivered import notice
 from ragguard.capture.disagreement import disagreements
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
-from ragguard.report.digest import MISLEADS, best
+from ragguard.report.digest import MISLEADS, best, named
 from ragguard.report.fit import remarks_on_fit
 from ragguard.report.hop_lines import Hop, Hops, Row, colour_of
 from ragguard.report.text import line_of
@@ -24,6 +25,8 @@ from ragguard.scorers.view import view_step
 from ragguard.terminal_text import harmless
 
 R = TypeVar("R", Score, Failure)
+ANSWERS = 3
+"""The least rating with which a passage is said to answer a sub-question, as on the page."""
 
 
 @runtime_checkable
@@ -104,12 +107,16 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         ("coverage", _plain(best(scores, "coverage"), 2)),
         ("selection", _signed(best(scores, "delta_seper_selection"))),
     ]
-    numbers = "   ".join(f"{name} {value}" for name, value in facts if not value.startswith("–"))
+    known = [f"{name} {value}" for name, value in facts if not value.startswith("–")]
+    # Of scorers whose numbers have a place of their own, the page shows the others.
+    others = named(scores if not known else (score for score in scores if score.scorer == "grades"))
+    numbers = "   ".join([*known, *others])
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     seen = view_step(step, sys.maxsize)
     read = set(seen.got)
     read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
     utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
+    judged = _judged(scores)
     rows: list[Row] = []
     for position, passage in enumerate(seen.all, 1):
         drop = dropped.get(position)
@@ -120,11 +127,12 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
-        rows.append(Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut)))
+        row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut))
+        rows.append(replace(row, judged=judged[position]) if position in judged else row)
     return Hop(
         f"hop {step.index + 1}: ",
         harmless(step.query),
-        "   ".join(filter(None, [_places(step), numbers or _outcome(step, utilities)])),
+        "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))])),
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
             *_fit(scores),
@@ -154,7 +162,7 @@ def _places(step: RetrievalStep) -> str:
     return f"K = {step.places}{fewer}"
 
 
-def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
+def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     """Returns in words the state of a hop that has no scores of its own."""
     if step.error:
         return f"{step.status}: {harmless(' '.join(step.error.split()))}"
@@ -164,7 +172,23 @@ def _outcome(step: RetrievalStep, utilities: Mapping[int, float]) -> str:
         return "nothing was found"
     if not step.passages and not step.decision:
         return "the model got none of these"
-    return "" if utilities else "not scored"
+    return "" if scored else "not scored"
+
+
+def _judged(scores: Sequence[Score]) -> dict[int, str]:
+    """Returns what is known of passages beside their utility, by position: the grade, else how many sub-questions the
+    passage answers."""
+    ratings: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+    grades: dict[int, str] = {}
+    for score in scores:
+        if score.position is None:
+            continue
+        if score.name == "answerability" and score.sub_question is not None:
+            ratings[score.position][score.sub_question] = score.value >= ANSWERS
+        elif score.name == "grade":
+            grades[score.position] = f"grade {score.value:g}"
+    answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
+    return answered | grades
 
 
 def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:

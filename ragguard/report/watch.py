@@ -9,11 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from ragguard.records import RetrievalStep, Score, ScoredRun
-from ragguard.report.digest import MISLEADS, STATES, best
+from ragguard.report.digest import MISLEADS, STATES, best, named
 from ragguard.report.hop_lines import colour_of
 from ragguard.report.text import question_line
 from ragguard.store.kept import unread_positions
 from ragguard.terminal_text import harmless
+
+_OTHERS = 3
+"""The most numbers that are shown by name of a hop without ΔSePer, UDCG and coverage."""
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:
@@ -63,7 +66,8 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     gain, udcg, covered = (best(scores, name) for name in ("delta_seper", "udcg", "coverage"))
     if gain is udcg is covered is None:
         count = len(step.passages)
-        return cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
+        cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
+        return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
     numbers = [
         Text("–") if gain is None else Text(f"{gain.value:+z.2f}", colour_of(gain.value)),
         Text("–" if udcg is None else f"{udcg.value:.3f}"),

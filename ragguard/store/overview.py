@@ -126,6 +126,8 @@ class RunLine:
     usage: Usage
     provisional: int = 0
     """How many scores are provisional."""
+    scored: bool = False
+    """True where there is any score, be it of a passage alone."""
 
 
 @dataclass(slots=True)
@@ -148,6 +150,7 @@ class Overview:
             hops=len(self.steps), dropped=sum(len(step.reasons) for step in self.steps),
             failures=len(self.failures), scores=summary.run_scores(), worst=summary.worst,
             misleading=summary.misleading, usage=summary.usage, provisional=summary.provisional,
+            scored=any(rows != "[]" for rows in (summary.of_passages, summary.of_steps, summary.of_run)),
         )  # fmt: skip
 
 

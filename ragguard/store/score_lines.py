@@ -40,14 +40,14 @@ def lines_of_batch(batch: PartTables, misleads: float) -> Iterator[RunLine]:
     """Yields each run as a line of a list."""
     gathered = _Gathered(batch, misleads)
     scores, worst, misleading = gathered.run_scores(), gathered.worst(), gathered.misleading()
-    usages = gathered.usages()
+    usages, scored = gathered.usages(), gathered.scored()
     failures = np.bincount(batch.places(batch.failures), minlength=len(batch.runs)).tolist()
     heads = rows_of(batch.runs, ("run_id", "question", "name", "status", "started_ns", "steps", "dropped"))
     for place, (id, question, name, status, started_ns, hops, dropped) in enumerate(heads):
         yield RunLine(
             id, question, name, status, started_ns=started_ns, hops=hops, dropped=dropped,
             failures=failures[place], scores=scores[place], worst=worst[place],
-            misleading=misleading[place], usage=usages[place],
+            misleading=misleading[place], usage=usages[place], scored=scored[place],
         )  # fmt: skip
 
 
@@ -109,6 +109,11 @@ class _Gathered:
         """The number of passages that the model got and whose utility is under the bound, for each run."""
         rows = self._utilities & (self._value < self._misleads)
         found: list[int] = np.bincount(self._runs[rows], minlength=self._count).tolist()
+        return found
+
+    def scored(self) -> list[bool]:
+        """True for each run that has any score."""
+        found: list[bool] = (np.bincount(self._runs, minlength=self._count) > 0).tolist()
         return found
 
     def usages(self) -> list[Usage]:

@@ -96,6 +96,36 @@ def test_k_stands_before_the_scores():
     assert "K = " not in shown(run, [])
 
 
+def test_scores_without_a_column_are_shown_by_name():
+    scores = [
+        Score("grade", 4.0, "passage", "r", "s", position=1, scorer="grades"),
+        Score("precision_at_grade", 0.25, "step", "r", "s", stage="candidates", scorer="grades"),
+        Score("precision_at_grade", 0.5, "step", "r", "s", scorer="grades"),
+        Score("t", -0.125, "step", "r", "s", scorer="grades"),
+    ]
+    text = shown(guarded(), scores)
+    assert "K = 2, 1 kept   precision_at_grade 0.50   t -0.12" in text
+    assert "grade 4" in text
+    assert "not scored" not in text
+    assert "not judged" not in text.split("grade 4")[0]
+    text = shown(
+        guarded(), [*scores, Score("udcg", 0.6, "step", "r", "s"), Score("density", 1.0, "step", "r", "s")]
+    )
+    assert "UDCG 0.600   precision_at_grade 0.50   t -0.12" in text
+    assert "density" not in text
+
+
+def test_a_passage_with_ratings_alone_is_judged():
+    ratings = [
+        Score("answerability", value, "passage", "r", "s", position=1, sub_question=asked)
+        for asked, value in enumerate((2.0, 3.0, 5.0))
+    ]
+    text = shown(guarded(), [*ratings, Score("coverage", 0.5, "step", "r", "s")])
+    assert "coverage 0.50" in text
+    assert "answers 2 of 3" in text
+    assert "not judged" not in text
+
+
 def test_the_latest_score_of_a_name_is_shown():
     old, new = (
         Score("udcg", value, "step", "r", "s", scorer="utility", version=version)

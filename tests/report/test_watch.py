@@ -64,6 +64,13 @@ def test_what_has_no_verdict_says_where_it_stands(status, scores, failures, told
     assert is_scored(one) == bool(failures)
 
 
+def test_a_hop_with_other_numbers_shows_these():
+    grades = [Score(name, 0.5, "step", "r", "s0") for name in ("precision_at_grade", "harm", "t", "ra_nwg")]
+    line = watch_line(replace(scored(), scores=grades))
+    assert "1 2 passages · precision_at_grade 0.50 · harm 0.50 · t 0.50  2 2 passages" in line
+    assert not line.endswith("not scored yet")
+
+
 def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
     early = [replace(one, metadata={PROVISIONAL: True}) for one in scored().scores if one.step_id]
     going, ended = replace(scored("open"), scores=early), replace(scored(), scores=early)
