@@ -32,6 +32,25 @@ def number_between(argument: str, value: object, low: float, high: float, allowe
     return value
 
 
+def share(argument: str, value: object) -> float:
+    """Returns a number from 0 to 1; a bool and a NaN are refused."""
+    return number_between(argument, value, 0, 1, "a number from 0 to 1")
+
+
+def true_or_false(argument: str, value: object) -> bool:
+    """Returns a bool; anything else is refused, so that a text is not taken for True."""
+    if not isinstance(value, bool):
+        raise InvalidInput(argument, value, "True or False")
+    return value
+
+
+def one_of(argument: str, value: object, allowed: Sequence[str]) -> str:
+    """Returns a text that is one of those allowed."""
+    if not isinstance(value, str) or value not in allowed:
+        raise InvalidInput(argument, value, " or ".join(map(repr, allowed)))
+    return value
+
+
 def seconds_to_wait(timeout: object) -> float:
     """Returns a timeout as a finite number; infinity is allowed and means no limit."""
     if not isinstance(timeout, int | float) or not timeout >= 0:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
+from ragguard.arguments import share
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
 from ragguard.probes.question import Ask, LabelQuestion, answered
@@ -52,6 +53,9 @@ class Answers:
 
     tau: float = 0.5
     """The least entailment, from 0 to 1, with which answer and reference follow from each other."""
+
+    def __post_init__(self) -> None:
+        share("Answers.tau", self.tau)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

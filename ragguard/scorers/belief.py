@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
+from ragguard.arguments import one_of, share, true_or_false, whole_number
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
 from ragguard.probes.belief import belief, condensation, read_condensation
@@ -70,6 +71,16 @@ class Belief:
     selection: bool = True
     """True to draw answers also with all that a step retrieved where the model got something else: what a guard, a
     reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
+
+    def __post_init__(self) -> None:
+        whole_number("Belief.samples", self.samples, 1)
+        share("Belief.tau", self.tau)
+        true_or_false("Belief.selection", self.selection)
+        for name, allowed in (
+            ("equivalence", Equivalence), ("match", Match), ("weights", Weights), ("kernel", Kernel),
+            ("over_references", OverReferences),
+        ):  # fmt: skip
+            one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

@@ -15,6 +15,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from ragguard.answer_text import meaning_key
+from ragguard.arguments import number_between, share
 from ragguard.engines.entailment.base import Pair
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -61,6 +62,10 @@ class Contested:
     """The least rating, from 0 to 5, with which a passage counts as answering a sub-question."""
     tau: float = 0.5
     """The least probability of a contradiction, from 0 to 1, that counts; one direction of the two is enough."""
+
+    def __post_init__(self) -> None:
+        number_between("Contested.eta", self.eta, 0, 5, "a number from 0 to 5")
+        share("Contested.tau", self.tau)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.arguments import LARGEST, number_between, share
 from ragguard.errors import CapExceeded, RagguardError, ScoringError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
@@ -42,6 +43,11 @@ class Coverage:
     """How much a sub-question loses in alpha-nDCG each time that it is answered again, from 0 to 1."""
     w: float = 0.5
     """The power to which coverage per token, divided by that of the oracle, is raised for density; 0 or more."""
+
+    def __post_init__(self) -> None:
+        number_between("Coverage.eta", self.eta, 0, 5, "a number from 0 to 5")
+        share("Coverage.alpha", self.alpha)
+        number_between("Coverage.w", self.w, 0, LARGEST, "a finite number, 0 or more")
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ragguard.answer_text import normalise
+from ragguard.arguments import LARGEST, number_between, share
 from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import t
@@ -31,9 +32,13 @@ class Grades:
     live = "at once"
 
     alpha: float = 1.0
-    """How much the rarity of a grade in the pool weighs in RA-nWG."""
+    """How much the rarity of a grade in the pool weighs in RA-nWG; 0 or more."""
     t_alpha: float = 0.5
     """The cost of an irrelevant passage in T, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        number_between("Grades.alpha", self.alpha, 0, LARGEST, "a finite number, 0 or more")
+        share("Grades.t_alpha", self.t_alpha)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

@@ -79,7 +79,9 @@ class Meanings:
         return relation(answered(self._known[pair]))
 
     def follows(self, one: str, other: str) -> bool:
-        """Returns whether the second of two `words` follows from the first."""
+        """Returns whether the second of two `words` follows from the first; every answer follows from itself."""
+        if one == other:
+            return True
         p = self.entailment(one, other)
         return _verdict(p) == _ENTAILS if self.equivalence == "strict" else p[_ENTAILS] >= self.tau
 

@@ -15,6 +15,7 @@ from typing import ClassVar
 import numpy as np
 
 from ragguard.answer_text import normalise
+from ragguard.arguments import share
 from ragguard.metrics import rarity
 from ragguard.metrics.recapture import Population, recapture
 from ragguard.metrics.topk import f
@@ -38,6 +39,9 @@ class Recall:
 
     alpha: float = 0.5
     """The weight of K in F beside the number of relevant passages, from 0 to 1."""
+
+    def __post_init__(self) -> None:
+        share("Recall.alpha", self.alpha)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

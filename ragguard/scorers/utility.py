@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypedDict
 
+from ragguard.arguments import share, true_or_false
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
 from ragguard.probes.abstention import Abstention, abstention, read_abstention
@@ -54,6 +55,11 @@ class Utility:
     given: bool = False
     """True to ask for abstention also with the run's question, with what the model got in earlier turns before each
     passage (`utility_given`). One prompt more for each passage, and one for each turn."""
+
+    def __post_init__(self) -> None:
+        true_or_false("Utility.soft", self.soft)
+        true_or_false("Utility.given", self.given)
+        share("Utility.gamma", self.gamma)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)

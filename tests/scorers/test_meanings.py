@@ -46,6 +46,12 @@ async def test_the_same_words_are_never_compared():
     assert ask.pairs == []
 
 
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("tau", [1.1, float("nan")])
+async def test_clustering_ends_for_any_threshold_and_an_answer_means_itself(tau):
+    assert await Meanings("q", Ask(same=[("a", "b")]), tau=tau).cluster([["a", "b", "a"]]) == [[0, 1, 0]]
+
+
 @pytest.mark.parametrize(("one", "other"), OTHER_NUMBERS)
 async def test_answers_that_differ_by_a_point_a_sign_or_a_symbol_are_compared(one, other):
     ask = Ask()
