@@ -12,7 +12,8 @@ _UNSCORED = "not everything is scored"
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The state of all that was captured; true if all is scored, stored and delivered, or failed for good."""
+    """The state of all that was captured; true if all is scored, stored and delivered, or failed for good, and nothing
+    was dropped or lost."""
 
     complete: bool
     captured: int = 0
@@ -80,11 +81,11 @@ class Report:
     def _verdict(self) -> str:
         if self.lost or self.late or self.degraded or self.files_lost:
             return "not everything is stored"
-        if self.pending or not (self.complete or self.undelivered or self.delivering):
+        if self.pending or self.dropped or not (self.complete or self.undelivered or self.delivering):
             return _UNSCORED
         if self.undelivered or self.delivering:
             return "not everything was delivered"
-        if self.failed or self.dropped:
+        if self.failed:
             return "done, but not everything could be scored"
         if not (self.captured or self.scored or self.unscored):
             return "no run has ended" if self.open else "nothing was captured by this RagGuard"
@@ -125,7 +126,7 @@ class Report:
         counted = self.captured or self.open or self.lost or self.late or self.delivering
         if not self.complete and not counted:
             yield "what was captured waits for the store"
-        elif self._verdict() == _UNSCORED and not self.pending:
+        elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):
             yield "how much is left was not known in time"
         if self.unguarded:
             causes = ", ".join(f"{cause} {number:,}" for cause, number in self.unguarded.items())

@@ -164,6 +164,7 @@ class Service:
         return Report(
             complete=complete
             and not lost
+            and not counts["runs_dropped"]
             and not counts["events_late"]
             and not counts["files_lost"]
             and not self.store.degraded

@@ -66,8 +66,8 @@ def rejecting(label_probs):
          "not everything is stored: 1 scored; the store's file was damaged, moved or deleted, and a new one was begun"),
         (Report(False, captured=1, scored=1, degraded=True),
          "not everything is stored: 1 scored; memory stands in for the disk that failed"),
-        (Report(True, captured=9, scored=2, dropped=7),
-         "done, but not everything could be scored: 2 scored; 7 let go unscored, as more waited than queue_size "
+        (Report(False, captured=9, scored=2, dropped=7),
+         "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),
         (Report(True, captured=3, scored=3, empty=1),
          "everything is scored and stored: 3 scored; nothing was retrieved in 1 of these runs"),
@@ -195,7 +195,11 @@ def test_runs_that_memory_lets_go_are_warned_about_with_their_number_and_the_way
     assert rg.flush(0.1).dropped > 0
     gate.set()
     report = rg.flush(10)
+    assert not report
+    assert report.scored + report.dropped == 20
+    assert str(report).startswith("not everything is scored: ")
     assert "let go unscored, as more waited than queue_size allows" in str(report)
+    assert "not known in time" not in str(report)
     warned = [one.getMessage() for one in caplog.records if "let go unscored" in one.getMessage()]
     assert len(warned) == 1
     assert "more than 2 waited" in warned[0]

@@ -506,6 +506,7 @@ def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
         service.settle()
     service.scripted.gate.set()
     report = service.flush(10)
+    assert not report
     assert report.dropped == 5
     scored = [run.id for run in service.scripted.seen]
     assert scored == (["first", "r5", "r6", "r7"] if drop == "oldest" else ["first", "r0", "r1", "r2"])
