@@ -124,7 +124,7 @@ def run(
     console = notes()
     names = tuple(name.strip() for name in scorers.split(",") if name.strip())
     if on is not None:
-        plan = score_in_parts(
+        planned = score_in_parts(
             files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
             dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus, retry_failures=retry_failures,
             references={} if references is None else read_references(references),
@@ -133,8 +133,10 @@ def run(
                 engine_args=read_engine_args(engine_args),
             ),
         )  # fmt: skip
-        if plan is not None:
-            say(_plan_sentence(plan, price), error=True)
+        if planned is not None:
+            say("\n".join(filter(None, (_plan_sentence(planned.plan, price), planned.remarks))), error=True)
+            if planned.rejected:
+                raise typer.Exit(1)
         return
     for name, value in (
         ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus),

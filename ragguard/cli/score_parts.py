@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -32,6 +32,15 @@ WHERE = "processes, processes:N for N of them, or ray"
 _REASONS_SHOWN = 10
 _LASTING = re.compile(r"^[^:]*, (?:NoText|CapExceeded): ")
 """The reasons of failures that depend on nothing but the run and the settings."""
+
+
+class PlannedParts(NamedTuple):
+    """The plan of all parts that are left, and remarks on their lines."""
+
+    plan: Plan
+    remarks: str
+    rejected: int
+    """How many lines cannot be read, those of complete parts included."""
 
 
 def executor_of(
@@ -81,8 +90,8 @@ def score_in_parts(
     inputs: Sequence[str], console: Console, *, on: str, out: str | None, store: str | None, max_tokens: int | None,
     concurrency: int, dry_run: bool, quiet: bool, address: str | None, actors: str | None, gpus: float | None,
     retry_failures: bool, references: Mapping[str, list[str]], scoring: ScoringSettings,
-) -> Plan | None:  # fmt: skip
-    """Scores an input in parts, with the options of the command, and prints the result; returns the plan of a dry run.
+) -> PlannedParts | None:  # fmt: skip
+    """Scores an input in parts, with the options of the command, and prints the result; returns what a dry run found.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
     """
@@ -105,7 +114,7 @@ def score_in_parts(
             inputs, job, workers=executor.workers, reach_engine=not dry_run, retry_failures=retry_failures
         )
         if dry_run:
-            return asyncio.run(_plan(prepared))
+            return asyncio.run(_plan(prepared, console))
         report = _carried_out(prepared, executor, console, quiet)
     except KeyboardInterrupt:
         sentence = f"stopped; the parts that are complete stay in {job.folder}, and the same command goes on from there"
@@ -161,8 +170,7 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
         if lasting:
             said += f"; {lasting:,} of the failures come from the runs' own passages and caps, and would come again"
         lines.append(said)
-    rejected = before.rejected + now.rejected
-    if rejected:
+    if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the table `parts` names them")
     if report.duplicates:
         named = "; ".join(map(str, report.duplicates[:_REASONS_SHOWN]))
@@ -170,20 +178,32 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     return "\n".join(lines)
 
 
-async def _plan(prepared: PreparedJob) -> Plan:
+async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
+    """Plans the runs of the parts that are left, and prints the lines that cannot be read."""
     from ragguard.parts.reading import read_part
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.references import with_references
 
     pipeline = prepared.job.scoring.build()
-    total = Plan()
+    total, rejected, referenced = Plan(), 0, 0
     for part in prepared.left:
         for line in read_part(part):
             if line.run is not None:
                 run = with_references(line.run, prepared.job.references)
+                referenced += bool(run.references)
                 total += replace(await pipeline.plan(run), failures=())
+            elif line.problem is not None:
+                rejected += 1
+                console.print(harmless(f"{part.shown}: {line.problem}"))
     await pipeline.aclose()
-    return total
+    lines: list[str] = []
+    if prepared.job.references and referenced < total.runs:
+        lines.append(about_references(referenced, total.runs))
+    if rejected:
+        lines.append(f"{rejected:,} lines were rejected, see above; mend them and run the same command again")
+    if before := prepared.progress.before.rejected:
+        lines.append(f"{before:,} lines of complete parts were rejected; the table `parts` names them")
+    return PlannedParts(total, "\n".join(lines), rejected + before)
 
 
 @contextmanager

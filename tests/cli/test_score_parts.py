@@ -101,6 +101,20 @@ def test_without_pyarrow_it_is_said_how_to_get_it(monkeypatch):
     assert done.output.strip().endswith("needs pyarrow: pip install 'ragguard[parquet]'")
 
 
+def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
+    broken = {"id": "x", "question": "", "steps": []}
+    with open("runs.jsonl", "a") as file:
+        file.write(f"{json.dumps(broken)}\nno JSON\n")
+    found = score("runs.jsonl", "--scorers", "utility", "--dry-run")
+    parts = score("runs.jsonl", "--scorers", "utility", "--dry-run", "--on", "processes:2", "--out", "scores")
+    for done in (found, parts):
+        assert done.exit_code == 1, done.output
+        assert "question: got ''" in done.output
+        assert "JSON: got 'no JSON" in done.output
+    assert "2 lines were rejected, see above" in parts.output
+    assert not (here / "scores").exists()
+
+
 def test_a_dry_run_prices_all_parts_and_writes_nothing(here):
     words = ("runs.jsonl", "--scorers", "utility", "--dry-run", "--price", "1", "2")
     whole = score(*words, "--store", "x.db")
