@@ -48,6 +48,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "labels": (list, "a list of texts"),
     "grades": (list, "a list of whole numbers, one for each label"),
     "max_tokens": (int, "a whole number"),
+    "longest": (int, "a whole number"),
 }
 _SLOT = re.compile(r"\{(\w+)\}")
 # Tokens by which chat templates frame turns, and the frames of our own templates.
@@ -82,6 +83,9 @@ class Template:
     grades: tuple[int, ...] = ()
     """The grade that each label stands for, where labels are digits of a scale of the model's own."""
     max_tokens: int = 48
+    longest: int = 0
+    """The most words of an answer that the task `entailment` compares. A longer answer of a run is shortened before it
+    is compared with references. 0: answers are compared as they are."""
 
 
 @dataclass(frozen=True, slots=True)

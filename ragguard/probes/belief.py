@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ragguard.answer_text import ENGLISH, Language, normalise
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ScoringError
@@ -33,6 +34,12 @@ def belief(
     return SampleQuestion(prompt, n, tokens, 1.0, seed=seed)
 
 
+def too_long_to_compare(prompts: PromptSet, answer: str, language: Language = ENGLISH) -> bool:
+    """Returns whether an answer has more words than the model of this prompt set can compare."""
+    template = prompts.templates.get("entailment")
+    return template is not None and 0 < template.longest < len(normalise(answer, language).split())
+
+
 def condensation(prompts: PromptSet, question: str, answer: str, seed: int) -> SampleQuestion:
     """Returns the question for the judge's likeliest short form of an answer."""
     prompt = prompts.render("condense", question=question, answer=answer)
@@ -45,3 +52,35 @@ def read_condensation(answer: SampleAnswer) -> str:
     if not text:
         raise ScoringError("the judge was asked to shorten the run's answer and gave nothing back")
     return text
+
+
+def short_forms(prompts: PromptSet, question: str, answer: str, seed: int) -> list[SampleQuestion]:
+    """Returns two questions for the judge that give the short answer in a sentence: to shorten it, and to answer the
+    question from the sentence alone."""
+    reading = prompts.render("answer", [answer], question=question)
+    tokens = prompts.template("answer").max_tokens
+    return [
+        condensation(prompts, question, answer, seed),
+        SampleQuestion(reading, 1, tokens, 0.0, seed=seed, who="judge"),
+    ]
+
+
+def read_short_form(
+    replies: Sequence[SampleAnswer], question: str, answer: str, language: Language = ENGLISH
+) -> str:
+    """Returns the first reply whose words stand in the sentence and not in the question; raises ScoringError where
+    there is none."""
+    for reply in replies:
+        short = " ".join(reply.samples[0].text.split()) if reply.samples else ""
+        if short and _holds(answer, short, language) and not _holds(question, short, language):
+            return short
+    raise ScoringError(
+        "the model that compares answers compares short ones only, and found none in the run's answer: point ragguard "
+        'at a real model, such as RagGuard(engine="http://localhost:8000/v1"), or give short answers'
+    )
+
+
+def _holds(text: str, part: str, language: Language) -> bool:
+    """Returns whether the words of a part stand in a text, one behind the other."""
+    words, wanted = normalise(text, language).split(), normalise(part, language).split()
+    return any(words[at : at + len(wanted)] == wanted for at in range(len(words) - len(wanted) + 1))

@@ -82,7 +82,7 @@ def _judged_by(correct: Score) -> str:
     if not correct.value or correct.explanation in ("", SAME_WORDS):
         return ""
     if correct.engine.startswith("nano:"):
-        return ", as nano judges, to which all words that it does not know are the same"
+        return ", as nano judges, which errs, and to which all words that it does not know are the same"
     return ", as a model judges"
 
 

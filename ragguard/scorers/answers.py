@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from ragguard.arguments import share
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
+from ragguard.probes.belief import read_short_form, short_forms, too_long_to_compare
 from ragguard.probes.question import Ask, LabelQuestion, answered
 from ragguard.probes.rating import read_rating, response_grade
 from ragguard.probes.relevance import read_relevance, relevance
@@ -24,11 +25,17 @@ SAME_WORDS = "the same words as a reference"
 """The explanation of `answer_correct` where no model was needed to find an answer right."""
 
 
-async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings) -> tuple[Verdict, str]:
+async def verdict_of(
+    answer: str,
+    references: Sequence[str],
+    meanings: Meanings,
+    shorten: Callable[[], Awaitable[str]] | None = None,
+) -> tuple[Verdict, str]:
     """Returns whether an answer is right by short references, and the reason. Support by passages is not considered.
 
     A right answer has the words of a reference, or entailment of at least `meanings.tau` holds both ways: an answer
-    that says more than the reference, or less, is not the reference.
+    that says more than the reference, or less, is not the reference. `shorten` returns the answer in the form in which
+    a model compares it, where that is another one.
     """
     if is_abstention(answer, meanings.language):
         return "abstained", ""
@@ -36,6 +43,8 @@ async def verdict_of(answer: str, references: Sequence[str], meanings: Meanings)
     targets = [meanings.words(reference) for reference in references]
     if words in targets:
         return "correct", SAME_WORDS
+    if shorten is not None:
+        words = meanings.words(await shorten())
     await meanings.learn((words, target) for target in targets)
     implied = [target for target in targets if meanings.follows(words, target)]
     await meanings.learn((target, words) for target in implied)
@@ -80,19 +89,26 @@ class Answers:
     async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
         """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
         answer = view.run.answer or ""
-        found, how = await verdict_of(answer, view.short_references, meanings)
+        shortened = _ShortAnswer(view, ask) if _compared_short(view, answer) else None
+        found, how = await verdict_of(answer, view.short_references, meanings, shortened)
+        metadata: dict[str, int | str] = {}
+        usage = Usage()
+        if shortened is not None and shortened.text:
+            answer, usage = shortened.text, shortened.usage
+            metadata["condensed"] = answer
         words = [meanings.words(answer)]
-        verdict, usage = str(found), meanings.cost(words)
+        verdict, usage = str(found), usage + meanings.cost(words)
         if verdict == "correct":
             supported, cost = await self._supported(view, ask)
             usage += cost
             if not supported:
                 verdict = "correct, unsupported"
-        cut = meanings.cut(words)
+        if cut := meanings.cut(words):
+            metadata["cut_answer_tokens"] = cut
         writer.add(
             "answer_correct", VALUES[verdict], who="judge", stderr=0.0, label=verdict, explanation=how,
             usage=usage, reference_source="gold", references=view.short_references,
-            metadata={"cut_answer_tokens": cut} if cut else {},
+            metadata=metadata,
         )  # fmt: skip
 
     async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
@@ -123,3 +139,28 @@ class Answers:
         if fault is not None and not supported and not unread:
             raise fault
         return supported or unread, usage
+
+
+def _compared_short(view: View, answer: str) -> bool:
+    """Returns whether a language model compares the answer, one that can compare shorter answers only."""
+    setting = view.setting
+    return setting.around_pair > 0 and too_long_to_compare(setting.judge_prompts, answer, setting.language)
+
+
+@dataclass(slots=True)
+class _ShortAnswer:
+    """Asks the judge for the short form of the run's answer when it is called."""
+
+    view: View
+    ask: Ask
+    text: str = ""
+    usage: Usage = field(default_factory=Usage)
+
+    async def __call__(self) -> str:
+        setting, question = self.view.setting, self.view.run.question
+        answer = self.view.run.answer or ""
+        asked = short_forms(setting.judge_prompts, question, answer, self.view.seed)
+        replies = [answered(reply) for reply in await self.ask(asked)]
+        self.usage = replies[0].usage + replies[1].usage
+        self.text = read_short_form(replies, question, answer, setting.language)
+        return self.text

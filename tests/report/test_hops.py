@@ -59,7 +59,11 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
     ("answer", "said"),
     [
         ("Ada Berg", "answer: Ada Berg (correct)"),
-        ("Nobody", "answer: Nobody (correct, as nano judges, to which all words that it does not know are the same)"),
+        (
+            "Nobody",
+            "answer: Nobody (correct, as nano judges, which errs, and to which all words that it does not know are "
+            "the same)",
+        ),
     ],
 )  # fmt: skip
 def test_a_verdict_says_whose_judgement_it_is_where_the_words_do_not_tell(answer, said):

@@ -26,7 +26,7 @@ async def test_a_served_nano_says_what_nano_says(vllm_server):
     served = await scored(f"{vllm_server.url}#{vllm_server.model}", the_run)
     inside = {score.key[:6]: score for score in await scored("nano", the_run)}
     assert all(isinstance(result, Score) for result in served), served
-    assert {score.prompts for score in served} == {"nano/1"}
+    assert {score.prompts for score in served} == {"nano/2"}
     for score in served:
         other = inside[score.key[:6]]
         if score.name in ("p_abstain", "p_relevant"):
