@@ -99,17 +99,18 @@ def _coverage(items: Sequence[Labelled], at: float, seed: int) -> Table:
         found = correlate(judge, person, flat=0.0)
         low, high = _interval(judge, person, seed)
         rows.append((
-            name, float(person.mean()), float(judge.mean()), float(np.abs(judge - person).mean()), found.value, low,
-            high, found.p, len(judge),
+            name, float(person.mean()), float(judge.mean()), float((judge - person).mean()),
+            float(np.abs(judge - person).mean()), found.value, low, high, found.p, len(judge),
         ))  # fmt: skip
     columns = (
-        "judge beside", "coverage by people", "by the judge", "mean difference", "Spearman's ρ", "low", "high", "p",
-        "contexts",
+        "judge beside", "coverage by people", "by the judge", "judge − people", "mean absolute difference",
+        "Spearman's ρ", "low", "high", "p", "contexts",
     )  # fmt: skip
     notes = (
         "Coverage of a context: the share of its items that are answered, by the judge over the items that the rater "
-        f"labelled as well; {TOGETHER}: the mean of the raters' coverages. Intervals: 95 % of a bootstrap over "
-        "contexts.",
+        f"labelled as well; {TOGETHER}: the mean of the raters' coverages. Judge − people: above 0 the judge finds "
+        "more answered than people do; the absolute difference is of each context, whatever its sign. Intervals: 95 % "
+        "of a bootstrap over contexts.",
     )
     return Table(
         "people-coverage",

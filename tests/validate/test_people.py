@@ -32,6 +32,11 @@ ITEMS = [
 FLAT = [row for rows in GIVEN.values() for row in rows]
 
 
+def row_of(table, name):
+    (row,) = [row for row in table.rows if row[0] == name]
+    return dict(zip(table.columns, row, strict=True))
+
+
 def test_items_are_compared_as_scikit_learn_compares_them():
     rows = {row[0]: row for row in tables(ITEMS)[0].rows}
     judge, ann = ([row[at] >= 3 for row in FLAT] for at in (0, 1))
@@ -54,9 +59,22 @@ def test_coverage_is_the_share_of_answered_items_of_a_context():
     assert person.tolist() == [0.5, 0.25, 1.0]
     together = coverages(ITEMS, "all raters", 3)[1]
     assert together.tolist() == [pytest.approx((0.75 + 0.5) / 2), 0.25, pytest.approx((0.75 + 1) / 2)]
-    row = {row[0]: row for row in tables(ITEMS)[1].rows}["bob"]
-    assert row[4] == pytest.approx(stats.spearmanr(judge, person).statistic)
-    assert row[1:4] == (pytest.approx(7 / 12), 0.5, pytest.approx(1 / 12))
+    row = row_of(tables(ITEMS)[1], "bob")
+    assert row["Spearman's ρ"] == pytest.approx(stats.spearmanr(judge, person).statistic)
+    assert (row["coverage by people"], row["by the judge"]) == (pytest.approx(7 / 12), 0.5)
+    assert row["judge − people"] == pytest.approx(-1 / 12)
+    assert row["mean absolute difference"] == pytest.approx(1 / 12)
+
+
+def test_a_difference_with_a_sign_says_which_way_the_judge_errs():
+    items = [
+        Labelled(context, f"q{number}", judge, {"ann": ann})
+        for context, rows in {"r1": [(5, 5), (5, 0)], "r2": [(0, 5), (5, 5)], "r3": [(5, 0), (0, 0)]}.items()
+        for number, (judge, ann) in enumerate(rows)
+    ]
+    row = row_of(tables(items)[1], "ann")
+    assert row["judge − people"] == pytest.approx((0.5 - 0.5 + 0.5) / 3)
+    assert row["mean absolute difference"] == pytest.approx(0.5)
 
 
 def test_people_agree_among_themselves_by_fleiss():
@@ -73,7 +91,7 @@ def test_a_rater_counts_where_there_are_labels_of_theirs():
     rows = {row[0]: row for row in tables(items)[1].rows}
     assert rows["ann"][-1] == 3
     assert rows["cid"][-1] == 1
-    assert math.isnan(rows["cid"][4])
+    assert math.isnan(row_of(tables(items)[1], "cid")["Spearman's ρ"])
     assert rows["all raters"][-1] == 4
 
 
