@@ -40,7 +40,8 @@ class ScoringBacklog:
         """
         with self._changed:
             self._queued -= written
-            self._written = self._store.left().pending
+            left = self._store.left()
+            self._written = left.pending - left.undelivered
             self._changed.notify_all()
 
     def leave(self, ended: int) -> None:

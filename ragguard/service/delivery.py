@@ -1,4 +1,8 @@
-"""Delivers scored runs to the sinks, to each one run at a time; a sink that fails or hangs never stops the others."""
+"""Delivers scored runs to the sinks, to each one run at a time; a sink that fails or hangs never stops the others.
+
+Deliveries are tasks of their own: scoring goes on meanwhile. It waits only for a sink that works and is slower than
+scoring, so that the runs in memory are bounded.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,32 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from time import monotonic
 
+from ragguard.errors import CircuitOpen, Closed
 from ragguard.records import ScoredRun
+from ragguard.runtime.circuit_breaker import CircuitBreaker
 from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.outcome import outcome
 from ragguard.runtime.protocols import implements
+from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.span_output import SpanOutput
 from ragguard.sinks.base import BufferingSink, Sink
 from ragguard.store.store import Store
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
+SLOW_SECONDS = 5.0
+"""The seconds after which a run that a sink has not taken is said; a failure that took longer counts as a time-out."""
+MOST_WAITING = 256
+"""The most runs that wait for one sink."""
+TIMEOUTS = 3
+"""The number of time-outs in a row after which a sink is left out for a while."""
+_PAUSES = RetrySchedule(first=30.0, longest=600.0, jitter=(1.0, 1.0))
+"""The pauses in which a sink is left out; after each, one run is given to it."""
 _CAUSE_CHARACTERS = 200
+_WHAT_TO_DO = "Check the server that it sends to, or give its requests a time-out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +53,105 @@ class Undelivered:
         return f"{self.count:,} {self.what} not delivered{cause}"
 
 
+class SinkDelivery:
+    """Gives scored runs to one sink, one at a time, and leaves out a sink that keeps timing out."""
+
+    def __init__(self, sink: Sink, store: Store, faults: Faults) -> None:
+        self.sink, self.name = sink, type(sink).__name__
+        self._store, self._faults = store, faults
+        self.waiting = 0
+        """The number of runs that the sink was given and has neither taken nor failed to take."""
+        self.lost = 0
+        """The number of runs that did not reach the sink."""
+        self.cause = ""
+        """The last error of the sink."""
+        self._late = False
+        """True after a time-out, until the sink takes a run or refuses one in time."""
+        self._turn, self._changed = asyncio.Lock(), asyncio.Event()
+        self._circuit = CircuitBreaker(TIMEOUTS, _PAUSES)
+
+    async def room(self) -> None:
+        """Waits while too many runs wait for the sink. A sink that has just timed out is not waited for: it loses what
+        is too much."""
+        while self._full and not self._late:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def give(self, scored: ScoredRun) -> None:
+        """Gives a run to the sink, after those before it. Never raises; a run that does not arrive is counted."""
+        if self._full and self._late:
+            self._lose()
+            return
+        self.waiting += 1
+        async with self._turn:
+            await self._try(scored)
+        # A delivery that is cancelled stays counted, so that the report at the end still names its sink.
+        self.waiting -= 1
+        self._changed.set()
+
+    async def guarded(self, work: Callable[[], Awaitable[None]], seconds: float) -> BaseException | None:
+        """Awaits work of the sink within its timeout; returns the error, which is counted and logged, or None."""
+
+        async def in_time() -> None:
+            limit = asyncio.timeout(seconds)
+            try:
+                async with limit:
+                    await work()
+            except TimeoutError as error:
+                if not limit.expired():
+                    raise
+                raise TimeoutError(f"not done within {seconds:g} s") from error
+
+        error = await outcome(in_time)
+        if error is not None:
+            self._faults.note(f"the sink {self.name}", error)
+            self._store.count("sink_failures")
+        return error
+
+    @property
+    def _full(self) -> bool:
+        return self.waiting >= MOST_WAITING
+
+    async def _try(self, scored: ScoredRun) -> None:
+        try:
+            attempt = self._circuit.enter()
+        except CircuitOpen:
+            self._lose()
+            return
+        began = monotonic()
+        slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._say_slow)
+        try:
+            error = await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS)
+        finally:
+            slow.cancel()
+        if error is not None:
+            self.lost += 1
+            self.cause = describe(error)[:_CAUSE_CHARACTERS]
+        self._late = error is not None and (
+            isinstance(error, TimeoutError) or monotonic() - began > SLOW_SECONDS
+        )
+        if error is None or not self._late:
+            self._circuit.succeeded()
+        elif self._circuit.failed(attempt, self.cause, self):
+            NOTICES.warn(
+                f"sink {self.name} left out",
+                f"the sink {self.name} has timed out {TIMEOUTS} times in a row and is left out for "
+                f"{self._circuit.pause:.0f} s, then tried with one run. Runs that it misses are not sent to it later; "
+                f"flush() counts them. {_WHAT_TO_DO}",
+            )
+
+    def _lose(self) -> None:
+        self.lost += 1
+        self._store.count("sink_failures")
+
+    def _say_slow(self) -> None:
+        NOTICES.warn(
+            f"sink {self.name} slow",
+            f"the sink {self.name} has not taken a scored run for {SLOW_SECONDS:g} s. Scoring and the other sinks go "
+            f"on; after {SINK_SECONDS:g} s the run counts as not delivered. {_WHAT_TO_DO}",
+        )
+
+
 class Delivery:
     """Sends scored runs to the sinks and counts what did not reach them."""
 
@@ -46,15 +163,13 @@ class Delivery:
 
     def begin(self) -> None:
         """Starts with no run in progress and nothing undelivered: at first, and in a forked child."""
-        self._turns: dict[int, asyncio.Lock] = {}
-        self._failed: Counter[str] = Counter()
-        self._causes: dict[str, str] = {}
-        self._under_way: dict[str, set[str]] = {}
-        """The ids of the runs that a sink was given and has not taken, by the sink's name."""
+        self._to = [SinkDelivery(sink, self._store, self._faults) for sink in self._sinks]
+        self._tasks: set[asyncio.Task[None]] = set()
 
     def __bool__(self) -> bool:
         if self._awaits_application and (sink := self._output.of_application()) is not None:
             self._sinks.append(sink)
+            self._to.append(SinkDelivery(sink, self._store, self._faults))
             self._awaits_application = False
         return bool(self._sinks)
 
@@ -65,31 +180,38 @@ class Delivery:
 
     def undelivered(self) -> tuple[Undelivered, ...]:
         """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
-        found = Counter(self._failed)
-        for sink in self._sinks:
-            if implements(sink, BufferingSink):
-                found.update(sink.undelivered())
-        return tuple(Undelivered(what, count, self._causes.get(what, "")) for what, count in found.items())
+        found, causes = Counter[str](), dict[str, str]()
+        for one in self._to:
+            if one.lost:
+                what = f"scored runs to {one.name}"
+                found[what] += one.lost
+                causes[what] = one.cause
+            if implements(one.sink, BufferingSink):
+                found.update(one.sink.undelivered())
+        return tuple(Undelivered(what, count, causes.get(what, "")) for what, count in found.items())
 
     def under_way(self) -> tuple[str, ...]:
         """Returns the names of the sinks that were given a run and have neither taken it nor failed."""
-        return tuple(sorted(name for name, runs in self._under_way.items() if runs))
+        return tuple(sorted({one.name for one in self._to if one.waiting}))
 
-    async def submit(self, scored: ScoredRun) -> None:
-        """Gives a scored run to every sink. Never raises; losses of a sink are counted."""
-        await asyncio.gather(*(self._submit(sink, scored) for sink in self._sinks))
+    async def start(
+        self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None = None
+    ) -> asyncio.Task[None]:
+        """Starts to give a scored run to every sink; `then` is awaited once each has taken it or failed.
 
-    async def _submit(self, sink: Sink, scored: ScoredRun) -> None:
-        name, run_id = type(sink).__name__, scored.run.id
-        self._under_way.setdefault(name, set()).add(run_id)
-        async with self._turns.setdefault(id(sink), asyncio.Lock()):
-            error = await self._guarded(sink, lambda: sink.submit(scored), SINK_SECONDS)
-        # A delivery that is cancelled stays under way, so that the report at the end still names its sink.
-        self._under_way[name].discard(run_id)
-        if error is not None:
-            what = f"scored runs to {name}"
-            self._failed[what] += 1
-            self._causes[what] = describe(error)[:_CAUSE_CHARACTERS]
+        Losses of a sink are counted. Waits while too many runs wait for a sink that works.
+        """
+        for one in self._to:
+            await one.room()
+        task = asyncio.get_running_loop().create_task(self._give(scored, then))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _give(self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None) -> None:
+        await asyncio.gather(*(one.give(scored) for one in self._to))
+        if then is not None and (error := await outcome(then)) is not None and not isinstance(error, Closed):
+            self._faults.note("noting a delivery", error)
 
     async def flush(self) -> None:
         """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
@@ -101,20 +223,9 @@ class Delivery:
             self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 
     async def aclose(self, seconds: float) -> None:
-        """Closes the sinks; each sends what it still holds, within `seconds`."""
-        await asyncio.gather(*(self._guarded(sink, sink.aclose, seconds) for sink in self._sinks))
-
-    async def _guarded(
-        self, sink: Sink, work: Callable[[], Awaitable[None]], seconds: float
-    ) -> BaseException | None:
-        """Awaits work of a sink within its timeout; returns the error, which is counted and logged, or None."""
-
-        async def in_time() -> None:
-            async with asyncio.timeout(seconds):
-                await work()
-
-        error = await outcome(in_time)
-        if error is not None:
-            self._faults.note(f"the sink {type(sink).__name__}", error)
-            self._store.count("sink_failures")
-        return error
+        """Cancels what no sink has taken yet and closes the sinks; each sends what it still holds, within `seconds`."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*(one.guarded(one.sink.aclose, seconds) for one in self._to))

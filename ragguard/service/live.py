@@ -189,7 +189,7 @@ class LiveScoring:
             if new is None:
                 return True, True
             if new and self._delivery:
-                await self._delivery.submit(replace(scored, scores=new, failures=[]))
+                await self._delivery.start(replace(scored, scores=new, failures=[]))
             if not given and failures:
                 break
         again = any(one.will_retry for one in failures.values())

@@ -74,6 +74,8 @@ class RunScoring:
     def begin(self) -> None:
         """Starts with nothing in progress: at first, and in a forked child."""
         self._busy: dict[str, asyncio.Event] = {}
+        self._delivering: dict[str, asyncio.Task[None]] = {}
+        """The task that delivers a run on which a scoring task still works."""
 
     def in_progress(self, run_id: str) -> asyncio.Event | None:
         """Returns the event that is set once the task which works on the run is done; None where no task does."""
@@ -81,15 +83,23 @@ class RunScoring:
 
     @contextmanager
     def exclusively(self, run_id: str) -> Iterator[None]:
-        """Keeps other tasks from a run while the block works on it, and gives back its claim afterwards."""
+        """Keeps other tasks from a run until the block has worked on it and the sinks have taken what it delivers, and
+        gives back its claim afterwards."""
         self._busy[run_id] = done = asyncio.Event()
         try:
             yield
         finally:
-            self._busy.pop(run_id, None)
-            done.set()
-            self._store.release(run_id)
-            self._progress.note()
+            delivering = self._delivering.pop(run_id, None)
+            if delivering is None:
+                self._let_go(run_id, done)
+            else:
+                delivering.add_done_callback(lambda _: self._let_go(run_id, done))
+
+    def _let_go(self, run_id: str, done: asyncio.Event) -> None:
+        self._busy.pop(run_id, None)
+        done.set()
+        self._store.release(run_id)
+        self._progress.note()
 
     async def bring_up_to_date(self, run: Run, priority: int) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
@@ -109,7 +119,7 @@ class RunScoring:
     async def attempt(
         self, run: Run, due: Due, priority: int, identity: Identity | None = None
     ) -> ScoringAttempt:
-        """Scores a run, stores the result and delivers it. The run must be held by `exclusively`."""
+        """Scores a run, stores the result and starts to deliver it. The run must be held by `exclusively`."""
         identity = identity or await self._identity()
         found, unfound = await self.find_references(run)
         if found:
@@ -141,9 +151,12 @@ class RunScoring:
         return ScoringAttempt(scored, answered)
 
     async def deliver(self, scored: ScoredRun) -> None:
-        """Delivers a scored run to the sinks and notes that they have taken it."""
-        await self._delivery.submit(scored)
-        await self.written(lambda: self._store.emitted(scored.run.id))
+        """Starts to deliver a scored run to the sinks; once they have taken it, that is noted. The run must be held by
+        `exclusively`."""
+        run_id = scored.run.id
+        self._delivering[run_id] = await self._delivery.start(
+            scored, lambda: self.written(lambda: self._store.emitted(run_id))
+        )
 
     async def written(self, work: Callable[[], T]) -> T:
         """Calls a function on the writer's thread and returns its result."""

@@ -26,6 +26,8 @@ from ragguard.store.ledger import Claim
 from ragguard.store.store import Store
 
 _LONGEST_SLEEP = 60.0
+_DELIVERED_SECONDS = 0.25
+"""The seconds between two looks at a run that is due again and still being delivered."""
 
 
 class ScoringWorker:
@@ -130,7 +132,8 @@ class ScoringWorker:
         """Yields the seconds until another run is due; a task that ends wakes the worker earlier."""
         yield _LONGEST_SLEEP
         if next_ns is not None and not self._tasks:
-            yield (next_ns - now_ns()) / 1e9
+            wait = (next_ns - now_ns()) / 1e9
+            yield wait if wait > 0 else _DELIVERED_SECONDS
         if (live := self._live.next_in()) is not None:
             yield live
 

@@ -13,7 +13,8 @@ class Sink(Protocol):
     """Takes scored runs, one at a time, on the scorer's event loop."""
 
     async def submit(self, scored: ScoredRun) -> None:
-        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on.
+        """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on, as they do
+        while it hangs. A run that is not taken within 30 s counts as not delivered.
 
         With `when="step"` a run whose status is `open` comes before its end, with the scores that are new or have
         changed; each says that it is `provisional`. Its end sends all scores.

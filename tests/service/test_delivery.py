@@ -1,0 +1,167 @@
+"""Delivery: what a sink that hangs costs the others, the memory and the run."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from support.polling import eventually
+from support.runs import a_run, as_events
+from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
+
+from ragguard.records import ScoredRun
+from ragguard.runtime.faults import Faults
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.service import delivery
+from ragguard.service.delivery import SinkDelivery
+from ragguard.service.service import Service
+from ragguard.service.settings import Settings
+from ragguard.store.store import Store
+
+
+@dataclass
+class GatedSink(ListSink):
+    """Takes a run once `gate` is set, and hangs until then."""
+
+    gate: threading.Event = field(default_factory=threading.Event)
+    begun: int = 0
+
+    async def submit(self, scored: ScoredRun) -> None:
+        self.begun += 1
+        while not self.gate.is_set():
+            await asyncio.sleep(0.005)
+        await super().submit(scored)
+
+
+@pytest.fixture
+def make(tmp_path):
+    made = []
+
+    def service(*sinks, path: Path | None = tmp_path / "s.db", **settings):
+        one = Service(
+            Settings(
+                scoring=ScriptedSettings(ScriptedPipeline()),
+                store=path,
+                sinks=sinks,
+                exit_timeout=0.5,
+                **settings,
+            )
+        )
+        made.append(one)
+        return one
+
+    yield service
+    for one in made:
+        one.close(0.5)
+
+
+def capture(service, count):
+    for index in range(count):
+        for event in as_events(a_run(f"r{index}")):
+            service.intake(event)
+
+
+def scored(service):
+    return service.store.counts["runs_scored"]
+
+
+@pytest.mark.parametrize("path", [None, "s.db"])
+def test_a_sink_that_hangs_holds_up_neither_scoring_nor_the_other_sinks(make, tmp_path, path):
+    bad, good = GatedSink(), ListSink()
+    service = make(bad, good, path=path and tmp_path / path, concurrency=2)
+    capture(service, 40)
+    eventually(lambda: len(good.got) == 40 and scored(service) == 40)
+    report = service.flush(0.1)
+    assert (report.scored, report.delivering, report.slow_sinks) == (40, 40, "GatedSink")
+    assert bad.begun == 1, "one run at a time"
+    bad.gate.set()
+    assert service.flush(10)
+    assert len(bad.got) == 40
+
+
+async def test_a_callers_own_run_is_not_held_up_either(make):
+    bad, good = GatedSink(), ListSink()
+    service = make(bad, good)
+    for index in range(10):
+        assert (await service.on_demand.evaluate_record(a_run(f"r{index}"))).scores
+    eventually(lambda: len(good.got) == 10)
+
+
+def test_a_sink_that_keeps_timing_out_is_left_out_for_a_while_and_then_tried_with_one_run(
+    make, monkeypatch, caplog
+):
+    monkeypatch.setattr(delivery, "SINK_SECONDS", 0.02)
+    monkeypatch.setattr(delivery, "_PAUSES", RetrySchedule(first=0.2, longest=0.2, jitter=(1.0, 1.0)))
+    bad, good = GatedSink(), ListSink()
+    service = make(bad, good)
+    capture(service, 30)
+    report = service.flush(20)
+    assert "30 scored runs to GatedSink not delivered (TimeoutError: not done within 0.02 s)" in str(report)
+    assert report.delivering == 0
+    assert service.store.counts["sink_failures"] == 30
+    assert len(good.got) == 30
+    assert bad.begun < 10, "the others were not even tried"
+    assert "the sink GatedSink has timed out 3 times in a row and is left out" in caplog.text
+    bad.gate.set()
+
+    def taken() -> bool:
+        for event in as_events(a_run(f"later {len(good.got)}")):
+            service.intake(event)
+        service.flush(10)
+        return bool(bad.got)
+
+    eventually(taken)
+
+
+def test_a_sink_that_is_slow_is_named_before_its_run_is_given_up(make, monkeypatch, caplog):
+    monkeypatch.setattr(delivery, "SLOW_SECONDS", 0.01)
+    service = make(GatedSink())
+    capture(service, 1)
+    eventually(lambda: "the sink GatedSink has not taken a scored run for 0.01 s" in caplog.text)
+
+
+def test_a_sink_that_works_but_is_slow_loses_nothing_and_bounds_what_waits(make, monkeypatch):
+    monkeypatch.setattr(delivery, "MOST_WAITING", 3)
+    slow = GatedSink()
+    service = make(slow, concurrency=2)
+    capture(service, 30)
+    eventually(lambda: scored(service) >= 5)
+    assert not service.flush(0.2)
+    assert scored(service) <= 3 + 2 * 2, "scoring waits for the sink"
+    slow.gate.set()
+    assert service.flush(10)
+    assert len(slow.got) == 30
+
+
+async def test_what_is_too_much_for_a_sink_that_has_timed_out_is_counted_at_once(monkeypatch):
+    monkeypatch.setattr(delivery, "SINK_SECONDS", 0.01)
+    monkeypatch.setattr(delivery, "MOST_WAITING", 4)
+    store = Store(None)
+    sink = GatedSink()
+    to = SinkDelivery(sink, store, Faults())
+    await to.give(ScoredRun(a_run(), [], []))
+    assert (to.lost, to.waiting) == (1, 0)
+    monkeypatch.setattr(delivery, "SINK_SECONDS", 60.0)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            await to.room()
+            group.create_task(to.give(ScoredRun(a_run(), [], [])))
+            await asyncio.sleep(0)
+        assert (to.waiting, to.lost) == (4, 7)
+        sink.gate.set()
+    assert (len(sink.got), to.lost, store.counts["sink_failures"]) == (4, 7, 7)
+    store.close()
+
+
+def test_what_waited_for_a_sink_at_the_end_is_delivered_when_the_store_is_opened_again(make):
+    bad = GatedSink()
+    service = make(bad)
+    capture(service, 20)
+    eventually(lambda: scored(service) == 20 and bool(bad.begun))
+    assert service.close(0.2).delivering == 20
+    good = ListSink()
+    again = make(good)
+    capture(again, 0)
+    again.intake.start()
+    eventually(lambda: {one.run.id for one in good.got} == {f"r{index}" for index in range(20)})
