@@ -148,6 +148,7 @@ class CallTree:
         if open_call is not None:
             open_call.clock.messages += 1
             open_call.notes.run.models += 1
+            open_call.notes.run.unread.clear()
             call = open_call.notes.tool
             if call is not None and call.found:
                 call.read = True
@@ -220,6 +221,8 @@ class CallTree:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
                 )
+        if run.unread and status in ("error", "cancelled"):
+            self.steps.failed(root)
         self.runs.end(root, answer, question, status, error)
 
     def run_closed(self, run_id: str) -> None:

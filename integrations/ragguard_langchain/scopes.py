@@ -75,6 +75,8 @@ class RunNotes:
     first_turn: int = -1
     models: int = 0
     """The number of times that a model was asked."""
+    unread: list[str] = field(default_factory=list)
+    """The ids of the steps outside of tools that have ended since a prompt was last filled in or a chat model asked."""
     formatted: list[FormattedText] = field(default_factory=list)
     """The latest texts that were made of documents; a model reads them once they are in a prompt."""
 

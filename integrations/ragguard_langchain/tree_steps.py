@@ -11,9 +11,11 @@ from typing import Any
 from uuid import uuid4
 
 from ragguard.capture.decisions import joined
+from ragguard.capture.delivered import DELIVERED, UNKNOWN
 from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
+from ragguard.events import Delivered
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.bare_retrieval import BareRetrieval
 from ragguard_langchain.formatting import (
@@ -142,6 +144,7 @@ class TreeSteps:
         """Notes a prompt that was filled in: a model reads those texts of documents that are in it, and documents that
         are the value of one of its variables."""
         run = open_call.notes.run
+        run.unread.clear()
         if not isinstance(inputs, Mapping) or not open_call.sampled or not (run.formatted or run.found):
             return
         if run.formatted:
@@ -185,6 +188,14 @@ class TreeSteps:
                 found.shown.append((text, given))
                 delivery = partial(as_formatted, list(found.shown), passages)
                 self.recorder.step_amended(found.step_id, open_call.run_id, delivery)
+
+    def failed(self, root: OpenCall[Scope]) -> None:
+        """Notes that a tree has failed. Of its retrievals that no prompt and no chat model came after, it is not known
+        whether a model got the passages."""
+        run = root.notes.run
+        for step_id in run.unread:
+            self.recorder.step_amended(step_id, root.run_id, _unknown)
+        run.unread.clear()
 
     def decided(self, open_call: OpenCall[Scope], report: VerdictReport) -> None:
         """Records a guard's decision that was made in a call: it is about the retrieval around the call, else about
@@ -239,6 +250,9 @@ class TreeSteps:
         """Keeps a retrieval for the guards that come after it."""
         scope, found = open_call.notes, open_call.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
+        if scope.tool is None:
+            scope.run.unread.append(open_call.step_id)
+            del scope.run.unread[:-REMEMBERED]
         found.append(
             EndedRetrieval(
                 open_call.step_id, open_call.query, call, taken, candidates=candidates, decision=decision
@@ -265,6 +279,10 @@ class TreeSteps:
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
+
+
+def _unknown() -> Delivered:
+    return Delivered(None, {DELIVERED: UNKNOWN})
 
 
 def _note(run: RunNotes, text: FormattedText) -> None:

@@ -17,10 +17,13 @@ from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.delivered import DELIVERED, UNKNOWN
 from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.tool_results import OutputShare, ToolResult
+from ragguard.events import Delivered, Delivery
+from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
@@ -52,6 +55,21 @@ class Deliveries:
         elif call.verdicts:
             self._runs.begin(call.run)
             hand_verdicts_on(around, call.verdicts)
+
+    def postprocessor_failed(self, call: Call, around: Call) -> None:
+        """Notes which retrievals a failed postprocessor was given: no model gets their nodes unless the call around it
+        goes on."""
+        for one in around.given or ():
+            if one.ids & call.seen:
+                one.stopped = True
+
+    def failed(self, call: Call) -> None:
+        """Ends an engine or a step that failed with retrievals which it had not handed on: no model got the nodes that
+        a failed postprocessor was given, and of others it is not known."""
+        given, call.given = call.given or [], None
+        for one in given:
+            unread: list[Passage] | Delivery = [] if one.stopped else _unknown
+            self._recorder.step_amended(one.step_id, call.run.run_id, unread)
 
     def settle(
         self,
@@ -197,6 +215,10 @@ class Deliveries:
         else:
             splitter = call.splitter
             self._recorder.step_ended(call.step_id, found, unpack=lambda given: given.split(splitter))
+
+
+def _unknown() -> Delivered:
+    return Delivered(None, {DELIVERED: UNKNOWN})
 
 
 def _note_tool(call: Call | None) -> None:

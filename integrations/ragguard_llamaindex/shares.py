@@ -27,6 +27,8 @@ class PendingRetrieval:
     candidates: list[Passage] | None = None
     """The passages that were retrieved, where a guard inside the retrieval has dropped some."""
     decision: Decision | None = None
+    stopped: bool = False
+    """True where a postprocessor that was given the nodes has failed."""
 
     @property
     def ids(self) -> Set[str]:

@@ -148,8 +148,12 @@ class Spans:
             )
         elif call.kind is Kind.TOOL:
             self._deliveries.tool_failed(call, instance, err)
+        elif call.kind is Kind.POSTPROCESSOR and call.parent is not None:
+            self._deliveries.postprocessor_failed(call, call.parent)
         elif call.kind is Kind.STEP and call.parent is not None and call.parent.emissions is not None:
             call.parent.emissions.ended(call, call.name, None)
+        if call.given and call.kind is not Kind.TOOL and type(err).__name__ != WAITING:
+            self._deliveries.failed(call)
         if call.own_clock is not None:
             call.own_clock.ended()
         if call.kind in ENDING and call.outermost:
