@@ -29,6 +29,10 @@ class CaptureCounts:
     count_late: Callable[[], object] = lambda: None
     """Counts what came after the end of its run, and so is not recorded."""
 
+    def begin(self) -> None:
+        """Starts at zero: in a forked child, whose parent has captured what was counted before."""
+        self.runs = self.steps = self.unsampled = 0
+
 
 class Emitter:
     """Closes retrievals and runs, and makes events of them."""

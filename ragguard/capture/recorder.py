@@ -71,6 +71,7 @@ class Recorder:
         """Starts with nothing open: at first, and in a forked child, as open runs belong to the parent process."""
         self._runs = OpenRuns(self._max_open, self._ttl)
         self._lock, self._steps = self._runs.lock, self._runs.steps
+        self.counts.begin()
         self._given = GivenIds()
         self.calls = CallLog()
         self._emitter = Emitter(

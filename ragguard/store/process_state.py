@@ -16,13 +16,13 @@ class ProcessState:
     """The lease, the claims, the counters and the continued runs of this process; the owner of its database."""
 
     def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        """The counters of this process; the file has the sums over all processes."""
         self.forked()
 
     def forked(self) -> None:
         """Starts with a new owner id and empty state: at first, and in a forked child."""
         self.process = owners.this_process(new_id())
+        self.counts: Counter[str] = Counter()
+        """The counters of this process; the file has the sums over all processes."""
         self.claimed: set[str] = set()
         """The runs that are being scored or delivered."""
         self.counting = Counting(self.counts)

@@ -626,6 +626,31 @@ def test_a_forked_child_captures_and_scores_on_its_own(make):
     assert len(service.store.scores("child")) == 3
 
 
+@pytest.mark.parametrize("path", ["s.db", None])
+def test_a_forked_child_reports_its_own_runs_alone(make, tmp_path, path):
+    service = make(path=path and tmp_path / path, sample_rate=0.5)
+    capture(service, *(a_run(f"parent{number}") for number in range(5)))
+    for number in range(40):
+        service.recorder.run_started(f"r{number}")
+        service.recorder.run_ended(f"r{number}")
+    service.store.count("events_lost", 2)
+    service.store.count("events_late", 3)
+    before = service.flush(10)
+    assert (before.captured > 5, before.unsampled > 0, before.lost, before.late) == (True, True, 2, 3)
+
+    def work():
+        capture(service, a_run("child"))
+        report = service.flush(10)
+        said = (report.captured, report.steps, report.scored, report.unsampled, report.lost, report.late)
+        return bool(report) and said == (1, 2, 1, 0, 0, 0)
+
+    in_child(work)
+    after = service.flush(10)
+    assert (after.captured, after.scored) == (before.captured, before.scored)
+    if path:
+        assert service.store.counters()["runs_captured"] == before.captured + 1
+
+
 def test_a_fork_in_the_middle_of_work_loses_nothing_of_the_parents(make):
     service = make()
     stop = threading.Event()
