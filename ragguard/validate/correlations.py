@@ -124,8 +124,9 @@ def _correlations(data: Measured, groups: Sequence[str] | None, seed: int) -> li
             correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, seed, FLAT)
             for kind in KINDS
         )
+        low, high = (spearman.low, spearman.high) if spearman.counted > 1 else (math.nan, math.nan)
         rows.append((
-            name, _cell(spearman.value), _cell(spearman.low), _cell(spearman.high),
+            name, _cell(spearman.value), _cell(low), _cell(high),
             *(_cell(other.value) for other in others), spearman.counted, spearman.skipped,
         ))  # fmt: skip
     return sorted(rows, key=lambda row: -(row[1] if isinstance(row[1], float) else -math.inf))
@@ -179,7 +180,8 @@ def _differences(
             gap = paired_bootstrap(
                 data.values[best], data.values[name], groups, data.outcome, "spearman", DRAWS, seed, FLAT
             )
-            rows.append((name, *map(_cell, (gap.value, gap.low, gap.high, gap.p)), gap.counted))
+            drawn = (gap.low, gap.high, gap.p) if gap.counted > 1 else (math.nan,) * 3
+            rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
     unit = "contexts" if groups is None else "questions"
     return Table(
         "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),

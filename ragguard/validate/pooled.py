@@ -29,7 +29,10 @@ def pooled(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Correlation:
-    """Returns the correlation over all contexts, with its p and the middle 95 % of draws of questions."""
+    """Returns the correlation over all contexts, with its p and the middle 95 % of draws of questions.
+
+    One question has no interval (nan).
+    """
     xs, ys, labels, left_out = _known(outcome, questions, metric)
     found = correlate(xs[0], ys, kind)
     x, y = (_coded(side) if kind == "spearman" else side for side in (xs[0], ys))
@@ -48,7 +51,10 @@ def pooled_difference(
     draws: int = DRAWS,
     seed: int = 0,
 ) -> Difference:
-    """Returns how much higher the first metric's correlation is, over the contexts for which both have a number."""
+    """Returns how much higher the first metric's correlation is, over the contexts for which both have a number.
+
+    One question has neither p nor interval (nan).
+    """
     sides, outcomes, labels, left_out = _known(outcome, questions, a, b)
     first, second, ys = (_coded(side) if kind == "spearman" else side for side in (*sides, outcomes))
 
@@ -71,8 +77,9 @@ def _known(
 
 
 def _draws(labels: Integers, draws: int, seed: int) -> Iterator[Integers]:
-    """Yields the rows of questions drawn with replacement, as many questions as there are."""
-    if not len(labels):
+    """Yields the rows of questions drawn with replacement, as many questions as there are; nothing for fewer than two,
+    of which every draw would be the same."""
+    if not len(labels) or not labels.max():
         return
     members: list[Integers] = [np.flatnonzero(labels == label) for label in range(int(labels.max()) + 1)]
     random = np.random.default_rng(seed)

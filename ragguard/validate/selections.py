@@ -188,20 +188,20 @@ def tables(
 def grades(found: Selections, *, least: int = LEAST, notes: Sequence[str] = ()) -> Table:
     """Tabulates the grades of the responses at each K/N_p (figures 2 to 4, 19, 20)."""
     ratios = sorted(set(found.segment.tolist()))
+    few = f"Shares of segments of fewer than {least} contexts are hidden; the rows of contexts count all."
     rows: list[tuple[Cell, ...]] = []
     hidden = 0
     for name, group in found.by(found.data):
         segment = group.segment
         cells = [group.grade[segment == ratio] for ratio in ratios]
         hidden += sum(0 < len(cell) < least for cell in cells)
-        cells = [cell if len(cell) >= least else cell[:0] for cell in cells]
         for grade in (5, 4, 3, 2, 1):
-            shares = (float(np.mean(cell == grade)) if len(cell) else None for cell in cells)
+            shares = (float(np.mean(cell == grade)) if len(cell) >= max(least, 1) else None for cell in cells)
             rows.append((f"{name}: grade {grade}", *shares))
         rows.append((f"{name}: contexts", *(len(cell) for cell in cells)))
     return Table(
         "sets-grades", "Response grades by K/N_p", ("K/N_p", *(f"{ratio:g}" for ratio in ratios)), tuple(rows),
-        source=f"{SOURCE}, figures 2 to 4 and 19 to 20", notes=(*notes, *_hidden(hidden, least)),
+        source=f"{SOURCE}, figures 2 to 4 and 19 to 20", notes=(*notes, *((few,) if hidden else ())),
     )  # fmt: skip
 
 
@@ -248,10 +248,13 @@ def differences(found: Selections, *, draws: int = DRAWS) -> Table:
             rows.append(
                 (f"{name}: {one} − {other}", gap.value, gap.low, gap.high, gap.p, gap.counted, gap.skipped)
             )
+    notes = [f"Intervals: the middle 95 % of {draws} draws of whole questions, each measure at its α."]
+    if any(len(set(group.question.tolist())) == 1 for _, group in found.parts):
+        notes.append("One question alone has neither interval nor p.")
     return Table(
         "sets-differences", "Differences between the measures' Spearman correlations",
         ("Data", "difference", "low", "high", "p", "contexts", "skipped"), tuple(rows),
-        notes=(f"Intervals: the middle 95 % of {draws} draws of whole questions, each measure at its α.",),
+        notes=tuple(notes),
     )  # fmt: skip
 
 

@@ -95,6 +95,21 @@ def empty(question, number, outcome, k=None):
     return Scored(context, {"udcg": 0.5, **rank_values(context)})
 
 
+def test_a_metric_that_one_question_has_gets_no_interval():
+    some = list(questions(8))
+    rare = [
+        Scored(
+            one.context,
+            one.values if one.context.question == "q3" else {"noise": one.values["noise"]},
+        )
+        for one in some
+    ]
+    first, second = tables(measured(rare), "noise")
+    assert row_of(first, "same")["questions"] == 1
+    assert row_of(first, "same")["from"] is row_of(first, "same")["to"] is None
+    assert row_of(second, "same")["from"] is row_of(second, "same")["p"] is None
+
+
 def test_a_context_without_passages_takes_part_and_its_places_count():
     def full(number, outcome, k):
         context = Context(

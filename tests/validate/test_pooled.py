@@ -30,6 +30,16 @@ def test_whole_questions_are_drawn() -> None:
     assert (found.low, found.high) == pytest.approx((-1, 1))
 
 
+def test_one_question_has_no_interval() -> None:
+    numbers = [0, 1, 2, 4]
+    found = pooled(numbers, [0, 2, 1, 3], ["a"] * 4)
+    assert math.isnan(found.low)
+    assert math.isnan(found.high)
+    gap = pooled_difference(numbers, [3, 1, 0, 2], [0, 2, 1, 3], ["a"] * 4, "spearman")
+    assert not math.isnan(gap.value)
+    assert all(math.isnan(one) for one in (gap.low, gap.high, gap.p))
+
+
 def test_what_has_no_number_is_left_out_and_counted() -> None:
     found = pooled([0, 1, math.nan, 3], [0, 1, 2, math.nan], [1, 2, 3, 4])
     assert (found.counted, found.skipped) == (2, 2)

@@ -186,12 +186,15 @@ GRADED = {
 }  # fmt: skip
 
 
+TEXTS = {"id": "N-5", "q": "who?", "p": ["p0", "p1", "p2"], "n": ["n0", "n1"]}
+
+
 def test_graded_samples_alone_and_with_their_texts(tmp_path):
     (alone,) = read_dataset(lines(tmp_path / "graded.jsonl", GRADED))
     assert (alone.id, alone.question_id) == ("N-5/L12/4/2/3", "N-5/4/2")
     assert (alone.relevance, alone.ideal, alone.outcome) == ((1, 0, 1), (1, 1, 0, 0), 4)
     assert alone.given == pytest.approx({"f": 0.8, "t": 0.5 * 2 - 0.5 / 3, "t_u": alone.given["t_u"]})
-    lines(tmp_path / "texts.jsonl", {"id": "N-5", "q": "who?", "p": ["p0", "p1", "p2"], "n": ["n0", "n1"]})
+    lines(tmp_path / "texts.jsonl", TEXTS)
     (found,) = read_dataset(tmp_path)
     assert (found.question, [passage.text for passage in found.passages]) == ("who?", ["p1", "n0", "p0"])
     for rank, told in (
@@ -211,6 +214,18 @@ def test_graded_samples_alone_and_with_their_texts(tmp_path):
 RANKED = {
     "id": "N-5", "E": "L12", "Nc": 4, "Np": 2, "K": [1, 3], "rank": [1, 2, 0, 3], "P": [1.0, 0.667], "R": [0.5, 1.0],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "known"), [("graded", GRADED, "inK"), ("ranked", RANKED, "rank"), ("texts", TEXTS, "q")]
+)  # fmt: skip
+def test_a_field_that_samples_do_not_have_is_named(tmp_path, name, sample, known):
+    for file, one in (("graded", GRADED), ("ranked", RANKED), ("texts", TEXTS)):
+        lines(tmp_path / f"{file}.jsonl", one if file != name else sample | {"embedding": "e1"})
+    with pytest.raises(
+        InvalidInput, match=rf"{name}.jsonl, line 1, embedding: .*no field of that name.*{known}"
+    ):
+        read_dataset(tmp_path)
 
 
 def test_ranked_samples_tell_the_top_2k(tmp_path):

@@ -12,6 +12,7 @@ from ragguard.validate.selections import (
     all_together,
     alphas,
     correlations,
+    differences,
     grades,
     segments,
     tables,
@@ -123,6 +124,23 @@ def test_grades_are_shares_of_their_segment():
     assert cells["x: grade 5"] == (pytest.approx(2 / 3), 0)
     assert cells["x: grade 3"] == (0, 1)
     assert cells["x: contexts"] == (3, 1)
+
+
+def test_segments_without_shares_keep_their_number_of_contexts():
+    graded = [(selection(2, 1), 5.0), (selection(2, 1), 5.0), (selection(4, 1), 3.0)]
+    table = grades(Selections.of(graded), least=2)
+    cells = {row[0]: row[1:] for row in table.rows}
+    assert cells["x: grade 5"] == (1, None)
+    assert cells["x: contexts"] == (2, 1)
+    assert "fewer than 2 contexts are hidden" in " ".join(table.notes)
+    assert not grades(Selections.of(graded), least=1).notes
+
+
+def test_the_differences_of_one_question_have_no_interval():
+    graded = [(selection(k, n, question="q"), float(k - n)) for k, n in ((2, 1), (4, 1), (5, 3), (3, 0))]
+    table = differences(Selections.of(graded), draws=10)
+    assert all(row[2] is None or math.isnan(row[2]) for row in table.rows)
+    assert "One question alone" in table.notes[-1]
 
 
 def test_a_segment_of_one_grade_has_no_correlation():

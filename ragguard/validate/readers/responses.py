@@ -23,6 +23,10 @@ from ragguard.validate.contexts import Context
 from ragguard.validate.readers.fields import Fields, first, json_objects
 from ragguard.validate.selections import Selection
 
+GRADED = ("id", "E", "Nc", "Np", "K", "inK", "rank", "grade", "P", "R", "answer_topK", "answer_ideal")
+RANKED = ("id", "E", "Nc", "Np", "K", "rank", "P", "R")
+TEXTS = ("id", "q", "p", "n")
+"""The fields of each kind of sample. Others are refused, so that a misspelt `E` is not taken for none."""
 ALPHA = 0.5
 _ROUNDED = 0.01
 _UNREAD = Passage("")
@@ -61,15 +65,26 @@ def read(path: Path) -> Iterator[Context]:
     beside = [file for file in files if is_ranked(file)]
     ranked = _ranked(beside) if beside else None
     for file in graded:
-        for sample in json_objects(file):
+        for sample in _samples(file, GRADED):
             yield _context(sample, texts, ranked)
+
+
+def _samples(file: Path, known: Sequence[str]) -> Iterator[Fields]:
+    """Yields the samples of a file; raises for a field that such samples do not have."""
+    for sample in json_objects(file):
+        for name in sample.data:
+            if name not in known:
+                raise sample.wrong(
+                    name, sample.data[name], f"no field of that name; there are {', '.join(known)}"
+                )
+        yield sample
 
 
 def _texts(files: Sequence[Path]) -> Texts:
     return {
         sample.text("id"): (sample.text("q"), _passages(sample, "p"), _passages(sample, "n"))
         for file in files
-        for sample in json_objects(file)
+        for sample in _samples(file, TEXTS)
     }
 
 
@@ -80,7 +95,7 @@ def _passages(sample: Fields, name: str) -> tuple[Passage, ...]:
 def _ranked(files: Sequence[Path]) -> Ranked:
     found: dict[Key, tuple[tuple[int, ...], frozenset[int]]] = {}
     for file in files:
-        for sample in json_objects(file):
+        for sample in _samples(file, RANKED):
             key = _key(sample)
             candidates, positives = key[2:]
             rank = tuple(map(int, sample.numbers("rank")))
