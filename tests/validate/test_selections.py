@@ -137,7 +137,7 @@ def test_segments_without_shares_keep_their_number_of_contexts():
 
 
 def test_the_differences_of_one_question_have_no_interval():
-    graded = [(selection(k, n, question="q"), float(k - n)) for k, n in ((2, 1), (4, 1), (5, 3), (3, 0))]
+    graded = [(selection(k, n, question="q"), float(k - n)) for k, n in ((2, 1), (4, 1), (5, 2), (3, 0))]
     table = differences(Selections.of(graded), draws=10)
     assert all(row[2] is None or math.isnan(row[2]) for row in table.rows)
     assert "One question alone" in table.notes[-1]
