@@ -85,9 +85,7 @@ def _show(found: Comparison) -> None:
             f"[{colours.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes
         ]),
     ])  # fmt: skip
-    console.print(
-        f"p is corrected for the number of metrics, {len(found.changes)} (Holm). {found.about_k}".rstrip()
-    )
+    console.print(f"{found.about_p} {found.about_k}".rstrip())
     if any(change.verdict == TOO_FEW for change in found.changes):
         console.print(
             f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "

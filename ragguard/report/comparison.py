@@ -115,6 +115,18 @@ class Comparison:
     empty_after: EmptyRuns
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
+    draws: int = 0
+    """How many resamples the bootstrap took of each metric."""
+
+    @property
+    def about_p(self) -> str:
+        """The sentences about the correction of p, and about the least p that the draws can show, where one is it."""
+        said = f"p is corrected for the number of metrics, {len(self.changes)} (Holm)."
+        least = 2 / (self.draws + 1)
+        at_least = [change.p_holm for change in self.changes if math.isclose(change.p, least)]
+        if not at_least:
+            return said
+        return f"{said} {self.draws:,} draws show no p below {max(at_least):.3f}: there, p is that or less."
 
     @property
     def left_out(self) -> str:
@@ -289,6 +301,7 @@ def compare(
         empty_before=_empty(before, named),
         empty_after=_empty(after, named),
         remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
+        draws=draws,
     )
 
 

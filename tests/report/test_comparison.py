@@ -179,6 +179,15 @@ def test_a_clear_difference_is_found_among_sixty_metrics(settings):
     assert changes[0].p_holm < 0.025
 
 
+def test_a_p_that_is_the_least_of_the_draws_is_said_to_be():
+    found = compared(*many(60, 40, clear=2))
+    assert found.about_p == (
+        "p is corrected for the number of metrics, 60 (Holm). 6,000 draws show no p below 0.020: there, p is that "
+        "or less."
+    )
+    assert compared(*many(60, 40)).about_p == "p is corrected for the number of metrics, 60 (Holm)."
+
+
 def test_where_the_questions_are_too_few_for_so_many_metrics_that_is_the_verdict():
     changes = compared(*many(7, 8, clear=2)).changes  # the least p of 8 questions is 1 / 128
     assert {change.verdict for change in changes} == {"too few questions"}
