@@ -140,6 +140,11 @@ class ScoringError(RagguardError):
 class LowLabelMass(ScoringError):
     """The judge puts most of its probability on texts that are no label."""
 
+    def __init__(self, found: str, remedy: str = "") -> None:
+        self.found = found
+        """What happened, without the remedy."""
+        super().__init__(f"{found}; {remedy}" if remedy else found)
+
 
 class NoText(ScoringError):
     """A passage without text, such as an image: no question can be asked about it."""

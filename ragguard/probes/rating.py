@@ -44,8 +44,8 @@ def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
     if mass < LEAST_MASS:
         raise LowLabelMass(
             f"the judge was asked for one of {', '.join(labels)} and puts only {mass:.2f} on them "
-            f"(at least {LEAST_MASS} is needed); choose a prompt set it follows, or, "
-            "where the model thinks, switch its thinking off"
+            f"(at least {LEAST_MASS} is needed)",
+            "choose a prompt set it follows, or, where the model thinks, switch its thinking off",
         )
     return mass
 

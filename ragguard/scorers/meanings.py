@@ -162,7 +162,8 @@ def relation(answer: EntailAnswer) -> tuple[float, float, float]:
     if answer.mass < LEAST_MASS:
         raise LowLabelMass(
             f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
-            "needed); give RagGuard an `entailer`, or, where the model thinks, switch its thinking off"
+            "needed)",
+            "give RagGuard an `entailer`, or, where the model thinks, switch its thinking off",
         )
     return answer.p
 

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ragguard.engines.base import EngineInfo
-from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, NoText, RagguardError
+from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, LowLabelMass, NoText, RagguardError
 from ragguard.probes.question import Who
 from ragguard.records import (
     CONTENT_KIND,
@@ -33,6 +33,11 @@ from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.secrets import without_secrets
+
+_NANO_FAILED = (
+    "nano, a tiny model, fails at times even in its own made-up world: point ragguard at a real model, such as "
+    'RagGuard(engine="http://localhost:8000/v1")'
+)
 
 
 def worth_repeating(error: BaseException) -> bool:
@@ -164,7 +169,7 @@ class ScoreWriter:
             Failure(
                 self._scorer,
                 name,
-                f"{_listed(what)}: {error}",
+                f"{_listed(what)}: {self._said(error)}",
                 will_retry=worth_repeating(error),
                 run_id=self.view.run.id,
                 step_id=step_id,
@@ -172,6 +177,12 @@ class ScoreWriter:
             for (step_id, name), (error, what) in self._failed.items()
         ]
         return [*self._scores, *failures]
+
+    def _said(self, error: RagguardError) -> str:
+        """Returns the message of an error, with what can be done about it by a user of nano where nano has judged."""
+        if isinstance(error, LowLabelMass) and self.view.setting.judge_prompts.name == "nano":
+            return f"{error.found}; {_NANO_FAILED}"
+        return str(error)
 
 
 def _does_not_fit(model: EngineInfo) -> str:

@@ -1,5 +1,7 @@
 """Was the answer right, does a passage support it, and how good is it beside the ideal one?"""
 
+from dataclasses import replace
+
 import pytest
 from support.reader import (
     FIRM,
@@ -15,6 +17,7 @@ from support.reader import (
 )
 
 from ragguard import connect, world
+from ragguard.engines.prompts import load_prompts
 from ragguard.records import Failure, Run
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -95,6 +98,19 @@ async def test_support_that_cannot_be_judged_is_a_failure():
     results = await answers(two_hops(), engine)
     (failure,) = [result for result in results if isinstance(result, Failure)]
     assert (failure.error, "answer_correct" in failure.message) == ("LowLabelMass", True)
+
+
+@pytest.mark.parametrize(
+    ("judge", "remedy"), [("nano", "point ragguard at a real model"), ("default", "choose a prompt set")]
+)
+async def test_a_failure_of_nano_says_what_its_user_can_do(judge, remedy):
+    engine = reader()
+    engine.label = lambda text, label: 0.1
+    prompts = replace(load_prompts("default"), name=judge)
+    pipeline = ScoringPipeline(engine, entailer=TableEntailer(ALIASES), scorers=[Answers()], prompts=prompts)
+    (failure, *_) = [one for one in await pipeline.results(two_hops()) if isinstance(one, Failure)]
+    assert "puts only" in failure.message
+    assert remedy in failure.message
 
 
 async def judged_by_nano(question, references, answer):
