@@ -87,7 +87,7 @@ class Completions:
         if request.seed is not None:
             body["seed"] = request.seed % _SEEDS
         choices, usage = await self._ask(prompts, n, body, request)
-        answers = [_sample(choice) for choice in choices]
+        answers = [_sample(choice, self._url) for choice in choices]
         for answer in answers:
             if not answer.finished and len(answer.logprobs) < max_tokens:
                 raise PromptTooLong(
@@ -169,7 +169,7 @@ def _text(choice: Mapping[str, Any]) -> str:
     return text
 
 
-def _sample(choice: Mapping[str, Any]) -> Sample:
+def _sample(choice: Mapping[str, Any], url: str) -> Sample:
     logprobs = choice.get("logprobs")
     given = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
     if not isinstance(given, list):
@@ -179,7 +179,7 @@ def _sample(choice: Mapping[str, Any]) -> Sample:
     values = [checked_logprob(value) for value in given]
     reason = choice.get("finish_reason")
     if reason not in ("stop", "length"):
-        raise EngineUnreachable(f"the server broke an answer off ({reason}); it may be shutting down")
+        raise EngineUnreachable(f"{url}: the server broke an answer off ({reason}); it may be shutting down")
     finished = reason == "stop"
     if finished and len(values) > 1:
         # The last token is the end-of-answer token, which is no part of the text.

@@ -269,7 +269,7 @@ async def test_an_answer_that_the_server_broke_off():
         await engine.info()
         choice = {"index": 0, "text": "A", "finish_reason": "abort", "logprobs": {"token_logprobs": [-1.0]}}
         server.script([Reply({"choices": [choice]})], "/completions")
-        with pytest.raises(EngineUnreachable, match="abort"):
+        with pytest.raises(EngineUnreachable, match=r"http://127\.0\.0\.1:\d+/v1/completions: .*abort"):
             await engine.sample(["Who?"], n=1)
 
 
