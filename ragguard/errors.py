@@ -142,7 +142,7 @@ class LowLabelMass(ScoringError):
 
     def __init__(self, found: str, remedy: str = "") -> None:
         self.found = found
-        """What happened, without the remedy."""
+        """The first part of the message: the observation, without the remedy."""
         super().__init__(f"{found}; {remedy}" if remedy else found)
 
 
