@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ragguard.arguments import one_of, share, true_or_false, whole_number
 from ragguard.errors import RagguardError, ScoringError
@@ -38,6 +38,16 @@ class Target:
     def metadata(self) -> dict[str, Any]:
         """Facts for the reader of a score: the answer as it was shortened."""
         return {"condensed": self.references[0]} if self.references != self.given else {}
+
+
+class _Wanted(NamedTuple):
+    """A score to give: a change between contexts, of one kind of estimate."""
+
+    name: str
+    change: Change
+    contexts: StepContexts | None = None
+    """The contexts of the step that the score is about; None for the run."""
+    kind: Literal["soft", "hard", "entropy"] = "soft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +109,9 @@ class Belief:
             return writer.results()
         setting = view.setting
         fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
+        target = _target(writer)
         layout = lay_out(turns, fit, selection=self.selection)
-        drawn, target = await self._draw(writer, layout, ask)
+        drawn, target = await self._draw(writer, layout, target, ask)
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
@@ -110,22 +121,24 @@ class Belief:
                 meanings.spell(() if isinstance(answer, RagguardError) else answer.samples)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
         beliefs = await estimator.beliefs(drawn, target.references, meanings)
-        _BeliefReport(writer, layout, target, beliefs, selection=self.selection).write()
+        _BeliefReport(writer, layout, target, beliefs).write(self._wanted(layout, target))
         return writer.results()
 
     async def _draw(
-        self, writer: ScoreWriter, layout: Layout, ask: Ask
+        self, writer: ScoreWriter, layout: Layout, target: Target, ask: Ask
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
-        """Draws answers in every context and finds what to compare them with, in one wave of questions."""
+        """Draws answers in every context that a score is about, and shortens a long answer to compare them with, in one
+        wave of questions."""
         view = writer.view
+        used = {key for wanted in self._wanted(layout, target) for key in wanted.change}
+        contexts = {key: context for key, context in layout.contexts.items() if key in used}
         questions = [
             belief(
                 view.setting.prompts, view.run.question, context.passages,
                 cut_order=context.cut_order, n=self.samples, seed=view.seed,
             )
-            for context in layout.contexts.values()
+            for context in contexts.values()
         ]  # fmt: skip
-        target = _target(writer)
         long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
         if long:
             questions.append(
@@ -134,7 +147,35 @@ class Belief:
         answers = await ask(questions)
         if long:
             target = _condensed(writer, target, answers.pop())
-        return dict(zip(layout.contexts, answers, strict=True)), target
+        return dict(zip(contexts, answers, strict=True)), target
+
+    def _wanted(self, layout: Layout, target: Target) -> list[_Wanted]:
+        """Returns the scores to give, in order; without references, those about entropy alone."""
+        found: list[_Wanted] = []
+        if target.references:
+            found.append(_Wanted("seper_closed_book", {CLOSED_BOOK: 1.0}))
+        for contexts in layout.steps:
+            if target.references and contexts.step.changed and self.selection:
+                found.append(_Wanted("delta_seper_selection", contexts.selection, contexts))
+            if not contexts.step.readable and not contexts.step.empty:
+                continue
+            now = {contexts.upto: 1.0}
+            if target.references:
+                found += [
+                    _Wanted("seper", now, contexts),
+                    _Wanted("seper_hard", now, contexts, "hard"),
+                    _Wanted("delta_seper", contexts.change, contexts),
+                    _Wanted("delta_seper_alone", _change(contexts.alone), contexts),
+                ]
+            # Less entropy is a gain: before minus after.
+            gain = {key: -coefficient for key, coefficient in contexts.change.items()}
+            found += [
+                _Wanted("semantic_entropy", now, contexts, "entropy"),
+                _Wanted("delta_semantic_entropy", gain, contexts, "entropy"),
+            ]
+        if target.references:
+            found.append(_Wanted("delta_seper_total", layout.total))
+        return found
 
 
 def _target(writer: ScoreWriter) -> Target:
@@ -181,40 +222,17 @@ class _BeliefReport:
     layout: Layout
     target: Target
     beliefs: Mapping[Key, BeliefIn | RagguardError]
-    selection: bool
-    """True where `delta_seper_selection` is given."""
     counted: set[Key] = field(default_factory=set)
     """The contexts whose usage a score has already."""
 
-    def write(self) -> None:
-        if self.target.references:
-            self._add("seper_closed_book", {CLOSED_BOOK: 1.0}, None)
-        for contexts in self.layout.steps:
-            if self.target.references and contexts.step.changed and self.selection:
-                self._add("delta_seper_selection", contexts.selection, contexts)
-            if not contexts.step.readable and not contexts.step.empty:
-                continue
-            if self.target.references:
-                self._add("seper", {contexts.upto: 1.0}, contexts)
-                self._add("seper_hard", {contexts.upto: 1.0}, contexts, kind="hard")
-                self._add("delta_seper", contexts.change, contexts)
-                self._add("delta_seper_alone", _change(contexts.alone), contexts)
-            self._add("semantic_entropy", {contexts.upto: 1.0}, contexts, kind="entropy")
-            # Less entropy is a gain: before minus after.
-            gain = {key: -coefficient for key, coefficient in contexts.change.items()}
-            self._add("delta_semantic_entropy", gain, contexts, kind="entropy")
-        if self.target.references:
-            self._add("delta_seper_total", self.layout.total, None)
+    def write(self, scores: Sequence[_Wanted]) -> None:
+        """Adds the scores, or the failures for which they cannot be given."""
+        for wanted in scores:
+            self._add(wanted)
 
-    def _add(
-        self,
-        name: str,
-        change: Change,
-        contexts: StepContexts | None,
-        *,
-        kind: Literal["soft", "hard", "entropy"] = "soft",
-    ) -> None:
+    def _add(self, wanted: _Wanted) -> None:
         """Adds a score from one kind of estimate in each context of a change; entropy is about no reference."""
+        name, change, contexts, kind = wanted
         target = Target() if kind == "entropy" else self.target
         step: StepView | None = contexts.step if contexts else None
         estimates: dict[Key, Estimate] = {}

@@ -25,7 +25,7 @@ from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownNam
 from ragguard.probes.question import Ask
 from ragguard.probes.tokens import prompt_tokens
 from ragguard.recordcheck import checked_result
-from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, new_id
+from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
@@ -34,6 +34,7 @@ from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
+from ragguard.scorers.metered_ask import MeteredAsk, not_told, with_usage
 from ragguard.scorers.plan import Plan, PriceList, merge
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
@@ -314,16 +315,28 @@ class ScoringPipeline:
         self, scorers: Sequence[Scorer], view: View, respondent: Respondent, allowance: PromptAllowance
     ) -> list[Result]:
         asker = _asker(respondent, view.setting, allowance)
-        outcomes = await asker.attend([_score(scorer, view, asker) for scorer in scorers])
+        asks = [MeteredAsk(asker) for _ in scorers]
+        outcomes = await asker.attend(
+            [_score(scorer, view, ask) for scorer, ask in zip(scorers, asks, strict=True)]
+        )
         results: list[Result] = []
-        for scorer, outcome in zip(scorers, outcomes, strict=True):
-            if not isinstance(outcome, BaseException):
-                results += outcome if isinstance(scorer, _OURS) else _completed(outcome, scorer, view)
-                continue
-            if not isinstance(outcome, RagguardError):
-                _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
-            results.append(failure_of(scorer.name, view.run, outcome))
-        return results
+        unpaid = Usage()
+        for scorer, ask, outcome in zip(scorers, asks, outcomes, strict=True):
+            found = _results_of(outcome, scorer, view)
+            unpaid += not_told(ask.usage, found)
+            if unpaid != Usage() and (paid := with_usage(found, unpaid)) is not None:
+                found, unpaid = paid, Usage()
+            results += found
+        return results if unpaid == Usage() else with_usage(results, unpaid) or results
+
+
+def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view: View) -> list[Result]:
+    """Returns what a scorer gave; an exception that it ended with becomes a failure."""
+    if not isinstance(outcome, BaseException):
+        return [*outcome] if isinstance(scorer, _OURS) else _completed(outcome, scorer, view)
+    if not isinstance(outcome, RagguardError):
+        _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
+    return [failure_of(scorer.name, view.run, outcome)]
 
 
 async def _score(scorer: Scorer, view: View, ask: Ask) -> Sequence[Result]:

@@ -24,6 +24,7 @@ from ragguard.errors import EngineUnreachable
 from ragguard.metrics import sample_weights
 from ragguard.records import Score
 from ragguard.scorers.belief import Belief
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import Caps
 
 
@@ -110,6 +111,26 @@ async def test_an_abstention_is_supported_by_nothing_but_entropy_is_always_there
     # Eight guesses and two right ones; then all the same.
     assert entropies == pytest.approx([-0.2 * math.log(0.2) - 0.8 * math.log(0.1), 0], abs=1e-6)
     assert values(results, "delta_semantic_entropy")[1] == pytest.approx(entropies[0])
+
+
+@pytest.mark.parametrize("answer", [None, "NO-RESPONSE"])
+async def test_without_a_reference_no_context_is_asked_about_that_no_score_is_about(answer):
+    the_run = run(
+        step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR]), step(FOUNDER_QUERY, [FOUNDER]),
+        references=None, answer=answer,
+    )  # fmt: skip
+    engine = reader()
+    await beliefs(the_run, engine=engine)
+    assert [len(call.prompts) for call in engine.calls] == [3], "none, the first hop, and both hops"
+    plan = await ScoringPipeline(reader(), entailer=TableEntailer(), scorers=[Belief()]).plan(the_run)
+    assert [line.prompts for line in plan.lines if line.verb == "sample"] == [3]
+
+
+async def test_a_run_that_only_a_guard_emptied_asks_nothing_without_a_reference():
+    engine = reader()
+    the_run = run(step(FIRM_QUERY, [], candidates=[FIRM]), references=None, answer=None)
+    assert await beliefs(the_run, engine=engine) == []
+    assert engine.calls == []
 
 
 async def test_a_long_answer_is_shortened_first_and_that_is_recorded():

@@ -1,0 +1,58 @@
+"""Counts what the questions of a scorer cost, so that every token that was asked is in the usage of a score.
+
+Scores tell the cost of what they are made from. What was asked and made no score, such as answers whose comparison
+failed, is added to the last score of the scorer, or to that of another where it gave none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from ragguard.errors import RagguardError
+from ragguard.probes.question import Ask
+from ragguard.records import Result, Score, Usage
+
+_LEAST_SECONDS = 1e-6
+"""The least time that is told; sums of shares differ by less."""
+
+
+class MeteredAsk:
+    """The `ask` of one scorer, which adds up the usage of its answers."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.usage = Usage()
+
+    async def __call__(self, questions: Sequence[Any]) -> list[Any]:
+        """Returns the answers to the questions."""
+        answers: list[Any] = await self._ask(questions)
+        for answer in answers:
+            if not isinstance(answer, RagguardError):
+                self.usage += answer.usage
+        return answers
+
+
+def not_told(usage: Usage, results: Sequence[Result]) -> Usage:
+    """Returns the part of a usage that is in no score of the results."""
+    told = sum((one.usage for one in results if isinstance(one, Score)), Usage())
+    seconds = usage.seconds - told.seconds
+    return Usage(
+        max(0, usage.requests - told.requests),
+        max(0, usage.prompts - told.prompts),
+        max(0, usage.prompt_tokens - told.prompt_tokens),
+        max(0, usage.output_tokens - told.output_tokens),
+        seconds=seconds if seconds > _LEAST_SECONDS else 0.0,
+        cached=max(0, usage.cached - told.cached),
+    )
+
+
+def with_usage(results: Sequence[Result], usage: Usage) -> list[Result] | None:
+    """Returns results with a usage added to their last score; None where they have no score."""
+    for index in range(len(results) - 1, -1, -1):
+        score = results[index]
+        if isinstance(score, Score):
+            paid = replace(score, usage=score.usage + usage)
+            return [*results[:index], paid, *results[index + 1 :]]
+    return None
