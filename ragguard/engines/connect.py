@@ -75,7 +75,8 @@ def open_engine(
     """Returns the engine without layers."""
     if not isinstance(engine, str):
         if not implements(engine, Engine):
-            raise InvalidInput("engine", engine, SCHEMES)
+            of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
+            raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine
     scheme, colon, rest = engine.strip().partition(":")
     if scheme in ("http", "https"):

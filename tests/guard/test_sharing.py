@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, Passage, RagGuard
+from ragguard import DistractorGuard, Passage, RagGuard, connect
+from ragguard.errors import InvalidInput
 
 QUESTION, HOP = "who founded the firm based in Oslo?", "firm based in Oslo"
 PASSAGES = [Passage(f"Passage {n} about the firm.") for n in range(4)]
@@ -94,3 +95,14 @@ async def test_a_label_never_hangs_on_the_company_it_was_asked_in(engine):
     decision = await DistractorGuard(shows_tops, budget_ms=10_000).aprune(HOP, PASSAGES)
     assert decision.status == "kept_all", decision.reason
     assert sorted(verdicts(shows_tops)) == [(4, ("A", "B")), (4, ("NO-RESPONSE",))]
+
+
+def test_a_ragguard_in_place_of_its_engine_is_refused_with_the_way_to_the_engine():
+    with RagGuard(ScriptedEngine(), store=None, scorers=()) as rg:
+        for made in (DistractorGuard, connect, lambda given: DistractorGuard("nano", judge=given)):
+            with pytest.raises(InvalidInput, match=r"or an Engine.*; of a RagGuard pass `rg.engine`"):
+                made(rg)
+        assert isinstance(DistractorGuard(rg.engine), DistractorGuard)
+    with pytest.raises(InvalidInput) as refused:
+        DistractorGuard(3)
+    assert "rg.engine" not in str(refused.value)
