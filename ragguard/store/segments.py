@@ -12,6 +12,7 @@ import hashlib
 import json
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +63,7 @@ class Segments:
 
     def __init__(self) -> None:
         self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
         self.step_ids = StepIds()
         self.in_memory = False
         """True while memory stands in for the file, which may have the run that is to be continued."""
@@ -69,6 +71,16 @@ class Segments:
     def get(self, run_id: str) -> Segment | None:
         """Returns the segment of a run that was renamed or continued; None for any other."""
         return self._segments.get(run_id)
+
+    def has_ended(self, run_id: str) -> bool:
+        """True for a run that this process has ended before; it may have been continued since."""
+        return run_id in self._ended
+
+    def keep_ended(self, run_ids: Iterable[str]) -> None:
+        """Notes runs that have ended, once that is written."""
+        self._ended.update(dict.fromkeys(run_ids))
+        while len(self._ended) > KEPT:
+            self._ended.popitem(last=False)
 
     def begin(self, db: sqlite3.Connection, owner: str, event: RunStarted) -> Run | None:
         """Decides which stored run a run is. Returns the run to be written; None where nothing is to be written now."""

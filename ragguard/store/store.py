@@ -156,6 +156,9 @@ class Store:
             return writing
 
         writing = self._change(write)
+        self._own.segments.keep_ended(writing.ended)
+        if writing.ended_again:
+            self.count("runs_captured", -writing.ended_again)
         if self.degraded:
             self._own.failover.recorded(len(rows), writing.unplaced)
         if writing.of_deleted:

@@ -13,6 +13,7 @@ from support.captured import CapturedInStore
 from support.langchain_agents import ANSWER, QUESTION, SEQUENTIAL, agent, asked, search_tool
 from support.langchain_parts import call, says
 
+from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import paragraphs
@@ -148,3 +149,35 @@ def test_interrupted_runs_that_nobody_resumes_leave_nothing_open():
         )
     assert (recorder.open_runs, len(CallTree.of(recorder).open_calls)) == (0, 0)
     assert {run.status for run in captured.runs} == {"interrupted"}
+
+
+@pytest.mark.parametrize("between", [False, True], ids=["at once", "written between"])
+@pytest.mark.parametrize("store", [None, "runs.db"])
+def test_a_run_that_was_resumed_twice_counts_as_one(tmp_path, store, between):
+    built = interruptible(
+        (call("search", query="1 firm"), call("ask_human", query="which?")),
+        (call("search", query="2 founder"), call("ask_human", query="sure?")),
+        ANSWER,
+    )
+    with RagGuard("nano", store=store and tmp_path / store, scorers=()) as rg:
+        config = on_thread({"callbacks": [RagGuardCallback(rg)]})
+        for given in (asked(), Command(resume="the blue one"), Command(resume="yes")):
+            built.invoke(given, config)
+            if between:
+                assert rg.flush(timeout=30).captured == 1
+        report = rg.flush(timeout=30)
+        (run,) = rg.runs()
+        assert (run.status, len(run.steps)) == ("ok", 2)
+        assert (report.captured, report.steps, report.unscored) == (1, 2, 1)
+        assert "1 kept without a score" in str(report)
+        interruptible(call("search", query="3 town"), ANSWER).invoke(asked(), on_thread(config, "t2"))
+        assert rg.flush(timeout=30).captured == 2
+
+
+def test_a_run_that_another_ragguard_has_begun_counts_where_it_goes_on(tmp_path):
+    built = interruptible((call("search", query="1 firm"), call("ask_human", query="which?")), ANSWER)
+    for given in (asked(), Command(resume="the blue one")):
+        with RagGuard("nano", store=tmp_path / "runs.db", scorers=()) as rg:
+            built.invoke(given, on_thread({"callbacks": [RagGuardCallback(rg)]}))
+            assert rg.flush(timeout=30).captured == 1
+            assert len(rg.runs()) == 1
