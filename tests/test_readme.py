@@ -85,6 +85,10 @@ def files(tmp_path_factory):
         }
         for n in range(12)
     )
+    (prompts,) = re.findall(
+        r"^```toml\n(.*?)^```", (ROOT / "docs" / "prompts.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    (folder / "ours.toml").write_text(prompts)
     (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labels))
     return folder
 
