@@ -101,21 +101,46 @@ def is_plain(text: str, documents: Sequence[Source]) -> bool:
     return any(text == separator.join(texts) for separator in ("\n\n", "\n"))
 
 
+def cut_document(text: str, documents: Sequence[Source]) -> tuple[Source, str] | None:
+    """Returns the document in which the text ends, and the part of it that is there; None where the text does not
+    begin with the bare texts of documents, joined, or ends with one of them."""
+    for separator in ("\n\n", "\n"):
+        at = 0
+        for document in documents:
+            rest = text[at:]
+            if len(rest) < len(document[1]):
+                if at and rest.strip() and document[1].startswith(rest):
+                    return document, rest
+                break
+            if not rest.startswith(document[1] + separator):
+                break
+            at += len(document[1]) + len(separator)
+    return None
+
+
 def as_formatted(shown: Sequence[tuple[str, Sequence[Source]]], found: Sequence[Passage]) -> Delivered:
     """Returns the passages of one retrieval that are in the texts, each with its frame in there: the model got these.
-    Where no passage is there as a whole, returns the parts that are there; None where there are no parts either.
+    A text of bare documents that ends inside of one gives the part of that one as well. Where no passage is there as a
+    whole, returns the parts that are there; None where there are no parts either.
 
     The candidates get these texts too, since scorers are to judge the texts that the model reads.
     """
     got: dict[Source, str] = {}
+    cut: dict[Source, str] = {}
     for text, documents in shown:
+        if (last := cut_document(text, documents)) is not None:
+            cut |= [last]
+            text = text[: len(text) - len(last[1])]
         there = [document for document in documents if document[1].strip() and document[1] in text]
         contents = [content for _, content in there]
         pieces = (framed(text, contents) or contents) if there else []
         got |= {one: piece.strip() for one, piece in zip(there, pieces, strict=True) if one not in got}
     read_as = [(one, replace(one, text=got[one.id, one.text])) for one in found if (one.id, one.text) in got]
     if read_as or not any(documents for _, documents in shown):
-        return Delivered([read for _, read in read_as], {}, read_as)
+        parts = [
+            replace(one, text=cut[key]) for one in found if (key := (one.id, one.text)) in cut.keys() - got
+        ]
+        return Delivered([*(read for _, read in read_as), *parts], {}, read_as)
     text = "\n".join(text for text, _ in shown)
     return OutputShare(text, [lambda: list(found)], handed_on=True).of(0)
 

@@ -66,6 +66,25 @@ def test_a_text_with_titles_that_is_cut_twice(captured, config, function):
     assert read(captured) == [f"[0] {PASSAGES[0]}"]
 
 
+@pytest.mark.parametrize("characters", [5, len(PASSAGES[1]) - 1])
+@pytest.mark.parametrize("separator", ["\n", "\n\n"])
+def test_a_cut_inside_of_a_later_passage_leaves_its_part(captured, config, separator, characters):
+    def joined(found):
+        return separator.join(one.page_content for one in found)
+
+    end = len(PASSAGES[0]) + len(separator) + characters
+    context_of(joined, lambda text: text[:end]).invoke(QUESTION, config)
+    assert read(captured) == [PASSAGES[0], PASSAGES[1][:characters]]
+    (step,) = captured.run.steps
+    assert [one.id for one in step.passages] == ["shelf-0", "shelf-1"]
+    assert [one.text for one in step.candidates] == PASSAGES
+
+
+def test_a_cut_at_a_separator_leaves_whole_passages(captured, config):
+    context_of(format_docs, lambda text: text[: len(PASSAGES[0]) + 1]).invoke(QUESTION, config)
+    assert read(captured) == [PASSAGES[0]]
+
+
 def test_a_cut_inside_of_the_first_passage_leaves_the_part_that_is_there(captured, config):
     context_of(format_docs, lambda text: text[: len(PASSAGES[0]) - 1]).invoke(QUESTION, config)
     (step,) = captured.run.steps
