@@ -14,8 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import Final, TypeVar
+from typing import TypeVar
 
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
@@ -25,6 +24,7 @@ from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
+from ragguard.service.lost_events import LostEvents
 from ragguard.service.queue import UNMEASURED, EventQueue
 from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_in, may_drop
 from ragguard.service.redaction import Redactor
@@ -36,8 +36,6 @@ T = TypeVar("T")
 
 _log = logger("ragguard")
 
-LOST: Final = "ragguard.events_lost"
-"""Metadata key of a run that says how many of its events were lost."""
 LINGER = 0.04
 """Seconds for which the writer gathers events after the first one of a batch. A transaction costs as much as several
 runs in it, so fewer and larger transactions cost the process less. Gathering and writing together stay below 50 ms,
@@ -57,8 +55,6 @@ STUCK = 1.0
 """The seconds without work of the writer after which no hook waits for it, unless `block(SECONDS)` asks for more."""
 _NO_THREADS = "Python ends and starts no thread any more (3.12.0 and 3.12.1 as soon as main() has returned)"
 _SAY_EVERY = 60.0
-_RUNS_KEPT = 10_000
-"""The most runs with lost events that are remembered until they end."""
 
 
 class Intake:
@@ -93,7 +89,7 @@ class Intake:
         """The time at which the writer last began or ended a batch, on the monotonic clock."""
         self._hurried = False
         """True where a step is to be written without waiting for further events."""
-        self._lost_of: dict[str, int] = {}
+        self._lost = LostEvents()
         self._said: dict[str, float] = {}
         if self._backlog is not None:
             self._backlog.begin()
@@ -267,13 +263,7 @@ class Intake:
         )
 
     def _lose(self, events: Sequence[QueueItem], why: str) -> None:
-        number = 0
-        for event in events:
-            number += events_in(event)
-            run_id = getattr(event, "run_id", "")
-            if run_id and (run_id in self._lost_of or len(self._lost_of) < _RUNS_KEPT):
-                self._lost_of[run_id] = self._lost_of.get(run_id, 0) + 1
-        if number:
+        if number := self._lost.note(events):
             self._store.count("events_lost", number)
             self._say("lost", f"what is captured now is lost: {why}")
 
@@ -311,6 +301,7 @@ class Intake:
             if not self._batch:
                 rested = now < awake_until and not queue and not queue.rest(LINGER)
                 if not queue:
+                    self._end_lost()
                     if not rested:
                         queue.sleep(next_tick - time.monotonic())
                     continue
@@ -329,15 +320,18 @@ class Intake:
             self._batch = []  # frees thousands of objects here, and not while the next hook runs
             self._worked = time.monotonic()
             if not running:
+                self._end_lost()
                 return
 
-    def _write(self, batch: Iterable[QueueItem]) -> None:
+    def _write(self, batch: Sequence[QueueItem]) -> None:
         items: list[Event | WholeRun] = []
         waiting: list[AwaitedEvent] = []
         for item in batch:
             if isinstance(item, WriterJob):
                 self._record(items, waiting)
                 items, waiting = [], []
+                if item is batch[-1]:
+                    self._end_lost()
                 if not item.done.done():  # a batch may be repeated
                     item.run()
             elif isinstance(item, AwaitedEvent):
@@ -380,9 +374,7 @@ class Intake:
         for item in items:
             try:
                 event = item.as_event() if isinstance(item, WholeRun) else item
-                if isinstance(event, RunEnded) and self._lost_of:
-                    event = self._marked(event)
-                event = storable_event(event)
+                event = storable_event(self._lost.marked(event))
                 if self._redactor is not None:
                     event = self._redactor.event(event)
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
@@ -394,10 +386,15 @@ class Intake:
                 continue
             yield event
 
-    def _marked(self, event: RunEnded) -> RunEnded:
-        """Returns the run's end with the number of its lost events in the metadata."""
-        lost = self._lost_of.pop(event.run_id, 0)
-        return replace(event, metadata={**event.metadata, LOST: lost}) if lost else event
+    def _end_lost(self) -> None:
+        """Ends the stored runs whose ends were lost, unless events that came before these may still wait."""
+        ends = self._lost.ends()
+        if not ends or self._queue:
+            return
+        self._lost.forget(ends)
+        self._guarded(lambda: self._store.record(self._prepared(ends)))
+        if self._listener is not None:
+            self._guarded(self._listener.runs_due)
 
     def _give_up(self, error: BaseException) -> None:
         """Gives up the batch at hand; callers that wait for a part of it get the error."""

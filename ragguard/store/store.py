@@ -161,6 +161,8 @@ class Store:
             self.count("runs_captured", -writing.ended_again)
         if self.degraded:
             self._own.failover.recorded(len(rows), writing.unplaced)
+        if writing.ended_in_place:
+            self.count("runs_captured", writing.ended_in_place)
         if writing.of_deleted:
             self.count("events_of_deleted", writing.of_deleted)
             NOTICES.warn("events of a deleted run", _DELETED)

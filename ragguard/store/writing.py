@@ -73,6 +73,8 @@ class Writing:
         """The number of ends of runs that this process has continued after an end of its own."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
+        self.ended_in_place = 0
+        """The number of runs that were ended in place of a lost end."""
         self.unplaced: list[StepAmended] = []
         """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
@@ -243,12 +245,16 @@ class Writing:
             return
         new = self._new.get(event.run_id)
         run_id = event.run_id if segment is None else segment.run_id
-        if new is not None and new.is_open and segment is None and not event.waits_for:
+        if new is not None and new.is_open and segment is None and not (event.waits_for or event.stands_in):
             new.end = event
             self.ended.add(run_id)
             self.changed.pop(run_id, None)
             return
         self._insert_new()
+        if event.stands_in:
+            if self._seq(run_id) not in self._open:
+                return
+            self.ended_in_place += 1
         seq = self._opened(run_id)
         if seq is None:
             forget_deleted(self._db, run_id)
