@@ -75,7 +75,8 @@ class EngineError(RagguardError):
 
     retryable = False
     repeated = False
-    """True where the request was retried already, as often as the retry layer allows."""
+    """True where the same call is not to be retried: it was, as often as the retry layer allows, or the server has
+    another model now."""
 
 
 class EngineUnreachable(EngineError):
@@ -85,7 +86,7 @@ class EngineUnreachable(EngineError):
 
 
 class EngineOverloaded(EngineError):
-    """The server answers, but is busy or fails for the moment (429 or 5xx)."""
+    """The server answers, but is busy or fails for the moment (408, 429 or 5xx)."""
 
     retryable = True
 
@@ -99,7 +100,8 @@ class EngineTimeout(EngineError):
 
 
 class EngineRejected(EngineError):
-    """The server refused the request; the same request would be refused again."""
+    """The server refused the request; the same request would be refused again, unless the error is `retryable`: a
+    path or a model is gone that was there before."""
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         self.status = status
@@ -115,7 +117,8 @@ class PromptTooLong(EngineError):
 
 
 class EngineProtocolError(EngineError):
-    """The answer is not what the protocol says: broken JSON, missing fields, a NaN."""
+    """The answer is not what the protocol says: broken JSON, missing fields, a NaN. It is `retryable` where no JSON
+    came from an address that had answered well before."""
 
 
 class CircuitOpen(EngineError):

@@ -64,8 +64,8 @@ async def test_a_server_that_is_away_is_a_failure_and_its_runs_are_scored_when_i
 
 @pytest.mark.parametrize(
     "reply",
-    [Reply("<html>oops", 200), Reply({"choices": []}), Reply({"error": {"message": "no such model"}}, 404)],
-    ids=["junk", "empty", "refused"],
+    [Reply({"choices": []}), Reply({"error": {"message": "no such parameter"}}, 400)],
+    ids=["empty", "refused"],
 )
 async def test_an_answer_that_is_none_is_a_failure_for_good(rg, server, reply):
     capture(rg, "before?")
@@ -79,6 +79,32 @@ async def test_an_answer_that_is_none_is_a_failure_for_good(rg, server, reply):
     after = capture(rg, "after?")
     assert await rg.aflush(20)
     assert rg.scores(after.id)
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply("<html>oops", 200),
+        Reply("default backend - 404", 404),
+        Reply({"error": {"message": "no such model"}}, 404),
+        Reply({"error": {"code": 502, "message": "overloaded"}}),
+    ],
+    ids=["page", "ingress", "model", "502 in 200"],
+)
+async def test_a_disturbance_of_a_server_that_has_answered_costs_no_run(server, tmp_path, reply):
+    engine = Coalesce(open_engine(server.url))
+    rg = RagGuard(engine, store=tmp_path / "s.db", scorers=("utility",), exit_timeout=0.5)
+    capture(rg, "before?")
+    assert await rg.aflush(20)
+    healthy, server.handler = server.handler, lambda request: reply
+    run = capture(rg, "while it is disturbed?")
+    assert (await errors(rg, run))[1] == {True}
+    server.handler = healthy
+    assert await rg.aflush(60)
+    assert rg.scores(run.id)
+    assert rg.failures(run.id) == []
+    await rg.aclose(2)
+    await engine.aclose()
 
 
 async def test_a_server_that_breaks_off_now_and_then_costs_nothing(rg, server):

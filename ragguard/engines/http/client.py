@@ -126,6 +126,9 @@ class HttpClient:
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
         self._lock = threading.Lock()
         self._closed = False
+        self._answered: set[str] = set()
+        """The URLs that have answered well. An odd answer of such a URL may pass by itself, such as that of a proxy
+        while the server restarts. A URL that never answered well is a wrong address."""
 
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"
@@ -223,16 +226,20 @@ class HttpClient:
                 "is this an OpenAI-compatible server?"
             ) from error
         if status != 200:
-            raise _refusal(method, url, status, headers, body)
+            raise _refusal(method, url, status, headers, body, known=url in self._answered)
         try:
             answer = parsed(body)
         except ValueError as error:
-            raise EngineProtocolError(
+            unread = EngineProtocolError(
                 f"{method} {url}: the answer is not JSON but begins {brief(as_text(body, _LOOKED_AT))[:80]!r}; "
                 "is this an OpenAI-compatible server?"
-            ) from clean_cause(error)
+            )
+            unread.retryable = url in self._answered
+            raise unread from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
-            raise EngineRejected(f"{method} {url}: the server said: {_message(answer)}")
+            what = f"{method} {url}: the server said: {_message(answer)}"
+            raise EngineOverloaded(what) if _may_pass(_code(answer["error"])) else EngineRejected(what)
+        self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer
 
@@ -252,14 +259,31 @@ class HttpClient:
             return status, response.headers, body
 
 
-def _refusal(method: str, url: str, status: int, headers: httpx.Headers, body: bytes) -> EngineError:
+def _may_pass(status: int) -> bool:
+    """Returns whether a refusal with this status may pass by itself."""
+    return status in (408, 429) or 500 <= status < 600
+
+
+def _code(error: Any) -> int:
+    """Returns the status that an error object in a reply names; 0 where it names none."""
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return (
+        int(code) if isinstance(code, int) or (isinstance(code, str) and re.fullmatch(r"\d{3}", code)) else 0
+    )
+
+
+def _refusal(
+    method: str, url: str, status: int, headers: httpx.Headers, body: bytes, *, known: bool
+) -> EngineError:
+    """Returns the error for a reply with this status; `known` is true where the URL has answered well before."""
+    from_server = True
     try:
         said = _message(parsed(body))
     except ValueError:
-        said = brief(as_text(body, _LOOKED_AT))[:200]
+        said, from_server = brief(as_text(body, _LOOKED_AT))[:200], False
     said = said or httpx.codes.get_reason_phrase(status) or "nothing"
     what = f"{method} {url}: {status}, the server said: {said}"
-    if status == 429 or status >= 500:
+    if _may_pass(status):
         return EngineOverloaded(what, retry_after=_retry_after(headers))
     if status in (401, 403):
         return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
@@ -272,7 +296,12 @@ def _refusal(method: str, url: str, status: int, headers: httpx.Headers, body: b
             limit=int(limit[1]) if limit else None,
             tokens=int(length[1]) if length else None,
         )
-    return EngineRejected(what, status=status)
+    refusal = EngineRejected(what, status=status)
+    if status == 404:
+        # A proxy's page may give way to the server again. A server that has lost its model has another one: the answer
+        # to the same call would be taken for one of the first model, so only the run is tried again.
+        refusal.retryable, refusal.repeated = known, known and from_server
+    return refusal
 
 
 def _message(answer: Any) -> str:

@@ -117,7 +117,7 @@ class Patience:
 
     def _report(self, attempt: Attempt, error: EngineError, *, hurried: bool) -> None:
         """Reports a failure to the circuit breaker; a missed deadline of the caller's own is no fault of the server."""
-        if isinstance(error, EngineRejected | PromptTooLong):
+        if isinstance(error, EngineRejected | PromptTooLong) and (error.repeated or not error.retryable):
             self._circuit.succeeded()
         elif _blames_server(error, hurried):
             self._circuit.failed(attempt, str(error), error)
@@ -194,4 +194,6 @@ def _blames_server(error: BaseException, hurried: bool) -> bool:
         return error.retry_after is None
     if isinstance(error, EngineTimeout):
         return not hurried
+    if isinstance(error, EngineRejected) and error.repeated:
+        return False  # it answers, and has another model now
     return isinstance(error, EngineError) and error.retryable

@@ -226,7 +226,6 @@ def rows(*probs: list[float], label: str = "entailment") -> dict[str, object]:
 @pytest.mark.parametrize(
     "body",
     [
-        "no JSON",
         [1, 2],
         {"data": None},
         {"data": []},
@@ -259,6 +258,7 @@ async def test_answers_that_cannot_be_right_are_errors_and_never_numbers(served,
         (Reply({"error": "x"}, 503), EngineOverloaded),
         (Reply({"error": "x"}, 429, {"retry-after": "0"}), EngineOverloaded),
         (Reply({"error": "x"}, 500), EngineOverloaded),
+        (Reply("no JSON"), EngineProtocolError),
         (Reply(rows([0.2, 0.5, 0.3]), reset_after=10), EngineUnreachable),
         (Reply(reset_after=-1), EngineUnreachable),
     ],

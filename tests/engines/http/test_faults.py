@@ -20,6 +20,8 @@ from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.engines.http.vllm import VllmEngine
+from ragguard.engines.layers import Retry
+from ragguard.engines.layers.retry import Patience
 from ragguard.errors import (
     EngineError,
     EngineOverloaded,
@@ -281,7 +283,7 @@ async def test_an_error_in_an_answer_of_200(pair):
     assert "out of credit" in str(error)
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 422])
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 413, 422])
 async def test_refusals_are_not_worth_repeating(pair, status):
     server, engine = pair
     server.script([Reply({"error": "no, because"}, status, {"location": "https://elsewhere.invalid/"})])
@@ -290,6 +292,50 @@ async def test_refusals_are_not_worth_repeating(pair, status):
     assert not error.retryable
     assert "no, because" in str(error)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        (Reply({"error": "request timeout"}, 408), EngineOverloaded),
+        (Reply({"error": {"code": 502, "message": "upstream overloaded"}}), EngineOverloaded),
+        (Reply({"error": {"code": "429", "message": "slow down"}}), EngineOverloaded),
+        (Reply("<html>Back soon</html>"), EngineProtocolError),
+        (Reply('{"choices": ['), EngineProtocolError),
+        (Reply("default backend - 404", 404), EngineRejected),
+    ],
+    ids=["408", "502 in 200", "429 in 200", "page", "cut", "ingress"],
+)
+async def test_what_may_pass_by_itself_is_asked_again(pair, reply, kind):
+    server, engine = pair
+    server.script([reply])
+    error = await failure(engine)
+    assert isinstance(error, kind)
+    assert (error.retryable, error.repeated) == (True, False)
+    server.script([reply])
+    assert await works(Retry(engine, Patience(base=0.01)))
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [Reply({"error": {"code": 400, "message": "no"}}), Reply({"error": {"code": "1210", "message": "no"}})],
+)
+async def test_an_error_in_an_answer_of_200_with_a_code_of_the_requests_own_fault_is_final(pair, reply):
+    server, engine = pair
+    server.script([reply])
+    error = await failure(engine)
+    assert isinstance(error, EngineRejected)
+    assert not error.retryable
+
+
+async def test_a_model_that_is_gone_is_worth_another_run_but_no_repeated_call(pair):
+    """Another model's answer to the same call would be kept as one of the first."""
+    server, engine = pair
+    server.script([Reply({"error": {"message": "The model `fake` does not exist."}}, 404)])
+    with pytest.raises(EngineRejected, match="does not exist") as caught:
+        await Retry(engine, Patience(base=0.01)).label_probs(["Who?"], LABELS)
+    assert (caught.value.retryable, len(server.requests)) == (True, 1)
+    assert await works(engine)
 
 
 async def test_a_restart_in_the_middle(pair):
@@ -435,6 +481,7 @@ async def test_something_else_that_speaks_http():
             engine = open_engine(server.url)
             error = await failure(engine)
             assert isinstance(error, kind)
+            assert not error.retryable, "a wrong address is said at once"
             assert says in str(error)
             await engine.aclose()
 
