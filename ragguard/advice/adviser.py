@@ -227,13 +227,15 @@ class Adviser:
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
         useful = [
-            one if isinstance(one, KnownOutcome) else KnownOutcome(one, ())
+            (one.run, one) if isinstance(one, KnownOutcome) else (one, None)
             for one in given
             if isinstance(one, KnownOutcome) or not _lacks(one)
         ]
         check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
         before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=BEHIND))
-        traces = await in_parallel([partial(self._trace, one) for one in useful], CALIBRATED_AT_ONCE)
+        traces = await in_parallel(
+            [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
+        )
         threshold, loss, saved = choose_threshold(traces, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
@@ -242,17 +244,18 @@ class Adviser:
         )  # fmt: skip
         return self.calibration
 
-    async def _trace(self, one: KnownOutcome) -> Trace:
-        """Returns a run in numbers: the sufficiency after each turn, and how right an answer would have been."""
+    async def _trace(self, run: Run, known: KnownOutcome | None) -> Trace:
+        """Returns a run in numbers: the sufficiency after each turn, and how right an answer would have been, which the
+        engine is asked where it is not known."""
         enough: list[float] = []
-        correct = list(one.correct)
-        for prefix in one.stages or _prefixes(one.run):
+        correct = [] if known is None else list(known.correct)
+        for prefix in (known and known.stages) or _prefixes(run):
             evidence = None
             if _is_readable(prefix.steps):
                 search = EvidenceSearch(self._belief, self._contested)
                 evidence, _ = await search.evidence(self._asker(prefix, BEHIND))
             enough.append(0.0 if evidence is None else sufficiency(evidence))
-            if not one.correct:
+            if known is None:
                 correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=BEHIND)))
         return Trace(enough, correct)
 

@@ -191,6 +191,8 @@ async def test_with_references_the_engine_says_how_right_each_step_was():
             await rg.advice.acalibrate(runs)
         with pytest.raises(InvalidInput, match="one number a turn"):
             await rg.advice.acalibrate([KnownOutcome(runs[0], [1, 1, 1])] * 12, max_loss=0.1)
+        with pytest.raises(InvalidInput, match="correct: got 0; allowed: one number a turn"):
+            await rg.advice.acalibrate([KnownOutcome(runs[0], [])] * 12, max_loss=0.1)
 
 
 def test_a_question_that_changed_on_the_way_is_calibrated_as_it_was():
