@@ -9,6 +9,8 @@ from dataclasses import dataclass
 
 from ragguard.errors import InvalidInput
 
+ABSTENTION = "NO-RESPONSE"
+"""The label that ragguard's own prompts tell a model to say where it has no answer; an abstention in every language."""
 _ASCII_PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ONE_FORM = str.maketrans(
     {**dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015\u2212", "-"),
@@ -28,7 +30,8 @@ class Language:
     articles: tuple[str, ...] = ()
     """Words that are dropped before answers are compared."""
     abstentions: tuple[str, ...] = ()
-    """Phrases with which an abstention begins, which is no answer."""
+    """Phrases with which an abstention begins, which is no answer. NO-RESPONSE, which the prompts ask for, is one in
+    every language."""
     blanks: tuple[str, ...] = ()
     """Words that are no answer when they stand alone."""
     lead_ins: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from ragguard.answer_text import ENGLISH, Language, normalise
+from ragguard.answer_text import ABSTENTION, ENGLISH, Language, normalise
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.registry import Metric, declare
@@ -83,6 +83,8 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
 
 
 _CLAUSE = re.compile(r"[.,;:!?()\n—–]+")
+_LABELS = (ABSTENTION, ABSTENTION.replace("-", " "))
+"""How ragguard's own prompts tell a model to abstain, whatever the language."""
 _BETWEEN = 2
 """The most words between an ending and the name of a source, as in "not mentioned in the provided passages"."""
 
@@ -108,7 +110,7 @@ class _Phrases:
         self._abstentions, self._blanks, self.lead_ins, self.turns, self._endings, self._sources = (
             _PhraseSet(phrases, language)
             for phrases in (
-                language.abstentions, language.blanks, language.lead_ins, language.turns, language.endings,
+                (*language.abstentions, *_LABELS), language.blanks, language.lead_ins, language.turns, language.endings,
                 language.sources,
             )
         )  # fmt: skip

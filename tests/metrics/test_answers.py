@@ -146,4 +146,7 @@ def test_another_language_is_declared():
     assert not m.is_abstention("Ich weiß nicht, aber es war Oslo.", GERMAN)
     assert not m.is_abstention("Ich weiß nicht.")
     assert m.is_abstention("", m.Language())
+    assert m.is_abstention("NO-RESPONSE", GERMAN), "the prompts ask for this word in every language"
+    assert m.is_abstention("No response.", m.Language())
+    assert not m.is_abstention("NO-RESPONSE, aber es war Oslo.", GERMAN)
     assert not m.is_abstention("Oslo", m.Language())

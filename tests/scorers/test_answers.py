@@ -18,6 +18,7 @@ from support.reader import (
 
 from ragguard import connect, world
 from ragguard.engines.prompts import load_prompts
+from ragguard.metrics import Language
 from ragguard.records import Failure, Run
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -25,9 +26,9 @@ from ragguard.scorers.pipeline import ScoringPipeline
 ALIASES = [frozenset({"ada berg", "berg"})]
 
 
-async def answers(the_run, engine=None, entailer=None):
+async def answers(the_run, engine=None, entailer=None, **more):
     pipeline = ScoringPipeline(
-        engine or reader(), entailer=entailer or TableEntailer(ALIASES), scorers=[Answers()]
+        engine or reader(), entailer=entailer or TableEntailer(ALIASES), scorers=[Answers()], **more
     )
     return await pipeline.results(the_run)
 
@@ -73,6 +74,11 @@ async def test_what_the_guard_dropped_supports_nothing():
 @pytest.mark.parametrize("answer", ["NO-RESPONSE", "", "I do not know."])
 async def test_abstaining_is_neither_right_nor_wrong(answer):
     assert await verdict(two_hops(answer=answer)) == ("abstained", 0.0)
+
+
+async def test_the_prompts_own_word_is_an_abstention_in_another_language():
+    results = await answers(two_hops(answer="NO-RESPONSE"), language=Language(articles=("der",)))
+    assert [one.label for one in results if one.name == "answer_correct"] == ["abstained"]
 
 
 async def test_the_response_grade_is_the_judges():
