@@ -74,6 +74,8 @@ def file_path(argument: str, value: object) -> Path:
         raise InvalidInput(argument, value, "the path of a file") from error
     if path is None:
         raise InvalidInput(argument, value, "the path of a file")
+    if text == ":memory:":
+        raise InvalidInput(argument, value, "the path of a file, or None, which keeps everything in memory")
     return path
 
 

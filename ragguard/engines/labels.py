@@ -80,9 +80,13 @@ def colliding(ids: Sequence[Sequence[int]]) -> bool:
 
 def checked_logprob(value: Any) -> float:
     """Returns a valid log-probability: rounding above 0 is cut, −inf is a probability of 0."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value) or value > 1e-3:
-        raise EngineProtocolError(f"the model gave {value!r} as a log-probability")
-    return min(0.0, float(value))
+    try:
+        found = math.nan if isinstance(value, bool) or not isinstance(value, int | float) else float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        found = math.nan
+    if math.isnan(found) or found > 1e-3:
+        raise EngineProtocolError(f"the model gave {value!r:.80} as a log-probability")
+    return min(0.0, found)
 
 
 def upper_bound(listed: Iterable[float]) -> float:

@@ -69,6 +69,8 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
         raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
     if path.is_dir():
         raise StoreError(f"{name} is a folder; name a file in it")
+    if path.exists() and not path.is_file():  # opening a pipe would wait for its other end
+        raise StoreError(f"{name} is a pipe, a socket or a device; name a regular file")
     if not path.exists():
         if read_only:
             raise StoreError(f"{name} does not exist; check the path")

@@ -1,5 +1,6 @@
 """The store: what is written is read back, once, by whoever opens it next."""
 
+import os
 import random
 import subprocess
 import time
@@ -489,6 +490,20 @@ def test_a_closed_store_says_so(tmp_path):
     store.close()
     with pytest.raises(Closed, match="closed"):
         store.runs_by_rank(0, 1)
+
+
+def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="is a pipe, a socket or a device"):
+            Store(tmp_path / "pipe", read_only=read_only)
+
+
+def test_sqlites_name_for_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="None, which keeps everything in memory"):
+        Store(":memory:")
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):

@@ -104,6 +104,8 @@ class DiskCache:
     def _open(self) -> sqlite3.Connection:
         if self._file is None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            if self.path.exists() and not self.path.is_file():  # opening a pipe would wait for its other end
+                raise OSError("it is no regular file")
             # The garbage collector may close the connection on any thread.
             file = sqlite3.connect(self.path, timeout=5, check_same_thread=False)
             try:

@@ -327,6 +327,14 @@ async def test_a_file_that_cannot_be_made(tmp_path, caplog):
     await cache.aclose()
 
 
+async def test_a_pipe_is_let_go_and_not_waited_for(tmp_path, caplog):
+    os.mkfifo(tmp_path / "pipe")
+    cache = Cache(ScriptedEngine(), tmp_path / "pipe")
+    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
+    assert "memory only" in caplog.text
+    await cache.aclose()
+
+
 async def test_the_file_is_bounded(tmp_path):
     path = tmp_path / "cache.db"
     cache = Cache(ScriptedEngine(), path, max_stored=500)
