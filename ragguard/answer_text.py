@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from ragguard.errors import InvalidInput
 
@@ -42,6 +42,13 @@ class Language:
     """Phrases with which an abstention of one clause ends, such as "is not mentioned"."""
     sources: tuple[str, ...] = ()
     """Words that may follow such an ending: names of the sources, such as "passages"."""
+
+    def __repr__(self) -> str:
+        """Returns `ENGLISH` for what ships, whose words fill pages, else the fields that are declared."""
+        if self == ENGLISH:
+            return "ENGLISH"
+        declared = ((one.name, getattr(self, one.name)) for one in fields(self))
+        return f"Language({', '.join(f'{name}={words!r}' for name, words in declared if words)})"
 
 
 _SOURCES = (

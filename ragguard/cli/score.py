@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -48,7 +49,10 @@ def run(
     prompts: PromptSetName = None,
     references: Annotated[
         Path | None,
-        typer.Option(help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}.'),
+        typer.Option(
+            help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}; capitals and '
+            "spaces of a question do not matter."
+        ),
     ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
     max_tokens: Annotated[
@@ -121,6 +125,10 @@ def run(
     from ragguard.scorers.settings import ScoringSettings
     from ragguard.store.scorefile import check_score_file
 
+    if price is not None and not dry_run:
+        raise InvalidInput("--price", price, "nothing without --dry-run, which says what it would cost")
+    if price is not None and not all(0 <= one < math.inf for one in price):
+        raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
     names = tuple(name.strip() for name in scorers.split(",") if name.strip())
     if on is not None:

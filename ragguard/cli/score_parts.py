@@ -182,14 +182,15 @@ async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
     """Plans the runs of the parts that are left, and prints the lines that cannot be read."""
     from ragguard.parts.reading import read_part
     from ragguard.scorers.plan import Plan
-    from ragguard.scorers.references import with_references
+    from ragguard.scorers.references import ReferenceTable, with_references
 
+    references = ReferenceTable(prepared.job.references)
     pipeline = prepared.job.scoring.build()
     total, rejected, referenced = Plan(), 0, 0
     for part in prepared.left:
         for line in read_part(part):
             if line.run is not None:
-                run = with_references(line.run, prepared.job.references)
+                run = with_references(line.run, references)
                 referenced += bool(run.references)
                 total += replace(await pipeline.plan(run), failures=())
             elif line.problem is not None:

@@ -26,11 +26,13 @@ class RunSource:
     """The runs of some files. A line that cannot be read is reported and counted."""
 
     def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
+        from ragguard.scorers.references import ReferenceTable
         from ragguard.store.runfile import check_run_file
 
         for file in files:  # all files are checked before the first is scored, which may take hours
             check_run_file(file)
-        self._files, self._console, self._references = files, console, references
+        self._files, self._console = files, console
+        self._references = ReferenceTable(references)
         self.rejected = 0
         self.seen = 0
         """How many runs were read."""
@@ -120,21 +122,35 @@ def _interruptible(lines: Iterator[T]) -> Iterator[T]:
 
 
 def read_references(path: Path) -> dict[str, list[str]]:
-    """Returns the right answers by question or run id, from a file of JSON lines."""
+    """Returns the right answers by question or run id, from a file of JSON lines.
+
+    Two lines with different answers to one question, or for one id, are an error.
+    """
+    from ragguard.scorers.references import spelled
+
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} could not be read ({error}); check the path") from error
     found: dict[str, list[str]] = {}
+    first: dict[tuple[bool, str], tuple[int, list[str]]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             data = json.loads(line)
-            found[str(data.get("id") or data["question"])] = references_of(data["references"]) or []
+            name = str(data.get("id") or data["question"])
+            found[name] = answers = references_of(data["references"]) or []
+            by_id = bool(data.get("id"))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
             raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
+        line_before, answers_before = first.setdefault(
+            (by_id, name if by_id else spelled(name)), (number, answers)
+        )
+        if answers_before != answers:
+            same = f"{'id' if by_id else 'question'} of line {line_before}, which has {answers_before}"
+            raise InvalidInput(f"{path}, line {number}", answers, f"one list of references for the {same}")
     return found
 
 
@@ -142,5 +158,5 @@ def about_references(found: int, runs: int) -> str:
     """Returns the sentence about runs that --references does not know."""
     return (
         f"{found:,} of {runs:,} runs found their references: --references has the others neither under their id nor "
-        "under their question, which has to be the same to the letter"
+        "under their question, whatever its capitals and spaces"
     )

@@ -75,6 +75,7 @@ def run(
     """
     from dataclasses import replace
 
+    from ragguard.store.source import holds_parts
     from ragguard.validate.readers.dataset import read_dataset
 
     console = notes()
@@ -92,6 +93,9 @@ def run(
             tables = labelled
         else:
             contexts = read_dataset(data, format, k, texts=runs_of_files(runs), remarks=remarks)
+            if not runs and holds_parts(data) and all(one.outcome is None for one in contexts):
+                allowed = "the run files that were scored: outcomes, references and texts are in them alone"
+                raise InvalidInput("--runs", None, allowed)
             tables = asyncio.run(
                 _data(contexts, data, engine, judge, chosen, erag, metric, seed, tell, remarks)
             )

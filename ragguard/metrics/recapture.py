@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
-from ragguard.metrics.arrays import Value
+from ragguard.metrics.arrays import Booleans, Value
 from ragguard.metrics.rarity import proc
 from ragguard.metrics.registry import Metric, declare
 from ragguard.metrics.topk import f
@@ -70,14 +70,17 @@ def chapman(first: ArrayLike, second: ArrayLike, both: ArrayLike, level: float =
 def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Population:
     """Returns Chapman's estimate of how many relevant passages there are, from retrievals of one query.
 
-    `found[r, p]`: retrieval r found passage p; `relevant[p]`: passage p is relevant. A retrieval that found nothing but
-    what another found as well (the same retriever again, or with a smaller k) tells nothing of what is missing and is
-    left out; with fewer than two left, nothing is known. Of more than two, every second one in order makes up one side.
+    `found[r, p]`: retrieval r found passage p; `relevant[p]`: passage p is relevant; both true and false, or 1 and 0. A
+    retrieval that found nothing but what another found as well (the same retriever again, or with a smaller k) tells
+    nothing of what is missing and is left out; with fewer than two left, nothing is known. Of more than two, every
+    second one in order makes up one side.
     """
-    table = np.atleast_2d(arrays.boolean("found", found))
+    table = np.atleast_2d(_marks("found", found))
     if table.ndim > 2:
         raise InvalidInput("found", found, "a table (retrievals, passages)")
-    wanted = arrays.boolean("relevant", relevant, table.shape[1:])
+    wanted = _marks("relevant", relevant)
+    if wanted.shape != table.shape[1:]:
+        raise InvalidInput("relevant.shape", wanted.shape, f"{table.shape[1:]}, the shape of what it marks")
     kept: list[int] = []
     for row in range(len(table)):
         others = (r for r in range(len(table)) if r != row and not np.any(table[row] & ~table[r]))
@@ -88,6 +91,14 @@ def recapture(found: ArrayLike, relevant: ArrayLike, level: float = 0.95) -> Pop
         return Population(*4 * (float("nan"),))
     sides = [table[kept[side::2]].any(axis=0) & wanted for side in (0, 1)]
     return chapman(sides[0].sum(), sides[1].sum(), (sides[0] & sides[1]).sum(), level)
+
+
+def _marks(argument: str, values: ArrayLike) -> Booleans:
+    """Returns true and false, or 1 and 0, as booleans; refuses other numbers."""
+    read = arrays.read(argument, values, low=0, high=1)
+    if np.any((read != 0) & (read != 1)):
+        raise InvalidInput(argument, values, "true and false, or 1 and 0")
+    return read.astype(np.bool_)
 
 
 _NEEDS = "a step whose query was retrieved for twice or more in the run, differently; grades; no pool"

@@ -26,7 +26,7 @@ from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.references import with_references
+from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
 from ragguard.service.stream import bounded
 from ragguard.store.filesystems import pyarrow_for
@@ -233,9 +233,10 @@ class _Results:
 
 
 def _runs(part: Part, job: PartJob, results: _Results) -> Iterator[tuple[int, Run]]:
+    references = ReferenceTable(job.references)
     for line in read_part(part):
         if line.run is not None:
-            yield line.number, with_references(line.run, job.references)
+            yield line.number, with_references(line.run, references)
         elif line.problem is not None:
             results.reject(line.problem)
 

@@ -24,11 +24,16 @@ class ReferenceTable:
     """The right answers to questions; a question is found whatever its spaces and capitals."""
 
     def __init__(self, table: Mapping[str, str | Sequence[str]]) -> None:
-        self._known = {_spelled(question): references_of(answers) for question, answers in table.items()}
+        self._exact = {name: references_of(answers) for name, answers in table.items()}
+        self._known = {spelled(question): answers for question, answers in self._exact.items()}
 
     def __call__(self, question: str) -> list[str] | None:
         """Returns the answers to a question; None where it is not in the table."""
-        return self._known.get(_spelled(question))
+        return self._known.get(spelled(question))
+
+    def of(self, run: Run) -> list[str] | None:
+        """Returns the answers under a run's id, which has to be the same to the letter, or else to its question."""
+        return self._exact.get(run.id) or self(run.question)
 
 
 async def find_references(references: References, run: Run) -> tuple[list[str] | None, list[Failure]]:
@@ -53,13 +58,14 @@ async def _find(references: References, run: Run) -> list[str] | None:
     return found
 
 
-def with_references(run: Run, table: Mapping[str, Sequence[str]]) -> Run:
+def with_references(run: Run, table: ReferenceTable) -> Run:
     """Returns a run with the references that a table has under its id or its question, unless it brings its own."""
-    found = table.get(run.id) or table.get(run.question)
+    found = table.of(run)
     return run if run.references or not found else replace(run, references=[*found])
 
 
-def _spelled(question: object) -> str:
+def spelled(question: object) -> str:
+    """Returns the form of a question by which it is found: in lower case, with single spaces."""
     if not isinstance(question, str):
         raise InvalidInput("references", question, "a question that is a text, for each key")
     return " ".join(question.split()).casefold()

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 
 import pytest
 from support.compared import stored
@@ -42,6 +43,20 @@ def both(tmp_path_factory):
         call("score", file, "--store", here / f"{name}.db", *options)
         call("score", file, "--on", "processes:1", "--out", here / name, *options)
     return here
+
+
+def test_a_validation_without_outcomes_names_the_option_that_brings_them(tmp_path):
+    runs = [replace(world.make_run(case), references=None) for case in world.cases(2, seed=5)]
+    write_runs(
+        [replace(run, metadata={"outcome": at}) for at, run in enumerate(runs)], tmp_path / "runs.jsonl"
+    )
+    options = ("--scorers", "utility", "--engine", "nano", "--quiet")
+    call("score", tmp_path / "runs.jsonl", "--on", "processes:1", "--out", tmp_path / "parts", *options)
+    for engine in ((), ("--engine", "nano")):
+        assert "--runs: got None; allowed: the run files that were scored" in call(
+            "validate", tmp_path / "parts", *engine, code=2
+        )
+    call("validate", tmp_path / "parts", "--runs", tmp_path / "runs.jsonl")
 
 
 def test_the_list_is_the_same(both):

@@ -340,6 +340,51 @@ def test_what_an_engine_says_is_no_command_to_the_terminal(engine, caplog):
     assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")
 
 
+@pytest.mark.parametrize("on", [(), ("--on", "processes:1", "--out", "scores")])
+def test_a_question_with_references_is_found_whatever_its_capitals_and_spaces(engine, here, on):
+    run = replace(a_run(), references=None)
+    write_runs([run], "runs.jsonl")
+    line = {"question": f" {run.question.upper()}  ", "references": ["Ada Berg"]}
+    (here / "refs.jsonl").write_text(json.dumps(line))
+    done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--dry-run", *on)
+    assert done.exit_code == 0, done.output
+    assert "found their references" not in done.output
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "says"),
+    [
+        ({"question": "Who?"}, {"question": "who? "}, "one list of references for the question of line 1"),
+        ({"id": "r1"}, {"id": "r1", "question": "Who?"}, "one list of references for the id of line 1"),
+        ({"id": "r1"}, {"id": "R1"}, None),
+    ],
+)
+def test_lines_that_contradict_each_other_about_one_question_are_said(engine, here, first, second, says):
+    lines = [first | {"references": ["x"]}, second | {"references": ["y"]}, first | {"references": ["x"]}]
+    (here / "refs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    done = score(runs_file(), *UTILITY, "--references", "refs.jsonl", "--dry-run")
+    assert done.exit_code == (0 if says is None else 2), done.output
+    if says is not None:
+        assert f"refs.jsonl, line 2: got ['y']; allowed: {says}, which has ['x']" in " ".join(
+            done.output.split()
+        )
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--price", "1", "2"), "nothing without --dry-run"),
+        (("--dry-run", "--price", "-1", "2"), "prices of 0 or more"),
+        (("--dry-run", "--price", "1", "nan"), "prices of 0 or more"),
+    ],
+)
+def test_a_price_that_says_nothing_is_refused(engine, here, words, says):
+    done = score(runs_file(), *UTILITY, *words)
+    assert done.exit_code == 2
+    assert says in " ".join(done.output.split())
+    assert engine.calls == []
+
+
 def test_references_that_match_no_run_are_said(engine, here):
     lines = [{"question": "Another?", "references": ["x"]}]
     (here / "refs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

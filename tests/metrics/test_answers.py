@@ -1,5 +1,6 @@
 """Answers beside references, and answers that are none."""
 
+import inspect
 import re
 
 import pytest
@@ -38,6 +39,13 @@ def test_normalise(text, expected):
 def test_normalising_twice_changes_nothing(text):
     once = m.normalise(text)
     assert m.normalise(once) == once
+
+
+def test_the_default_language_is_named_and_not_written_out():
+    assert repr(m.ENGLISH) == "ENGLISH"
+    assert len(str(inspect.signature(m.token_f1))) < 200
+    assert repr(GERMAN).startswith("Language(articles=('der', 'die', 'das'), abstentions=")
+    assert "blanks" not in repr(GERMAN)
 
 
 def test_exact_match():

@@ -101,6 +101,13 @@ def test_of_more_than_two_every_second_makes_up_a_side():
     assert recapture(table("ab", "bc", "cd", "de"), ALL) == chapman(4, 4, 3)
 
 
+def test_ones_and_noughts_are_marks_as_elsewhere():
+    found = table("abcd", "cdef")
+    assert recapture(np.asarray(found).astype(int), [1] * 10) == recapture(found, ALL)
+    with pytest.raises(InvalidInput, match=r"found: .*true and false, or 1 and 0"):
+        recapture([[1, 0.5], [0, 1]], [1, 1])
+
+
 def test_a_table_of_another_shape_is_refused():
     with pytest.raises(InvalidInput, match="relevant"):
         recapture(table("ab"), [True])
