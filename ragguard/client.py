@@ -218,14 +218,15 @@ class RagGuard:
     @overload
     async def score(self, run: Run | RunHandle, *, dry_run: Literal[True]) -> Plan: ...
     async def score(self, run: Run | RunHandle, *, dry_run: bool = False) -> Scores | Plan:
-        """Scores one run now; with `dry_run` returns what that would ask, and asks nothing.
+        """Scores one run now; with `dry_run` returns what that would ask.
 
         Scores that the same settings gave before are read from the store. A run that is still open is scored as
         it stands, and these scores are not stored. A run that was not sampled has no scores.
 
         Args:
             run: A Run, or what `rg.run` yields.
-            dry_run: True returns a Plan of the prompts and tokens that scoring would take, and asks nothing.
+            dry_run: True returns a Plan of the requests, prompts and tokens that scoring would take, and asks nothing
+                but the few short requests that find out what a server can.
         """
         if not isinstance(run, RunHandle):
             if dry_run:

@@ -59,7 +59,8 @@ def run(
         int | None, typer.Option(min=0, help="Spend at most so many tokens of each engine.")
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what it would ask and cost; ask nothing.")
+        bool,
+        typer.Option("--dry-run", help="Say what it would ask and cost; only find out what the server can."),
     ] = False,
     price: Annotated[
         tuple[float, float] | None,

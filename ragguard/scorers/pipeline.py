@@ -35,7 +35,7 @@ from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.metered_ask import MeteredAsk, not_told, with_usage
-from ragguard.scorers.plan import Plan, PriceList, merge
+from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.score_writer import failure_of
@@ -57,7 +57,6 @@ FAMILIES = tuple(_IN_FAMILY)
 _OURS = tuple(scorer for family in _IN_FAMILY.values() for scorer in family)
 _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
-_UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
 """A coroutine function that asks about a run as a scorer does, and returns no scores."""
 
@@ -210,9 +209,16 @@ class ScoringPipeline:
         return view
 
     async def plan(self, run: Run) -> Plan:
-        """Returns the plan of scoring a run, asking no model; defaults stand in for an engine out of reach."""
+        """Returns the plan of scoring a run; asks no model about it. An engine that was not used yet finds out what its
+        server can; defaults stand in for one out of reach."""
         setting, _ = await self._reach()
-        prices = PriceList(self._judge is self._engine, setting.around_pair, setting.engine.context)
+        prices = PriceList(
+            self._judge is self._engine,
+            setting.around_pair,
+            setting.engine.context,
+            setting.engine,
+            setting.judge,
+        )
         allowance = PromptAllowance(self._caps.prompt_tokens)
         results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
@@ -273,9 +279,9 @@ class ScoringPipeline:
                 same = name == "judge" and model is self._engine
                 infos[name] = infos["engine"] if same else await model.info()
             except RagguardError as error:
-                infos[name], missing[name] = _UNKNOWN, error
+                infos[name], missing[name] = UNKNOWN, error
                 if name == "engine":  # no scorer can go on without it, so no other model is asked
-                    return self._settle(_UNKNOWN, _UNKNOWN, _UNKNOWN), dict.fromkeys(MODELS, error)
+                    return self._settle(UNKNOWN, UNKNOWN, UNKNOWN), dict.fromkeys(MODELS, error)
         setting = self._settle(infos["engine"], infos["judge"], infos["entailer"])
         if not missing:
             self._setting = setting

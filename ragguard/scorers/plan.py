@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from ragguard.engines.base import Sample
+from ragguard.engines.base import EngineInfo, Sample
 from ragguard.probes.question import (
     Answer,
     EntailAnswer,
@@ -25,6 +25,8 @@ from ragguard.probes.question import (
 from ragguard.records import Failure
 from ragguard.scorers.asker import tokens_of
 
+UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
+"""The description of a model that cannot be reached; a plan takes it for one that answers many prompts at once."""
 _ANSWERS = 3
 _LINES = "\n".join(f"sub-question {number}" for number in range(1, 4))
 
@@ -115,21 +117,44 @@ class PriceList:
     """How many tokens a judge's prompt has around two answers to compare."""
     window: int | None = None
     """The most tokens that the model reads of one prompt; a longer prompt is cut and costs no more."""
+    engine: EngineInfo = UNKNOWN
+    judge: EngineInfo = UNKNOWN
     lines: list[PlanLine] = field(default_factory=list)
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
-        """Notes one call with these questions and returns placeholders."""
+        """Notes what one call with these questions costs and returns placeholders."""
         first = questions[0]
-        verb, who, output = "entail", "entailer", 0
+        verb, who = "entail", "entailer"
         if not isinstance(first, EntailQuestion):
             who = "engine" if self.one_model else first.who
-            verb, output = "label_probs", len(questions)
-            if isinstance(first, SampleQuestion):
-                verb, output = "sample", len(questions) * first.n * first.max_tokens
+            verb = "sample" if isinstance(first, SampleQuestion) else "label_probs"
         most = self.window or sys.maxsize
         tokens = sum(min(tokens_of(question, self.around_pair), most) for question in questions)
-        self.lines.append(PlanLine(who, verb, 1, len(questions), prompt_tokens=tokens, output_tokens=output))
+        requests, times, written = self._each(first, len(questions))
+        self.lines.append(
+            PlanLine(
+                who, verb, requests, len(questions), prompt_tokens=tokens * times,
+                output_tokens=written * len(questions),
+            )
+        )  # fmt: skip
         return [_placeholder(question) for question in questions]
+
+    def _each(self, question: Question, prompts: int) -> tuple[int, int, int]:
+        """Returns the requests of a call with so many prompts, how often a prompt is read, and the most tokens that are
+        written for one, as the model takes and answers them."""
+        if isinstance(question, EntailQuestion):
+            if not self.around_pair:  # a classifier
+                return 1, 1, 0
+            info = self.judge
+        else:
+            info = self.engine if question.who == "engine" else self.judge
+        if isinstance(question, SampleQuestion):
+            times = 1 if info is UNKNOWN or "n_samples" in info.capabilities else question.n
+            written = question.n * (question.max_tokens + info.thinking_tokens)
+        else:
+            times, written = info.label_requests, info.label_tokens
+        together = info is UNKNOWN or "batch" in info.capabilities
+        return 1 if together else times * prompts, times, written
 
 
 def _placeholder(question: Question) -> Answer:

@@ -18,6 +18,7 @@ from support.reader import (
     step,
     two_hops,
 )
+from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import (
@@ -194,6 +195,33 @@ async def test_a_plan_asks_nothing_and_foretells_the_requests():
     assert plan.price(prompt=1.0, output=0.0) == pytest.approx(plan.prompt_tokens / 1e6)
     assert (plan + plan).requests == 2 * plan.requests
     assert (plan + plan).runs == 2
+
+
+@pytest.mark.parametrize("capabilities", [{"batch", "n_samples"}, {"n_samples"}, set()])
+async def test_a_plan_counts_requests_and_answers_as_the_engine_works(capabilities):
+    engine = reader(capabilities=frozenset(capabilities))
+    plan = await pipeline(engine).plan(two_hops())
+    lines = {line.verb: line for line in plan.lines if line.who == "engine"}
+    drawn, told = lines["sample"], lines["label_probs"]
+    assert told.output_tokens == told.prompts
+    if "batch" in capabilities:
+        assert drawn.requests < drawn.prompts
+    elif "n_samples" in capabilities:
+        assert (drawn.requests, told.requests) == (drawn.prompts, told.prompts)
+    else:
+        assert drawn.requests > drawn.prompts, "each of ten answers is a request"
+
+
+async def test_a_plan_counts_what_stands_in_for_log_probabilities():
+    class Sampling(ScriptedEngine):
+        async def info(self):
+            return replace(await super().info(), label_requests=20, label_tokens=320)
+
+    plain = reader()
+    engine = Sampling(label=plain.label, answer=plain.answer, capabilities=frozenset())
+    plan = await pipeline(engine, entailer=None, scorers=["utility"]).plan(two_hops())
+    (line,) = plan.lines
+    assert (line.requests, line.output_tokens) == (20 * line.prompts, 320 * line.prompts)
 
 
 async def test_a_plan_counts_what_the_judges_prompt_says_around_two_answers():
