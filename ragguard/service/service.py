@@ -206,7 +206,9 @@ class Service:
         """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
         began, timeout = time.monotonic(), seconds_to_wait(timeout)
         if not self._ending.acquire(timeout=timeout + _GRACE):  # another thread closes it, and has more time
-            return self._report(False, began)
+            report = self._report(False, began)
+            _log.warning("another thread is still closing: %s", report)
+            return report
         try:
             if self._closing is not None:
                 return self._closing
@@ -217,6 +219,8 @@ class Service:
         finally:
             self._ending.release()
         exits.forget(self)
+        if not report:
+            _log.warning("closed, but %s", report)
         self._log_what_is_left(report)
         return report
 

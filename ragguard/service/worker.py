@@ -145,6 +145,9 @@ class ScoringWorker:
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
         answered = await outcome(work)
+        if isinstance(answered, Closed):  # meanwhile; the run stays due in the store, as close() has said
+            self._circuit.left(attempt)
+            return
         if isinstance(answered, BaseException):  # the run is tried again after a pause
             self._faults.note("scoring", answered)
         if answered is True:

@@ -582,6 +582,36 @@ def test_close_without_any_time_still_says_what_is_left(make, tmp_path, caplog, 
     assert ("3 runs were not scored and are lost" in caplog.text) == (path is None)
 
 
+def test_close_that_could_not_finish_logs_its_report(make, tmp_path, caplog):
+    service = make(ScriptedPipeline(gate=threading.Event()), path=tmp_path / "s.db")
+    capture(service, *(a_run(f"r{number}") for number in range(3)))
+    report = service.close(0.1)
+    assert not report
+    assert f"closed, but {report}" in caplog.text
+    assert "not everything is scored: 3 pending" in caplog.text
+
+
+def test_close_that_finished_logs_nothing(make, tmp_path, caplog):
+    service = make(path=tmp_path / "s.db")
+    capture(service, a_run())
+    assert service.close(30)
+    assert "closed, but" not in caplog.text
+
+
+def test_scoring_that_ends_after_the_close_is_no_error(make, tmp_path, caplog):
+    service = make(ScriptedPipeline(gate=threading.Event()), path=tmp_path / "s.db")
+    capture(service, a_run())
+    assert service.scripted.entered.wait(10)
+    service.intake.close(
+        10
+    )  # as where the scorer's loop is held up, so that nothing there is cancelled in time
+    service.scripted.gate.set()
+    eventually(lambda: not service._worker._tasks)
+    assert "scoring failed" not in caplog.text
+    assert "make a new RagGuard" not in caplog.text
+    assert Store(tmp_path / "s.db").run("r1").status == "ok"
+
+
 def test_what_is_captured_after_the_end_is_counted_and_raises_nothing(make, caplog):
     service = make()
     capture(service, a_run())
