@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import dataclass, replace
 from functools import partial, wraps
+from pathlib import Path
 
 import pytest
 from support.reader import (
@@ -38,6 +39,7 @@ from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
 
 ALL = FAMILIES
+PAGE = Path(__file__).parents[2] / "docs" / "scorers.md"
 
 
 def pipeline(engine=None, **more):
@@ -47,6 +49,14 @@ def pipeline(engine=None, **more):
 
 def guarded():
     return run(step(FIRM_QUERY, [FIRM], candidates=[NEAR, FIRM]), step(FOUNDER_QUERY, [NOISE, FOUNDER]))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_the_page_says_with_which_name_the_answer_is_judged(family):
+    about_the_answer = {"answer_correct", "response_grade"}
+    given = {s.name for s in await pipeline(scorers=[family]).results(two_hops()) if isinstance(s, Score)}
+    (row,) = [line for line in PAGE.read_text().splitlines() if line.startswith(f"| `{family}`")]
+    assert {name for name in about_the_answer if f"`{name}`" in row} == given & about_the_answer
 
 
 async def test_every_name_of_the_contract_is_given():
