@@ -19,6 +19,7 @@ from typing import TypedDict
 from ragguard.arguments import LARGEST, number_between
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
+from ragguard.runtime.fork import at_fork
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +118,13 @@ class Account:
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._price = price or Price(0.0, 0.0)
         self._limits = Spent(requests, tokens, money)
-        self._lock = threading.Lock()
         self._spent = Cost()
+        self._begin()
+        at_fork(in_child=self._begin)
+
+    def _begin(self) -> None:
+        """Starts with no call in flight: at first, and in a forked child."""
+        self._lock = threading.Lock()
         self._reserved = Cost()
 
     @classmethod

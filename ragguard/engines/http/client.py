@@ -45,6 +45,7 @@ from ragguard.errors import (
 )
 from ragguard.runtime.deadline import until
 from ragguard.runtime.faults import brief
+from ragguard.runtime.fork import at_fork
 from ragguard.secrets import clean_cause
 
 _CONNECT_S = 10.0
@@ -124,11 +125,16 @@ class HttpClient:
         given = None if api_key is None else checked_key("api_key", api_key)
         self._key = key_from_environment(self.address) if given is None else given
         self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
-        self._lock = threading.Lock()
         self._closed = False
         self._answered: set[str] = set()
         """The URLs that have answered well. An odd answer of such a URL may pass by itself, such as that of a proxy
         while the server restarts. A URL that never answered well is a wrong address."""
+        self._renew()
+        at_fork(in_child=self._renew)
+
+    def _renew(self) -> None:
+        """Makes a new lock, at first and in a forked child: a thread of the parent process may hold the old one."""
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"

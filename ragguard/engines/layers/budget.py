@@ -26,6 +26,7 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
+from ragguard.runtime.fork import at_fork
 from ragguard.runtime.protocols import implements
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
@@ -67,8 +68,13 @@ class Budget(Layer):
     ) -> None:
         super().__init__(engine)
         self.account = Account(requests, tokens, money, price) if account is None else account
-        self._lock = threading.Lock()
         self._bytes = self._counted = 0.0
+        self._renew()
+        at_fork(in_child=self._renew)
+
+    def _renew(self) -> None:
+        """Makes a new lock, at first and in a forked child: a thread of the parent process may hold the old one."""
+        self._lock = threading.Lock()
 
     @property
     def spent(self) -> Spent:
