@@ -38,7 +38,7 @@ def test_the_lines_on_the_page_are_a_context_and_a_label(tmp_path):
 
 def test_the_retrieval_response_files_on_the_page_are_read(tmp_path):
     blocks = re.findall(
-        r"`(\w+\.jsonl)`, one line [^\n]*\n\n```jsonl\n(.*?\n)```", DATA.read_text(), re.DOTALL
+        r"`(\w+\.jsonl)`, one line [^\n]*\n\n```text\n(.*?\n)```", DATA.read_text(), re.DOTALL
     )
     assert [name for name, _ in blocks] == ["graded.jsonl", "ranked.jsonl", "texts.jsonl"]
     for count, (name, lines) in enumerate(blocks, 1):
