@@ -14,13 +14,7 @@ import ragguard
 from ragguard import Passage, RagGuard, Run
 from ragguard.capture import given_ids
 from ragguard.errors import InvalidInput
-from ragguard.runtime.notices import NOTICES
 from ragguard.store import schema
-
-
-@pytest.fixture(autouse=True)
-def _said_anew():
-    NOTICES.forget()
 
 
 @pytest.fixture

@@ -11,16 +11,10 @@ from support.program import run_program
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.capture import given_ids
 from ragguard.events import RunEnded, RunIdentity, RunStarted, StepEnded
-from ragguard.runtime.notices import NOTICES
 from ragguard.store import schema
 from ragguard.store.store import Store
 
 ASKED = "ragguard.asked_id"
-
-
-@pytest.fixture(autouse=True)
-def _said_anew():
-    NOTICES.forget()
 
 
 @pytest.fixture
