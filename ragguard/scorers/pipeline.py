@@ -213,12 +213,9 @@ class ScoringPipeline:
         server can; defaults stand in for one out of reach."""
         setting, _ = await self._reach()
         prices = PriceList(
-            self._judge is self._engine,
-            setting.around_pair,
-            setting.engine.context,
-            setting.engine,
-            setting.judge,
-        )
+            one_model=self._judge is self._engine, around_pair=setting.around_pair, window=setting.engine.context,
+            engine=setting.engine, judge=setting.judge,
+        )  # fmt: skip
         allowance = PromptAllowance(self._caps.prompt_tokens)
         results = await self._run(self._scorers, view_run(run, setting), prices, allowance)
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.

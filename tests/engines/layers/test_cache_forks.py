@@ -126,6 +126,7 @@ def test_many_forks_while_the_parent_writes_leave_a_whole_file(tmp_path):
     writer.start()
     try:
         cache.write({b"parent": b"1"})
+        assert asyncio.run(cache.read([b"parent"]))  # it waits in no line any more
         for _ in range(20):
             in_time(lambda: read_and_written(cache))
     finally:
