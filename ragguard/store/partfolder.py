@@ -252,7 +252,10 @@ class PartFolder:
         fs = pyarrow_for(_PURPOSE).fs
         place = self.place.within(*below) if below else self.place
         with reading(place):
-            found = place.filesystem.get_file_info(fs.FileSelector(place.path, allow_not_found=True))
+            try:
+                found = place.filesystem.get_file_info(fs.FileSelector(place.path, allow_not_found=True))
+            except FileNotFoundError:  # Arrow looks twice: a folder that was made in between is empty
+                found = []
         return sorted(info.base_name for info in found)
 
 

@@ -136,6 +136,13 @@ def test_a_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, erro
     assert begun(tmp_path / "out").planned() == ["a"]
 
 
+def test_a_folder_that_is_made_while_it_is_listed_has_no_complete_part_yet(tmp_path):
+    folder = begun(tmp_path / "out")
+    gone = FileNotFoundError(2, "Cannot list directory")
+    assert failing(folder, 0, gone, ("get_file_info",)).finished() == []
+    assert folder.finished() == ["a"]
+
+
 def test_a_job_may_begin_while_its_folder_is_read(tmp_path, monkeypatch):
     listed = PartFolder._names
 
