@@ -121,7 +121,7 @@ def test_many_forks_while_the_parent_writes_leave_a_whole_file(tmp_path):
             cache.write({b"%d %d" % (number, item): b"1" for item in range(50)})
             asyncio.run(cache.read([b"%d 0" % number]))
             number += 1
-            stop.wait(0.005)  # SQLite's lock is not fair: a child would wait in vain for one that is always held
+            stop.wait(0.005)  # SQLite's lock is not fair: it has to be free now and then
 
     writer = threading.Thread(target=write)
     writer.start()
