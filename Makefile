@@ -67,7 +67,7 @@ FAULTS := $(wildcard tests/langchain/test_*fault*.py tests/llamaindex/test_*faul
 test-newest: .venv/.dev
 	python=$$($(ENVIRONMENT) newest $(NEWEST)) && $$python --version && \
 	PYTHONPATH=$(CURDIR):$(CURDIR)/integrations:$(CURDIR)/tests $$python -m pytest \
-		tests/store tests/service tests/guard tests/faults tests/runtime tests/langchain/test_bad_input.py $(FAULTS)
+		tests/storage tests/service tests/guard tests/faults tests/runtime tests/langchain/test_bad_input.py $(FAULTS)
 
 test-vllm: .venv/.dev
 	-$(ENVIRONMENT) vllm-ray
@@ -76,7 +76,7 @@ test-vllm: .venv/.dev
 test-floors: .venv/.dev
 	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex
 	python=$$($(ENVIRONMENT) langchain-floor) && $$python -m pytest tests/langchain
-	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/sinks
+	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/telemetry
 
 test-foreign: .venv/.dev
 	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py

@@ -50,9 +50,9 @@ from ragguard.advice import KnownOutcome
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import exact_match
-from ragguard.probes.tokens import count_tokens
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers import Belief
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus
 from ragguard.world.facts import INVERSE

@@ -24,7 +24,7 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parents[1]
 FOLDERS = ("ragguard", "integrations", "studies", "training", "tests", "benchmarks", "docs")
-FRONT_DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.sinks",
+FRONT_DOORS = ("ragguard", "ragguard.engines", "ragguard.guard", "ragguard.scorers", "ragguard.telemetry",
                "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
 
 WALKED = """

@@ -20,9 +20,9 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from ragguard import Passage, RagGuard, world
-from ragguard.report.digest import MISLEADS
-from ragguard.report.html import write_html
-from ragguard.store.store import Store
+from ragguard.analysis.digest import MISLEADS
+from ragguard.analysis.html import write_html
+from ragguard.storage.sqlite.store import Store
 
 TARGETS_MS = {
     "import ragguard": 60.0,

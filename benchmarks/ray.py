@@ -122,7 +122,7 @@ def program(code: str, told: dict[str, Any]) -> dict[str, Any]:
 
 def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The scores of actors beside those of `ragguard score -c 1`, for all families of scorers."""
-    from ragguard.store.runfile import write_runs
+    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
     from tests.parts.on_ray.test_command import in_parts, in_store, score
 
@@ -195,7 +195,7 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """Runs a second between the first part that is complete and the last one, and CPU seconds a run of all processes
     that score, of one process without Ray, of one actor and of two."""
-    from ragguard.store.runfile import write_runs
+    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
 
     runs = folder / "pace.jsonl"
@@ -223,7 +223,7 @@ def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 
 def memory(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The driver's largest memory with twenty parts and with sixty times as many, and an actor's over these."""
-    from ragguard.store.runfile import write_runs
+    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
 
     runs = folder / "memory.jsonl"

@@ -28,11 +28,11 @@ from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
-from ragguard.store.filesystems import pyarrow_for
-from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.partfolder import PartFolder
-from ragguard.store.parttables import PartCounts, PartRows, run_hash
-from ragguard.store.store import Store
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.parttables import PartCounts, PartRows, run_hash
+from ragguard.storage.sqlite.filesystems import pyarrow_for
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
 
 RUNS, HOPS, PASSAGES = 10_000, 2, 5
 PARTS, RUNS_A_PART = 100, 1_000
@@ -154,10 +154,10 @@ def measure_parts(folder: Path) -> dict[str, Any]:
     """Returns how long a folder of parts takes to be read; the median of three times."""
     figures: dict[str, Any] = {"parts_scores": write_parts(folder)}
     grouping = (  # as `ragguard compare` does, with each of its sides
-        "import gc, sys; from ragguard.report.pairs import read_questions; gc.disable(); read_questions(sys.argv[1])"
+        "import gc, sys; from ragguard.analysis.pairs import read_questions; gc.disable(); read_questions(sys.argv[1])"
     )
     commands = {
-        "parts_start": [sys.executable, "-c", "import pyarrow.parquet, ragguard.report.pairs"],
+        "parts_start": [sys.executable, "-c", "import pyarrow.parquet, ragguard.analysis.pairs"],
         "parts_grouped": [sys.executable, "-c", grouping, str(folder)],
         "parts_listed": [*COMMAND, str(folder)],
     }

@@ -24,8 +24,8 @@ from benchmarks.machine import RESULTS, record
 from ragguard.parts import Part, PartCounts, PartFolder, PartJob, ScoringSettings, plan_parts
 from ragguard.parts.duplicates import AT_ONCE
 from ragguard.records import Run, Score, ScoredRun
-from ragguard.store.filesystems import FileInfo
-from ragguard.store.parttables import PartRows, Table, table_schemas
+from ragguard.storage.files.parttables import PartRows, Table, table_schemas
+from ragguard.storage.sqlite.filesystems import FileInfo
 
 RUNS_A_PART = 1_000
 BYTES_A_RUN = 16 * 1024

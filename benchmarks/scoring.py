@@ -43,9 +43,9 @@ from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.entailment.base import Entailments, Pair
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.metrics import normalise
-from ragguard.probes.tokens import prompt_tokens
 from ragguard.records import Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.probes.tokens import prompt_tokens
 
 SAMPLES = 10
 KINDS: tuple[dict[str, Any], ...] = (

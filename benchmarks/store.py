@@ -33,15 +33,15 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
-from ragguard.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.runtime.faults import Faults
 from ragguard.service.intake import BATCH, Intake
 from ragguard.service.settings import Settings
-from ragguard.store import schema
-from ragguard.store.columns import DIGEST_BYTES
-from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.store import Store
+from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.columns import DIGEST_BYTES
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
 
 TARGET = 5_000
 """Steps a second."""

@@ -50,7 +50,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         """,
     },
     "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome"},
-    "Sinks": {"ragguard.sinks": "OtelSink PhoenixSink JsonlSink"},
+    "Sinks": {"ragguard.telemetry": "OtelSink PhoenixSink JsonlSink"},
     "LangChain": {
         "ragguard_langchain": """
             RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter drop_distractors
@@ -241,7 +241,7 @@ def metrics() -> str:
 
 def telemetry() -> str:
     """Every attribute, event and metric of OpenTelemetry, as Markdown."""
-    from ragguard.sinks import names
+    from ragguard.telemetry import names
 
     lines: list[str] = []
     for group, found in names.ATTRIBUTES.items():

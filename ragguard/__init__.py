@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard._lazy import lazy
 from ragguard._version import __version__
+from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard import errors as errors
     from ragguard import metrics as metrics
     from ragguard import world as world
+    from ragguard.analysis.hops import print_hops as print_hops
     from ragguard.capture import splitters as splitters
     from ragguard.capture.anywhere import current_run as current_run
     from ragguard.capture.anywhere import retrieved as retrieved
@@ -32,15 +33,14 @@ if TYPE_CHECKING:
     from ragguard.records import Run as Run
     from ragguard.records import Score as Score
     from ragguard.records import ScoredRun as ScoredRun
-    from ragguard.report.hops import print_hops as print_hops
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.view import Caps as Caps
-    from ragguard.sinks.base import Sink as Sink
-    from ragguard.store.runfile import read_lines as read_lines
-    from ragguard.store.runfile import read_runs as read_runs
-    from ragguard.store.runfile import write_runs as write_runs
-    from ragguard.store.scorefile import read_scored as read_scored
-    from ragguard.store.scorefile import write_scores as write_scores
+    from ragguard.storage.files.runfile import read_lines as read_lines
+    from ragguard.storage.files.runfile import read_runs as read_runs
+    from ragguard.storage.files.runfile import write_runs as write_runs
+    from ragguard.storage.files.scorefile import read_scored as read_scored
+    from ragguard.storage.files.scorefile import write_scores as write_scores
+    from ragguard.telemetry.base import Sink as Sink
 
 _HOMES = {
     "Account": "ragguard.engines.account",
@@ -59,19 +59,19 @@ _HOMES = {
     "Score": "ragguard.records",
     "ScoredRun": "ragguard.records",
     "Scorer": "ragguard.scorers.scorer",
-    "Sink": "ragguard.sinks.base",
+    "Sink": "ragguard.telemetry.base",
     "connect": "ragguard.engines.connect",
     "current_run": "ragguard.capture.anywhere",
     "load_prompts": "ragguard.engines.prompts",
     "paused": "ragguard.capture.enclosing",
-    "print_hops": "ragguard.report.hops",
-    "read_lines": "ragguard.store.runfile",
-    "read_runs": "ragguard.store.runfile",
-    "read_scored": "ragguard.store.scorefile",
+    "print_hops": "ragguard.analysis.hops",
+    "read_lines": "ragguard.storage.files.runfile",
+    "read_runs": "ragguard.storage.files.runfile",
+    "read_scored": "ragguard.storage.files.scorefile",
     "retrieval": "ragguard.capture.decorator",
     "retrieved": "ragguard.capture.anywhere",
-    "write_runs": "ragguard.store.runfile",
-    "write_scores": "ragguard.store.scorefile",
+    "write_runs": "ragguard.storage.files.runfile",
+    "write_scores": "ragguard.storage.files.scorefile",
 }
 """The module in which each name is defined, by the name."""
 _MODULES = {

@@ -22,8 +22,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
-from ragguard.answer_text import ENGLISH, Language
-from ragguard.arguments import whole_number
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
@@ -32,6 +30,7 @@ from ragguard.engines.entailment.base import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
+from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
@@ -43,9 +42,10 @@ from ragguard.service.redaction import Redact
 from ragguard.service.report import Report
 from ragguard.service.service import SCORER, Service
 from ragguard.service.settings import Settings, When
-from ragguard.sinks.base import Sink
-from ragguard.store.runs import Runs
-from ragguard.store.store import Durability, Store
+from ragguard.storage.sqlite.runs import Runs
+from ragguard.storage.sqlite.store import Durability, Store
+from ragguard.telemetry.base import Sink
+from ragguard.text.answers import ENGLISH, Language
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

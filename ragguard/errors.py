@@ -32,7 +32,7 @@ translated at the edge where they appear, with `raise … from`.
 
 from __future__ import annotations
 
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 
 class RagguardError(Exception):

@@ -7,16 +7,16 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.erag import with_downstream_relevance
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.scoring import Scored, score_contexts
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import utility
-from ragguard.probes.abstention import abstention
-from ragguard.validate.contexts import Context
-from ragguard.validate.erag import with_downstream_relevance
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.scoring import Scored, score_contexts
+from ragguard.scorers.probes.abstention import abstention
 from studies.pools import Pool
 
 

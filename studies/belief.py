@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard import world
+from ragguard.analysis.validation.pooled import pooled, pooled_difference
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Floats
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
-from ragguard.validate.pooled import pooled, pooled_difference
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.tables import Cell, Table
 from ragguard.world import Case, PassageKind
 from studies.beliefs import Asked, Beliefs, Believed
 from studies.reasons import with_reasons

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine, Sample
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -18,16 +19,15 @@ from ragguard.errors import RagguardError
 from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.belief import kernel
-from ragguard.probes.belief import belief
-from ragguard.probes.question import SampleAnswer, answered
-from ragguard.probes.rating import read_rating, response_grade
-from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.probes.belief import belief
+from ragguard.scorers.probes.question import SampleAnswer, answered
+from ragguard.scorers.probes.rating import read_rating, response_grade
+from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.respondents import Engines
-from ragguard.validate.progress import Progress, silent
 
 ABOUT = 48
 """The number of questions that are worked on together."""

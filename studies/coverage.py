@@ -13,12 +13,12 @@ from collections.abc import Mapping
 import numpy as np
 
 from ragguard import world
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.metrics import correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.tables import Cell, Table
 from ragguard.world import Counts
 from studies.pipelines import FIRST, chance, pipelines
 from studies.reasons import with_reasons

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from ragguard.analysis.validation.answering import grader
+from ragguard.analysis.validation.contexts import OUTCOMES
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.scoring import rank_measures
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import Ablation, LearnedUdcg, udcg
-from ragguard.validate.answering import grader
-from ragguard.validate.contexts import OUTCOMES
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.scoring import rank_measures
-from ragguard.validate.tables import Cell, Table
 from ragguard.world import PassageKind, cases, default_world
 from studies.annotations import Annotated, annotate
 from studies.pools import Pool, corpus_for, find_pools

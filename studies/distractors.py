@@ -14,19 +14,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard import world
+from ragguard.analysis.validation.answering import grader
+from ragguard.analysis.validation.contexts import OUTCOMES, Context
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.scoring import rank_measures
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, is_abstention, utility
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.distraction import udcg
-from ragguard.probes.abstention import abstention
 from ragguard.records import Passage
-from ragguard.validate.answering import grader
-from ragguard.validate.contexts import OUTCOMES, Context
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.scoring import rank_measures
-from ragguard.validate.tables import Cell, Table
+from ragguard.scorers.probes.abstention import abstention
 from ragguard.world import Case
 from ragguard.world.hard import DEGREES
 from studies.intervals import of_mean

@@ -13,6 +13,9 @@ from typing import get_args
 
 import numpy as np
 
+from ragguard.analysis.validation.answering import grader
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
@@ -21,9 +24,6 @@ from ragguard.metrics.distraction import udcg
 from ragguard.records import Failure, RetrievalStep, Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.utility import Utility
-from ragguard.validate.answering import grader
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.tables import Cell, Table
 from ragguard.world import PassageKind, cases, default_world
 from studies.annotations import unknown
 from studies.pools import Pool, corpus_for, draw, find_pools

@@ -1,7 +1,8 @@
 """Measures what a judge's strength changes: agreement with the truth, the metrics, and the guard, for each judge.
 
 Judges are the engine itself and the engine with as much noise on its log-odds as leaves it a stated AUC
-(`ragguard.validate.weak_judges`). The questions are those of the harder world, where the engine errs by itself.
+(`ragguard.analysis.validation.weak_judges`).
+The questions are those of the harder world, where the engine errs by itself.
 """
 
 from __future__ import annotations
@@ -14,19 +15,19 @@ from functools import partial
 import numpy as np
 
 from ragguard import world
+from ragguard.analysis.validation.agreement import auc, cohen_kappa
+from ragguard.analysis.validation.answering import grader
+from ragguard.analysis.validation.contexts import OUTCOMES, Context
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.scoring import rank_measures, score_contexts
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.validation.weak_judges import STRENGTHS, judgements, verdicts, weak_judge
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard.guard import DistractorGuard
 from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.records import Decision
-from ragguard.validate.agreement import auc, cohen_kappa
-from ragguard.validate.answering import grader
-from ragguard.validate.contexts import OUTCOMES, Context
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.scoring import rank_measures, score_contexts
-from ragguard.validate.tables import Cell, Table
-from ragguard.validate.weak_judges import STRENGTHS, judgements, verdicts, weak_judge
 from ragguard.world import Case
 from ragguard.world.hard import DEGREES
 from studies.intervals import over_questions

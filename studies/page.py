@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from ragguard.validate.tables import Table
+from ragguard.analysis.validation.tables import Table
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"

@@ -10,9 +10,9 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ragguard.analysis.validation.contexts import Context
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.validate.contexts import Context
 from ragguard.world import Case, Corpus, Fact, PassageKind, World
 from ragguard.world.facts import INVERSE
 

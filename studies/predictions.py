@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ragguard.analysis.validation.contexts import OUTCOMES
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.metrics.agreement import Correlation, Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats
-from ragguard.validate.contexts import OUTCOMES
-from ragguard.validate.tables import Cell, Table
 from studies.samples import Sample
 
 Values = Mapping[str, Floats | None]

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from ragguard.analysis.validation.tables import Table
 from ragguard.engines.base import EngineInfo
-from ragguard.validate.tables import Table
 
 ON_NANO: Mapping[str, tuple[str, ...]] = {
     "belief-utility": (

@@ -12,6 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
+from ragguard.analysis.validation.contexts import OUTCOMES, Context
+from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -27,13 +30,10 @@ from ragguard.metrics import (
     required_subset,
 )
 from ragguard.metrics.arrays import Booleans, Floats
-from ragguard.probes.tokens import count_tokens
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.respondents import Engines
-from ragguard.validate.answering import grader, with_answers, with_outcomes
-from ragguard.validate.contexts import OUTCOMES, Context
-from ragguard.validate.progress import Progress, silent
 from ragguard.world.grammar import RELATIONS, fact_phrasings, sentence
 from studies.reports import Part, Report
 

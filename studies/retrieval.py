@@ -14,18 +14,18 @@ from itertools import zip_longest
 import numpy as np
 
 from ragguard import world
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.scoring import score_contexts
+from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics.arrays import Floats
-from ragguard.probes.relevance import relevance
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage, Score
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
-from ragguard.validate.contexts import Context
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.scoring import score_contexts
-from ragguard.validate.tables import Cell, Table
+from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.world import Case, Corpus
 from studies.beliefs import Asked, Beliefs, Believed
 from studies.intervals import of_mean

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.analysis.validation.answering import with_answers, with_outcomes
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.validate.answering import with_answers, with_outcomes
-from ragguard.validate.contexts import Context
-from ragguard.validate.progress import Progress, silent
 from studies.annotations import Annotated
 from studies.pools import draw
 

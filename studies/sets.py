@@ -2,7 +2,8 @@
 %PROC.
 
 A search ranks a base, the reader gets its top K, and a judge grades the response from 1 to 5 beside the one that all
-relevant passages give. `ragguard.validate.selections` compares the measures, as it does for the paper's own data.
+relevant passages give.
+`ragguard.analysis.validation.selections` compares the measures, as it does for the paper's own data.
 """
 
 from __future__ import annotations
@@ -14,19 +15,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ragguard import world
-from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect
-from ragguard.engines.entailment.engine import EngineEntailer
-from ragguard.engines.prompts import load_prompts
-from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
-from ragguard.probes.question import answered
-from ragguard.probes.rating import read_rating, response_grade
-from ragguard.scorers.asker import Asker
-from ragguard.scorers.respondents import Engines
-from ragguard.validate.answering import with_answers
-from ragguard.validate.contexts import Context
-from ragguard.validate.progress import Progress, silent
-from ragguard.validate.selections import (
+from ragguard.analysis.validation.answering import with_answers
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.selections import (
     Selection,
     Selections,
     alphas,
@@ -36,7 +28,16 @@ from ragguard.validate.selections import (
     grades,
     segments,
 )
-from ragguard.validate.tables import Cell, Table
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.engines.entailment.engine import EngineEntailer
+from ragguard.engines.prompts import load_prompts
+from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
+from ragguard.scorers.asker import Asker
+from ragguard.scorers.probes.question import answered
+from ragguard.scorers.probes.rating import read_rating, response_grade
+from ragguard.scorers.respondents import Engines
 from ragguard.world import Counts
 from studies.reasons import with_reasons
 from studies.reports import SEARCHES, Report, join, of_case

@@ -171,7 +171,7 @@ def test_what_is_not_sampled_is_not_kept_and_nothing_is_said_of_it(make):
 
 
 def test_full_durability_is_on_the_disk_when_retrieved_returns(make, tmp_path):
-    from ragguard.store.store import Store
+    from ragguard.storage.sqlite.store import Store
 
     rg = make(durability="full")
     with rg.run("who?") as run:

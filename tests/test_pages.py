@@ -12,7 +12,7 @@ from docs import generate
 
 ROOT = Path(__file__).parent.parent
 DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers",
-         "ragguard.sinks",
+         "ragguard.telemetry",
          "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
 NAMES = [(module, name) for module in DOORS for name in import_module(module).__all__]
 SETTINGS = [pytest.param(value, id=f"{module}.{name}") for _, module, name, value in generate.public()]

@@ -36,7 +36,7 @@ PUBLIC = {
         Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer
         StepView Utility View
     """,
-    "ragguard.sinks": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
+    "ragguard.telemetry": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """
         AdviceMiddleware DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback advise_edge drop_distractors
         instrument uninstrument
@@ -120,7 +120,7 @@ CALLS = {
     "rg.run": ragguard.RagGuard.run,
     "Caps": ragguard.Caps,
     "Price": ragguard.Price,
-    "OtelSink": import_module("ragguard.sinks").OtelSink,
+    "OtelSink": import_module("ragguard.telemetry").OtelSink,
 }
 SAID = re.compile(rf"\b({'|'.join(map(re.escape, CALLS))})\(([^()]*)\)")
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ragguard import world
 from ragguard.cli.app import app
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]

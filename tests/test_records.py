@@ -7,7 +7,7 @@ import json
 import pytest
 
 from ragguard import Passage, RetrievalStep, Run
-from ragguard.store.runfile import read_runs
+from ragguard.storage.files.runfile import read_runs
 
 
 def test_one_reference_is_one_reference():

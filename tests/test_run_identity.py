@@ -14,7 +14,7 @@ import ragguard
 from ragguard import Passage, RagGuard, Run
 from ragguard.capture import given_ids
 from ragguard.errors import InvalidInput
-from ragguard.store import schema
+from ragguard.storage.sqlite import schema
 
 
 @pytest.fixture

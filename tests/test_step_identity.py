@@ -10,9 +10,9 @@ from support.program import run_program
 
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.capture import given_ids
-from ragguard.events import RunEnded, RunIdentity, RunStarted, StepEnded
-from ragguard.store import schema
-from ragguard.store.store import Store
+from ragguard.capture.events import RunEnded, RunIdentity, RunStarted, StepEnded
+from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.store import Store
 
 ASKED = "ragguard.asked_id"
 

@@ -9,10 +9,10 @@ from langchain_core.callbacks import Callbacks
 from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 
-from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard, items
 from ragguard.guard.items import checked
+from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.verdicts import VerdictReport, report
 from ragguard_langchain.views import TextOf, checked_text_of, views
 

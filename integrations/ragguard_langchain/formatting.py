@@ -14,8 +14,8 @@ from typing import Any
 
 from langchain_core.documents import Document
 
+from ragguard.capture.events import Delivered
 from ragguard.capture.tool_results import OutputShare
-from ragguard.events import Delivered
 from ragguard.records import Passage
 from ragguard_langchain.excerpt import framed
 from ragguard_langchain.scopes import FormattedText

@@ -10,10 +10,10 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable
 from pydantic import Field
 
-from ragguard.arguments import refuse_unknown_settings
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
+from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.filter import DistractorFilter
 from ragguard_langchain.views import TextOf, checked_text_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.decisions import Verdict
-from ragguard.events import RunIdentity
+from ragguard.capture.events import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken, has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions

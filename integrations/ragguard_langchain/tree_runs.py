@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from ragguard.arguments import references_of
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
+from ragguard.capture.events import Otherwise, RunIdentity
 from ragguard.capture.handle import current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
-from ragguard.events import Otherwise, RunIdentity
 from ragguard.records import Status
+from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import TreeClock

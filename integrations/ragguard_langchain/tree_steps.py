@@ -12,10 +12,10 @@ from uuid import uuid4
 
 from ragguard.capture.decisions import joined
 from ragguard.capture.delivered import DELIVERED, UNKNOWN
+from ragguard.capture.events import Delivered
 from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
-from ragguard.events import Delivered
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.bare_retrieval import BareRetrieval
 from ragguard_langchain.formatting import (

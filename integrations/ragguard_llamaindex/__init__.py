@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard._lazy import lazy
+from ragguard.runtime.lazy import lazy
 from ragguard_llamaindex import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
 from ragguard_llamaindex.postprocessor import DistractorPostprocessor

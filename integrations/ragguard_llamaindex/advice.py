@@ -32,9 +32,9 @@ from ragguard.advice.loop import (
     note_unknown_tools,
     search_tools_of,
 )
-from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.anywhere import current_run
 from ragguard.capture.intake import BUDGET_MS
+from ragguard.runtime.arguments import refuse_unknown_settings
 
 HANDOFF = "handoff"
 """The name of LlamaIndex's tool with which an agent hands over to another one; it never searches."""

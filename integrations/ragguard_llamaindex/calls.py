@@ -12,9 +12,9 @@ from llama_index.core.query_engine import RetrySourceQueryEngine, SubQuestionQue
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.events import RunIdentity
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.splitters import Splitter
-from ragguard.events import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_llamaindex.causes import Emissions, events_in
 from ragguard_llamaindex.clocks import CallClock

@@ -18,11 +18,11 @@ from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 from ragguard.capture.calls import TOOL
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.delivered import DELIVERED, UNKNOWN
+from ragguard.capture.events import Delivered, Delivery
 from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.tool_results import OutputShare, ToolResult
-from ragguard.events import Delivered, Delivery
 from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.declared import ToolNames

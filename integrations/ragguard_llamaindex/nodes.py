@@ -24,10 +24,10 @@ from llama_index.core.schema import (
 from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
 from ragguard.errors import InvalidInput
-from ragguard.plain import comparable, is_same
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
+from ragguard.text.plain import comparable, is_same
 
 TextOf: TypeAlias = Callable[[BaseNode], str]
 """A function that returns the text of a node as the model reads it."""

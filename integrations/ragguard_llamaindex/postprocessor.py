@@ -11,11 +11,11 @@ from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
-from ragguard.arguments import refuse_unknown_settings
 from ragguard.capture.decisions import Verdict
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
+from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, without_rewriting
 from ragguard_llamaindex.nodes import TextOf, checked_text_of, taken, unpacked

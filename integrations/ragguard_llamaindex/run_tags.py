@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragguard.arguments import references_of
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import references_of
 from ragguard_llamaindex.calls import Call, Invocation, given_in
 from ragguard_llamaindex.options import (
     ANSWER,

@@ -24,10 +24,10 @@ from ragguard.advice.calibration import (
 )
 from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
-from ragguard.arguments import milliseconds
 from ragguard.capture.intake import BUDGET_MS, CapturedId
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
+from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.background_loop import BackgroundLoop, running_loop
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe

@@ -6,8 +6,9 @@ and at T where there is none. Its loss is what stopping costs beside going on to
 
     L(λ) = max over λ' ≥ λ of max(0, c(T) − c(τ(λ')))
 
-The maximum makes the loss fall with λ, as conformal risk control asks for (`ragguard.conformal`), and is never less
-than the loss of λ itself. The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
+The maximum makes the loss fall with λ, as conformal risk control asks for
+(`ragguard.analysis.conformal`), and is never less than the loss of λ itself.
+The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
 a run that is exchangeable with these, the expected correctness lost by stopping when advised is at most `max_loss`.
 """
 
@@ -22,7 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from ragguard.conformal import check_same, keeps_bound, least_examples, load_calibration, save_calibration
+from ragguard.analysis.conformal import (
+    check_same,
+    keeps_bound,
+    least_examples,
+    load_calibration,
+    save_calibration,
+)
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Run
 

@@ -14,10 +14,6 @@ from typing import Any, TypeAlias, cast
 from ragguard.errors import RagguardError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.distraction import utility
-from ragguard.probes.abstention import abstention, read_abstention
-from ragguard.probes.belief import belief
-from ragguard.probes.question import Ask, LabelQuestion, SampleAnswer, SampleQuestion, answered
-from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.belief import Belief
@@ -27,6 +23,10 @@ from ragguard.scorers.coverage import find_sub_questions
 from ragguard.scorers.estimates import Estimate, Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
+from ragguard.scorers.probes.abstention import abstention, read_abstention
+from ragguard.scorers.probes.belief import belief
+from ragguard.scorers.probes.question import Ask, LabelQuestion, SampleAnswer, SampleQuestion, answered
+from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.view import StepView, View, numbered, read_texts
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ragguard.arguments import milliseconds, whole_number
 from ragguard.capture.anywhere import FrameworkRun, current_run
 from ragguard.capture.enclosing import is_paused, paused
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.intake import BUDGET_MS
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
+from ragguard.runtime.arguments import milliseconds, whole_number
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 

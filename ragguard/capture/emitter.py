@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragguard.capture.calls import CallLog
+from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.intake import EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
-from ragguard.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
 

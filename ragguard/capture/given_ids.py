@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from ragguard.events import RunIdentity, renamed, renamed_step
+from ragguard.capture.events import RunIdentity, renamed, renamed_step
 from ragguard.records import new_id
 from ragguard.runtime.notices import NOTICES
 

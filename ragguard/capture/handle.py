@@ -14,16 +14,16 @@ from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, Literal
 
-from ragguard.arguments import references_of, texts_of
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
+from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
 from ragguard.capture.intake import BUDGET_MS, Acknowledging, Advising
 from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
-from ragguard.events import RunIdentity, StepAmended, StepEnded
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
+from ragguard.runtime.arguments import references_of, texts_of
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.faults import describe
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from ragguard.capture.events import Event
 from ragguard.capture.open_runs import WholeRun
-from ragguard.events import Event
 from ragguard.records import Advice, Run
 
 BUDGET_MS = 5000.0

@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
+from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenStepIds
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
-from ragguard.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
-from ragguard.recordcheck import checked_k
 from ragguard.records import (
     K_ERROR,
     SPLIT_ERROR,
@@ -30,6 +29,7 @@ from ragguard.records import (
 )
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
+from ragguard.schema import checked_k
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""

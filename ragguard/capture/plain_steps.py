@@ -8,9 +8,9 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import is_paused
+from ragguard.capture.events import ASKED
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
-from ragguard.events import ASKED
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES

@@ -14,10 +14,10 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ragguard.arguments import number_between, whole_number
 from ragguard.capture.calls import CallLog
 from ragguard.capture.emitter import CaptureCounts, Emitter
 from ragguard.capture.enclosing import enclosing_step, is_paused
+from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.intake import Advising, EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
@@ -26,11 +26,11 @@ from ragguard.capture.snapshot import text_in
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
-from ragguard.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import Advice, Decision, Passage, Status, TraceContext
+from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 Here: TypeAlias = Literal["here"]
 """Stands for the span that is current where the recorder is called."""

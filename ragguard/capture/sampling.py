@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 
-from ragguard.arguments import number_between
+from ragguard.runtime.arguments import number_between
 
 
 class Sampling:

@@ -15,8 +15,8 @@ from typing import Any
 
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
-from ragguard.plain import CUT, plain
 from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage
+from ragguard.text.plain import CUT, plain
 
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
+from ragguard.capture.events import Delivered
 from ragguard.capture.splitters import Splitter, json_passages
-from ragguard.events import Delivered
 from ragguard.records import Passage
 
 

@@ -10,7 +10,7 @@ import typer
 from ragguard.cli.terminal import Column, say, screen, show_table
 
 if TYPE_CHECKING:
-    from ragguard.report.comparison import Change, Comparison
+    from ragguard.analysis.comparison import Change, Comparison
 
 _MOVES = 6
 """The most metrics that are shown of one question."""
@@ -42,9 +42,9 @@ def run(
     """
     import gc
 
-    from ragguard.report.comparison import compare
-    from ragguard.report.condition import Condition
-    from ragguard.report.pairs import read_questions
+    from ragguard.analysis.comparison import compare
+    from ragguard.analysis.condition import Condition
+    from ragguard.analysis.pairs import read_questions
 
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     conditions = [Condition.parse(text) for text in fail_if or ()]
@@ -66,8 +66,8 @@ def run(
 
 
 def _show(found: Comparison) -> None:
-    from ragguard.report.comparison import TOO_FEW, UNDECIDED
-    from ragguard.report.text import as_markup, question_line
+    from ragguard.analysis.comparison import TOO_FEW, UNDECIDED
+    from ragguard.analysis.text import as_markup, question_line
 
     console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}

@@ -105,9 +105,9 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
     from ragguard import DistractorGuard, RagGuard, connect
-    from ragguard.report.digest import MISLEADS
-    from ragguard.report.html import write_html
-    from ragguard.store.runfile import write_runs
+    from ragguard.analysis.digest import MISLEADS
+    from ragguard.analysis.html import write_html
+    from ragguard.storage.files.runfile import write_runs
 
     engine = connect("nano")
     cases, search = _hard(QUESTIONS * len(attached), seed)
@@ -204,8 +204,8 @@ def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
 
 def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str, console: Console) -> None:
     """Prints one line about all runs, and one run with its hops."""
+    from ragguard.analysis.hops import hop_table
     from ragguard.metrics import exact_match
-    from ragguard.report.hops import hop_table
 
     def right(item: Run) -> bool:
         return exact_match(item.answer or "", item.references or []) == 1

@@ -14,7 +14,7 @@ import typer
 
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine, Prompt

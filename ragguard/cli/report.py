@@ -15,8 +15,8 @@ from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from ragguard.store.overview import RunLine
-    from ragguard.store.source import ScoredSource
+    from ragguard.storage.source import ScoredSource
+    from ragguard.storage.sqlite.overview import RunLine
 
 
 def run(
@@ -40,9 +40,9 @@ def run(
     """
     import gc
 
-    from ragguard.report.digest import MISLEADS
-    from ragguard.report.html import write_html
-    from ragguard.store.source import open_source
+    from ragguard.analysis.digest import MISLEADS
+    from ragguard.analysis.html import write_html
+    from ragguard.storage.source import open_source
 
     if sort not in _ORDERS:
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
@@ -80,9 +80,9 @@ def _remarks(source: ScoredSource) -> list[str]:
 
 
 def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
-    from ragguard.report.digest import summary
-    from ragguard.report.ids import short_ids
-    from ragguard.report.text import as_markup, question_line
+    from ragguard.analysis.digest import summary
+    from ragguard.analysis.ids import short_ids
+    from ragguard.analysis.text import as_markup, question_line
 
     lines: list[dict[str, Any]] = []
     elsewhere = 0
@@ -125,8 +125,8 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
 
 
 def _show_run(source: ScoredSource, wanted: str) -> None:
-    from ragguard.report.hops import hop_table
-    from ragguard.report.ids import run_of_part
+    from ragguard.analysis.hops import hop_table
+    from ragguard.analysis.ids import run_of_part
 
     scored = source.scored_run(run_of_part(wanted, source.run_ids()))
     if scored is not None:
@@ -134,8 +134,8 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
 
 
 def _show_recall(source: ScoredSource, most: int) -> None:
-    from ragguard.report.recall import estimate_recall
-    from ragguard.report.text import as_markup, question_line
+    from ragguard.analysis.recall import estimate_recall
+    from ragguard.analysis.text import as_markup, question_line
 
     if not source.has_texts:
         raise InvalidInput(

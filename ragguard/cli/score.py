@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from ragguard.records import ScoredRun
     from ragguard.scorers.plan import Plan
-    from ragguard.store.store import Store
+    from ragguard.storage.sqlite.store import Store
 
 _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
@@ -124,7 +124,7 @@ def run(
     """
     from ragguard.cli.score_parts import read_engine_args, score_in_parts
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.store.scorefile import check_score_file
+    from ragguard.storage.files.scorefile import check_score_file
 
     if price is not None and not dry_run:
         raise InvalidInput("--price", price, "nothing without --dry-run, which says what it would cost")
@@ -244,7 +244,7 @@ async def _score(
     source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None
 ) -> _Tally:
     from ragguard.client import RagGuard
-    from ragguard.store.scorefile import write_scores
+    from ragguard.storage.files.scorefile import write_scores
 
     tally = _Tally()
     rg = RagGuard(engine, store=store, **options)

@@ -16,7 +16,7 @@ import typer
 from ragguard.cli.source import about_references
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError, InvalidInput
-from ragguard.terminal_text import harmless
+from ragguard.text.terminal import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from ragguard.parts.totals import JobProgress
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.store.parttables import PartCounts
+    from ragguard.storage.files.parttables import PartCounts
 
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from ragguard.arguments import references_of
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
-from ragguard.terminal_text import harmless
+from ragguard.runtime.arguments import references_of
+from ragguard.text.terminal import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,7 +27,7 @@ class RunSource:
 
     def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
         from ragguard.scorers.references import ReferenceTable
-        from ragguard.store.runfile import check_run_file
+        from ragguard.storage.files.runfile import check_run_file
 
         for file in files:  # all files are checked before the first is scored, which may take hours
             check_run_file(file)
@@ -80,9 +80,9 @@ def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | 
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
-    from ragguard.store.files import is_store
-    from ragguard.store.runfile import opened, read_lines
-    from ragguard.store.store import Store
+    from ragguard.storage.files.runfile import opened, read_lines
+    from ragguard.storage.sqlite.files import is_store
+    from ragguard.storage.sqlite.store import Store
 
     if is_store(name):
         store = Store(name, read_only=True)

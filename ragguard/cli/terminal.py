@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragguard.terminal_text import harmless
+from ragguard.text.terminal import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console

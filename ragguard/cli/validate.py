@@ -16,11 +16,11 @@ from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from ragguard.analysis.validation.contexts import Context
+    from ragguard.analysis.validation.progress import Progress
+    from ragguard.analysis.validation.scoring import Scored
+    from ragguard.analysis.validation.tables import Table
     from ragguard.engines.base import Engine
-    from ragguard.validate.contexts import Context
-    from ragguard.validate.progress import Progress
-    from ragguard.validate.scoring import Scored
-    from ragguard.validate.tables import Table
 
 
 def run(
@@ -75,8 +75,8 @@ def run(
     """
     from dataclasses import replace
 
-    from ragguard.store.source import holds_parts
-    from ragguard.validate.readers.dataset import read_dataset
+    from ragguard.analysis.validation.readers.dataset import read_dataset
+    from ragguard.storage.source import holds_parts
 
     console = notes()
     with console.status("") as status:
@@ -118,8 +118,8 @@ def _of_labels(
     threshold: float | None, seed: int,
 ) -> list[Table] | None:  # fmt: skip
     """Compares labels of people with those of a judge; returns None where DATA holds no labels."""
-    from ragguard.validate.people import tables
-    from ragguard.validate.readers.labels import is_labels, read_labels
+    from ragguard.analysis.validation.people import tables
+    from ragguard.analysis.validation.readers.labels import is_labels, read_labels
 
     if format != "labels" and not (format == "auto" and is_labels(path)):
         if threshold is not None:
@@ -134,11 +134,11 @@ async def _data(
     contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
     metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
+    from ragguard.analysis.validation.correlations import measured, tables
+    from ragguard.analysis.validation.scoring import score_contexts
+    from ragguard.analysis.validation.selections import Selections, all_together
+    from ragguard.analysis.validation.selections import tables as of_selections
     from ragguard.engines.connect import connect
-    from ragguard.validate.correlations import measured, tables
-    from ragguard.validate.scoring import score_contexts
-    from ragguard.validate.selections import Selections, all_together
-    from ragguard.validate.selections import tables as of_selections
 
     graded = [(one.selection, one.outcome) for one in contexts if one.selection and one.outcome is not None]
     whole = of_selections(all_together(Selections.of(graded)), progress=tell) if graded else []
@@ -184,7 +184,7 @@ async def _with_outcomes(
     contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
 ) -> list[Context]:
     """Asks for answers to the contexts without an outcome and grades them, where they have references and texts."""
-    from ragguard.validate.answering import grader, with_answers, with_outcomes
+    from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
 
     open_ = [
         at for at, one in enumerate(contexts)
@@ -203,8 +203,8 @@ async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -
     """Adds the rank measures of eRAG: of the answers that the reader gives from each passage alone."""
     from dataclasses import replace
 
-    from ragguard.validate.erag import with_downstream_relevance
-    from ragguard.validate.scoring import rank_values
+    from ragguard.analysis.validation.erag import with_downstream_relevance
+    from ragguard.analysis.validation.scoring import rank_values
 
     alone = await with_downstream_relevance([one.context for one in scored], reader, progress=tell)
     return [
@@ -219,7 +219,7 @@ def _show(tables: Sequence[Table]) -> None:
     from rich import box
     from rich.table import Table as Grid
 
-    from ragguard.report.text import as_markup
+    from ragguard.analysis.text import as_markup
 
     console = screen()
     for table in tables:

@@ -30,8 +30,8 @@ def run(
     it waits. Into a pipe each run is printed once it is scored. Exit code 0; 2 where the path holds something else,
     and with `--once` where there is no store.
     """
-    from ragguard.report.watch import watch_table
-    from ragguard.store.store import Store
+    from ragguard.analysis.watch import watch_table
+    from ragguard.storage.sqlite.store import Store
 
     console = screen()
     if once or database.exists():
@@ -54,7 +54,7 @@ def _show(database: Path, most: int, interval: float) -> None:
     from rich.live import Live
     from rich.text import Text
 
-    from ragguard.report.watch import watch_table
+    from ragguard.analysis.watch import watch_table
 
     with Live(console=screen(), auto_refresh=False) as live:
         for runs in _looks(database, most):
@@ -69,7 +69,7 @@ def _print(database: Path, most: int, interval: float) -> None:
     """Prints each run as a line once it is scored, and once more where it gets further scores."""
     import time
 
-    from ragguard.report.watch import is_scored, watch_line
+    from ragguard.analysis.watch import is_scored, watch_line
 
     printed: dict[str, str] = {}
     said_waiting = False
@@ -86,7 +86,7 @@ def _print(database: Path, most: int, interval: float) -> None:
 
 def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
     """Yields the latest runs again and again, the oldest first; None while there is no store that can be read."""
-    from ragguard.store.store import Store
+    from ragguard.storage.sqlite.store import Store
 
     store: Store | None = None
     opened: tuple[int, int] | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard._lazy import lazy
+from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard.engines import connect as connect

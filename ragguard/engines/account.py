@@ -16,9 +16,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TypedDict
 
-from ragguard.arguments import LARGEST, number_between
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
+from ragguard.runtime.arguments import LARGEST, number_between
 from ragguard.runtime.fork import at_fork
 
 

@@ -12,7 +12,7 @@ from ragguard.engines.engine import Layer
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
 

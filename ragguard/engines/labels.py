@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.answer_text import ABSTENTION as ABSTENTION
 from ragguard.engines.base import LabelMode
 from ragguard.errors import EngineProtocolError
+from ragguard.text.answers import ABSTENTION as ABSTENTION
 
 CONTRASTS = ("No", "Norway", "None", "N")
 """Common words. Where one begins with the same token as the abstention, that token does not identify the abstention."""

@@ -2,7 +2,7 @@
 
 The loss of an example is the share of its gold passages that a threshold would drop; it can only
 grow with the threshold. On exchangeable data the largest threshold whose corrected mean loss stays
-under the limit keeps the expected loss of the next example under it (`ragguard.conformal` has the bound).
+under the limit keeps the expected loss of the next example under it (`ragguard.analysis.conformal` has the bound).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.conformal import keeps_bound, least_examples, load_calibration, save_calibration
+from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Passage, RetrievalStep
 

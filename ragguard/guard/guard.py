@@ -16,8 +16,7 @@ from pathlib import Path
 from threading import TIMEOUT_MAX
 from typing import NoReturn
 
-from ragguard.arguments import LARGEST, milliseconds, number_between, whole_number
-from ragguard.conformal import check_same
+from ragguard.analysis.conformal import check_same
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
@@ -30,6 +29,7 @@ from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import Judged, Policy, UtilityThreshold
 from ragguard.guard.policy_choice import PolicyChoice
 from ragguard.records import Decision, Passage
+from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, whole_number
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import seconds_left

@@ -29,7 +29,7 @@ from ragguard.errors import (
 from ragguard.records import Decision, Dropped, GuardStatus
 from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
-from ragguard.sinks.names import METRICS
+from ragguard.telemetry.names import METRICS
 
 if TYPE_CHECKING:
     from opentelemetry.metrics import Counter as MetricCounter

@@ -18,11 +18,11 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
-from ragguard.probes.abstention import abstention, read_abstention
-from ragguard.probes.question import LabelAnswer, LabelQuestion, label_answers
-from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Passage
 from ragguard.runtime.limiter import Limiter
+from ragguard.scorers.probes.abstention import abstention, read_abstention
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, label_answers
+from ragguard.scorers.probes.relevance import read_relevance, relevance
 
 T = TypeVar("T")
 

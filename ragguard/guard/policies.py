@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from ragguard.errors import InvalidInput
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import Passage
+from ragguard.scorers.probes.tokens import count_tokens
 
 _WORDS = re.compile(r"\w+")
 _SHINGLE = 3

@@ -6,7 +6,6 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 
 from __future__ import annotations
 
-from ragguard.answer_text import ENGLISH, Language, normalise
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.answers import exact_match, is_abstention, rouge_l, token_f1
 from ragguard.metrics.arrays import Aggregate, Padded, aggregate, pad
@@ -46,6 +45,7 @@ from ragguard.metrics.subquestions import (
     required_subset,
 )
 from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
+from ragguard.text.answers import ENGLISH, Language, normalise
 
 __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg", "Metric",

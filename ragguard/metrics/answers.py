@@ -9,10 +9,10 @@ from functools import lru_cache
 
 import numpy as np
 
-from ragguard.answer_text import ABSTENTION, ENGLISH, Language, normalise
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.registry import Metric, declare
+from ragguard.text.answers import ABSTENTION, ENGLISH, Language, normalise
 
 SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
 

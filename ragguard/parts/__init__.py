@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard._lazy import lazy
+from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard.parts.duplicates import Duplicate as Duplicate
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from ragguard.parts.totals import JobProgress as JobProgress
     from ragguard.parts.totals import JobTotals as JobTotals
     from ragguard.scorers.settings import ScoringSettings as ScoringSettings
-    from ragguard.store.partfolder import PartFolder as PartFolder
-    from ragguard.store.parttables import PartCounts as PartCounts
-    from ragguard.store.parttables import table_schemas as table_schemas
+    from ragguard.storage.files.partfolder import PartFolder as PartFolder
+    from ragguard.storage.files.parttables import PartCounts as PartCounts
+    from ragguard.storage.files.parttables import table_schemas as table_schemas
 
 _HOMES = {
     "Duplicate": "ragguard.parts.duplicates",
@@ -56,8 +56,8 @@ _HOMES = {
     "JobReport": "ragguard.parts.job",
     "JobTotals": "ragguard.parts.totals",
     "Part": "ragguard.parts.part",
-    "PartCounts": "ragguard.store.parttables",
-    "PartFolder": "ragguard.store.partfolder",
+    "PartCounts": "ragguard.storage.files.parttables",
+    "PartFolder": "ragguard.storage.files.partfolder",
     "PartJob": "ragguard.parts.settings",
     "PartScorer": "ragguard.parts.scoring",
     "PreparedJob": "ragguard.parts.job",
@@ -70,7 +70,7 @@ _HOMES = {
     "prepare": "ragguard.parts.job",
     "read_part": "ragguard.parts.reading",
     "score_on_ray": "ragguard.parts.on_ray",
-    "table_schemas": "ragguard.store.parttables",
+    "table_schemas": "ragguard.storage.files.parttables",
 }
 """Each name, and the module where it is defined."""
 

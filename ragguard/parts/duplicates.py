@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.store.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartFolder
 
 AT_ONCE = 8_000_000
 """The number of runs that are compared at once; more take another pass over the ids."""

@@ -20,9 +20,9 @@ from ragguard.parts.scoring import identity_digest
 from ragguard.parts.settings import PartJob
 from ragguard.parts.totals import JobProgress, JobTotals
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.store.filesystems import locate
-from ragguard.store.partfolder import PartFolder
-from ragguard.store.parttables import PartCounts
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.parttables import PartCounts
+from ragguard.storage.sqlite.filesystems import locate
 
 _LOOP = BackgroundLoop("ragguard-parts")
 _HEAVY = ("vllm:", "hf:")

@@ -22,7 +22,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ragguard.arguments import number_between, whole_number
 from ragguard.errors import (
     EngineError,
     InvalidInput,
@@ -35,11 +34,12 @@ from ragguard.parts.job import JobReport, carry_out, prepare
 from ragguard.parts.part import Part
 from ragguard.parts.scoring import PartScorer
 from ragguard.parts.settings import PartJob
+from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.faults import describe
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.secrets import logger
-from ragguard.store.parttables import PartCounts
+from ragguard.storage.files.parttables import PartCounts
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 PartKind: TypeAlias = Literal["lines", "gzip", "parquet"]
 

@@ -11,10 +11,10 @@ from typing import IO, cast
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.parts.part import Part, PartKind
 from ragguard.parts.reading import open_parquet
-from ragguard.secrets import without_secrets
-from ragguard.store.filesystems import FileInfo, find_files, locate, opened_at
-from ragguard.store.partfolder import is_part_folder
-from ragguard.store.runfile import LONGEST_LINE, Line, line_of, raw_lines
+from ragguard.storage.files.partfolder import is_part_folder
+from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, raw_lines
+from ragguard.storage.sqlite.filesystems import FileInfo, find_files, locate, opened_at
+from ragguard.text.secret_filter import without_secrets
 
 SMALLEST_PART = 64 * 2**10
 LARGEST_PART = 16 * 2**20

@@ -20,13 +20,13 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Literal
 
-from ragguard.arguments import whole_number
 from ragguard.errors import EngineError, InvalidInput, PartUnanswered, RagguardError
 from ragguard.parts.part import Part
 from ragguard.parts.scoring import PartScorer
 from ragguard.parts.settings import PartJob
+from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.faults import describe
-from ragguard.store.parttables import PartCounts
+from ragguard.storage.files.parttables import PartCounts
 
 _CLOSE_SECONDS = 5.0
 _VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -8,8 +8,8 @@ from typing import IO, Any, cast
 
 from ragguard.errors import RunFormatError, StoreError
 from ragguard.parts.part import Part
-from ragguard.store.filesystems import file_at, locate, opened_at, pyarrow_for
-from ragguard.store.runfile import LONGEST_LINE, Line, line_of, raw_lines
+from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, raw_lines
+from ragguard.storage.sqlite.filesystems import file_at, locate, opened_at, pyarrow_for
 
 COLUMN = "run"
 """The column of a Parquet file that holds runs: in each row the text of one line of a run file."""

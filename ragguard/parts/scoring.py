@@ -24,14 +24,14 @@ from ragguard.parts.settings import PartJob
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.stream import bounded
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
-from ragguard.service.stream import bounded
-from ragguard.store.filesystems import pyarrow_for
-from ragguard.store.partfolder import PartAttempt
-from ragguard.store.parttables import MOST_REASONS, PartCounts, PartRows
+from ragguard.storage.files.partfolder import PartAttempt
+from ragguard.storage.files.parttables import MOST_REASONS, PartCounts, PartRows
+from ragguard.storage.sqlite.filesystems import pyarrow_for
 
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""

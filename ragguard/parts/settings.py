@@ -7,18 +7,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ragguard.answer_text import ENGLISH
-from ragguard.arguments import whole_number
-from ragguard.credentials import split_credentials
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.parts.part import digest_of
 from ragguard.records import new_id
+from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.once import computed_once
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
-from ragguard.secrets import without_secrets
-from ragguard.store.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.text.answers import ENGLISH
+from ragguard.text.credentials import split_credentials
+from ragguard.text.secret_filter import without_secrets
 
 _PICKLED = "an address, such as nano or http://HOST:PORT/v1, so that every process connects by itself"
 

@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from ragguard.records import Usage
-from ragguard.store.parttables import PartCounts
+from ragguard.storage.files.parttables import PartCounts
 
 
 @dataclass(slots=True, kw_only=True)

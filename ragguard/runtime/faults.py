@@ -12,7 +12,7 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ragguard.errors import RagguardError
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import logger, without_secrets
+from ragguard.text.secret_filter import logger, without_secrets
 
 log = logger("ragguard.capture")
 

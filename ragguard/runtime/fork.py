@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from ragguard.secrets import logger
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import logger
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

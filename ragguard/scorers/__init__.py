@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard._lazy import lazy
+from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
-    from ragguard.probes.question import Ask as Ask
-    from ragguard.probes.question import EntailQuestion as EntailQuestion
-    from ragguard.probes.question import LabelQuestion as LabelQuestion
-    from ragguard.probes.question import SampleQuestion as SampleQuestion
     from ragguard.scorers.belief import Belief as Belief
     from ragguard.scorers.contested import Contested as Contested
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
     from ragguard.scorers.plan import Plan as Plan
+    from ragguard.scorers.probes.question import Ask as Ask
+    from ragguard.scorers.probes.question import EntailQuestion as EntailQuestion
+    from ragguard.scorers.probes.question import LabelQuestion as LabelQuestion
+    from ragguard.scorers.probes.question import SampleQuestion as SampleQuestion
     from ragguard.scorers.recall import Recall as Recall
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from ragguard.scorers.view import View as View
 
 _HOMES = {
-    "Ask": "ragguard.probes.question",
+    "Ask": "ragguard.scorers.probes.question",
     "Belief": "ragguard.scorers.belief",
     "Caps": "ragguard.scorers.view",
     "Contested": "ragguard.scorers.contested",
     "Coverage": "ragguard.scorers.coverage",
-    "EntailQuestion": "ragguard.probes.question",
+    "EntailQuestion": "ragguard.scorers.probes.question",
     "Grades": "ragguard.scorers.grades",
-    "LabelQuestion": "ragguard.probes.question",
+    "LabelQuestion": "ragguard.scorers.probes.question",
     "Plan": "ragguard.scorers.plan",
     "Recall": "ragguard.scorers.recall",
-    "SampleQuestion": "ragguard.probes.question",
+    "SampleQuestion": "ragguard.scorers.probes.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.scorers.view",
     "Utility": "ragguard.scorers.utility",

@@ -6,15 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from ragguard.arguments import share
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.belief import read_short_form, short_forms, too_long_to_compare
-from ragguard.probes.question import Ask, LabelQuestion, answered
-from ragguard.probes.rating import read_rating, response_grade
-from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Result, Usage
+from ragguard.runtime.arguments import share
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.probes.belief import read_short_form, short_forms, too_long_to_compare
+from ragguard.scorers.probes.question import Ask, LabelQuestion, answered
+from ragguard.scorers.probes.rating import read_rating, response_grade
+from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import View
 

@@ -14,11 +14,11 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
-from ragguard.probes.question import Answer, EntailQuestion, LabelQuestion, Question
-from ragguard.probes.tokens import count_tokens, prompt_tokens
 from ragguard.records import Usage
 from ragguard.runtime.faults import is_cancelled
 from ragguard.runtime.outcome import held
+from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question
+from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 
 T = TypeVar("T")
 _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]

@@ -11,16 +11,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from ragguard.arguments import one_of, share, true_or_false, whole_number
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.belief import belief, condensation, read_condensation
-from ragguard.probes.question import Ask, SampleAnswer, answered
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usage
+from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
 from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
+from ragguard.scorers.probes.belief import belief, condensation, read_condensation
+from ragguard.scorers.probes.question import Ask, SampleAnswer, answered
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
 

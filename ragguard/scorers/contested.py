@@ -14,19 +14,26 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ragguard.answer_text import meaning_key
-from ragguard.arguments import number_between, share
 from ragguard.engines.entailment.base import Pair
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.question import Ask, EntailAnswer, EntailQuestion, SampleAnswer, SampleQuestion, answered
-from ragguard.probes.relevance import read_relevance, relevance
 from ragguard.records import Result, Usage
+from ragguard.runtime.arguments import number_between, share
 from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
 from ragguard.scorers.meanings import relation
+from ragguard.scorers.probes.question import (
+    Ask,
+    EntailAnswer,
+    EntailQuestion,
+    SampleAnswer,
+    SampleQuestion,
+    answered,
+)
+from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
+from ragguard.text.answers import meaning_key
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""

@@ -10,15 +10,15 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.arguments import LARGEST, number_between, share
 from ragguard.errors import CapExceeded, RagguardError, ScoringError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
-from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import Rating
-from ragguard.probes.sub_questions import read_sub_questions, sub_questions
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import Result, Stage, Usage
+from ragguard.runtime.arguments import LARGEST, number_between, share
+from ragguard.scorers.probes.question import Ask, answered
+from ragguard.scorers.probes.rating import Rating
+from ragguard.scorers.probes.sub_questions import read_sub_questions, sub_questions
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts

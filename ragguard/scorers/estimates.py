@@ -19,10 +19,10 @@ from ragguard.metrics.belief import (
     seper_soft,
     seper_stderr,
 )
-from ragguard.probes.question import SampleAnswer, answered
 from ragguard.records import CUT_TOKENS, Usage
 from ragguard.scorers.contexts import Change, Key
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.probes.question import SampleAnswer, answered
 
 Weights = Literal["mean", "sum", "count"]
 Kernel = Literal["max", "forward"]

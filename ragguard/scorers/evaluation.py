@@ -12,7 +12,7 @@ from ragguard.records import Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import Scorer
-from ragguard.secrets import logger
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

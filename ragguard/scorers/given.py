@@ -17,10 +17,10 @@ from typing import NamedTuple
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import utility_given
-from ragguard.probes.abstention import Abstention, abstention, read_abstention
-from ragguard.probes.question import LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.records import LEFT_OUT, Usage
 from ragguard.scorers.contexts import Key, window
+from ragguard.scorers.probes.abstention import Abstention, abstention, read_abstention
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView
 

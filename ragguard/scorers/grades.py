@@ -6,16 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from ragguard.answer_text import normalise
-from ragguard.arguments import LARGEST, number_between, share
 from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import t
-from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import Rating, grade, read_rating
 from ragguard.records import Passage, Result, Stage, Usage
+from ragguard.runtime.arguments import LARGEST, number_between, share
+from ragguard.scorers.probes.question import Ask, answered
+from ragguard.scorers.probes.rating import Rating, grade, read_rating
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
+from ragguard.text.answers import normalise
 
 RELEVANT = 4
 """The least grade that counts as relevant."""

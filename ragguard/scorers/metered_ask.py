@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import Any
 
 from ragguard.errors import RagguardError
-from ragguard.probes.question import Ask
 from ragguard.records import Result, Score, Usage
+from ragguard.scorers.probes.question import Ask
 
 _LEAST_SECONDS = 1e-6
 """The least time that is told; sums of shares differ by less."""

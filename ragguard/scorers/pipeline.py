@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
-from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import layers_of
 from ragguard.engines.entailment.base import Entailer, Pair
@@ -22,11 +21,9 @@ from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
-from ragguard.probes.question import Ask
-from ragguard.probes.tokens import prompt_tokens
-from ragguard.recordcheck import checked_result
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
 from ragguard.runtime.protocols import implements
+from ragguard.schema import checked_result
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
 from ragguard.scorers.belief import Belief
@@ -36,13 +33,16 @@ from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.metered_ask import MeteredAsk, not_told, with_usage
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
+from ragguard.scorers.probes.question import Ask
+from ragguard.scorers.probes.tokens import prompt_tokens
 from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
-from ragguard.secrets import logger
+from ragguard.text.answers import ENGLISH, Language
+from ragguard.text.secret_filter import logger
 
 _log = logger(__name__)
 

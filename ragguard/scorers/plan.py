@@ -12,7 +12,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from ragguard.engines.base import EngineInfo, Sample
-from ragguard.probes.question import (
+from ragguard.records import Failure
+from ragguard.scorers.asker import tokens_of
+from ragguard.scorers.probes.question import (
     Answer,
     EntailAnswer,
     EntailQuestion,
@@ -22,8 +24,6 @@ from ragguard.probes.question import (
     SampleAnswer,
     SampleQuestion,
 )
-from ragguard.records import Failure
-from ragguard.scorers.asker import tokens_of
 
 UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 """The description of a model that cannot be reached; a plan takes it for one that answers many prompts at once."""

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError
-from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import Rating, answerability, read_rating
 from ragguard.records import Usage
+from ragguard.scorers.probes.question import Ask, answered
+from ragguard.scorers.probes.rating import Rating, answerability, read_rating
 
 
 @dataclass(slots=True)

@@ -14,18 +14,18 @@ from typing import ClassVar
 
 import numpy as np
 
-from ragguard.answer_text import normalise
-from ragguard.arguments import share
 from ragguard.metrics import rarity
 from ragguard.metrics.recapture import Population, recapture
 from ragguard.metrics.topk import f
-from ragguard.probes.question import Ask, answered
-from ragguard.probes.rating import grade, read_rating
 from ragguard.records import Result
+from ragguard.runtime.arguments import share
 from ragguard.scorers.estimates import Estimate
 from ragguard.scorers.grades import RELEVANT, contradiction
+from ragguard.scorers.probes.question import Ask, answered
+from ragguard.scorers.probes.rating import grade, read_rating
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, retrieved_texts
+from ragguard.text.answers import normalise
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
-from ragguard.arguments import references_of
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Run
+from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.outcome import outcome
 

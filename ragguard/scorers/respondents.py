@@ -11,7 +11,9 @@ import numpy as np
 from ragguard.engines.base import Engine
 from ragguard.engines.entailment.base import Entailer, rows_of
 from ragguard.errors import EngineProtocolError
-from ragguard.probes.question import (
+from ragguard.records import Usage
+from ragguard.scorers.asker import tokens_of
+from ragguard.scorers.probes.question import (
     Answer,
     EntailAnswer,
     EntailQuestion,
@@ -22,8 +24,6 @@ from ragguard.probes.question import (
     SampleQuestion,
     label_answers,
 )
-from ragguard.records import Usage
-from ragguard.scorers.asker import tokens_of
 
 
 def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:

@@ -14,7 +14,6 @@ from typing import Any
 
 from ragguard.engines.base import EngineInfo
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, LowLabelMass, NoText, RagguardError
-from ragguard.probes.question import Who
 from ragguard.records import (
     CONTENT_KIND,
     CUT_TOKENS,
@@ -30,9 +29,10 @@ from ragguard.records import (
 )
 from ragguard.runtime.faults import message_of
 from ragguard.runtime.notices import NOTICES
+from ragguard.scorers.probes.question import Who
 from ragguard.scorers.scorer import Scorer, full_version
 from ragguard.scorers.view import StepView, View, hash_references
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 _NANO_FAILED = (
     "nano, a tiny model, fails at times even in its own made-up world: point ragguard at a real model, such as "

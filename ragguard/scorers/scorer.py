@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ragguard.answer_text import Language
-from ragguard.probes.question import Ask
 from ragguard.records import Result
+from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.view import Setting, View
+from ragguard.text.answers import Language
 
 MODELS = ("engine", "judge", "entailer")
 Live = Literal["at once", "so far"]

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragguard.answer_text import ENGLISH, Language
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
@@ -22,6 +21,7 @@ from ragguard.errors import InvalidInput
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
+from ragguard.text.answers import ENGLISH, Language
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple, TypedDict
 
-from ragguard.arguments import share, true_or_false
 from ragguard.errors import RagguardError
 from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
-from ragguard.probes.abstention import Abstention, abstention, read_abstention
-from ragguard.probes.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
-from ragguard.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.records import ReferenceSource, Result, Stage
+from ragguard.runtime.arguments import share, true_or_false
 from ragguard.scorers.given import Relevant, UtilityGiven
+from ragguard.scorers.probes.abstention import Abstention, abstention, read_abstention
+from ragguard.scorers.probes.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
+from ragguard.scorers.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View
 

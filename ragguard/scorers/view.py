@@ -10,12 +10,12 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from ragguard.answer_text import ENGLISH, Language
-from ragguard.arguments import whole_number
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
+from ragguard.runtime.arguments import whole_number
+from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.text.answers import ENGLISH, Language
 
 LONG_FORM_TOKENS = 30
 """The approximate number of tokens that a short answer or reference has at most."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 class ScoringBacklog:

@@ -21,8 +21,8 @@ from ragguard.runtime.outcome import outcome
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.span_output import SpanOutput
-from ragguard.sinks.base import BufferingSink, Sink
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
+from ragguard.telemetry.base import BufferingSink, Sink
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""

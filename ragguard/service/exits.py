@@ -19,7 +19,7 @@ from typing import Protocol
 
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import logger
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

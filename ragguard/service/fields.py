@@ -12,8 +12,8 @@ from dataclasses import replace
 from types import NoneType
 from typing import Any, Final, TypeAlias, TypeVar, get_args
 
+from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.snapshot import passage_of, passages_of, score_of, text_in
-from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep, Run, Status, SubStep
 
 Record = TypeVar("Record", Run, RetrievalStep, SubStep, RunEnded)

@@ -16,11 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
-from ragguard.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.runtime.faults import Faults
-from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringBacklog
 from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
@@ -30,7 +29,8 @@ from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, Writer
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
 from ragguard.service.sizes import size_of
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
+from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")
 

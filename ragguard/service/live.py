@@ -24,7 +24,7 @@ from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.scoring import RunScoring
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""

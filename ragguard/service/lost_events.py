@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ragguard.events import Event, RunEnded, RunStarted
+from ragguard.capture.events import Event, RunEnded, RunStarted
 from ragguard.service.queue_items import QueueItem, events_in
 
 LOST: Final = "ragguard.events_lost"

@@ -8,10 +8,11 @@ from typing import Any, Protocol
 
 from ragguard.capture.intake import CapturedId
 from ragguard.errors import EngineError, RagguardError
-from ragguard.recordcheck import checked_run
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.stream import bounded
+from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.plan import Plan
@@ -20,8 +21,7 @@ from ragguard.service.intake import Intake
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.scoring import RunScoring
-from ragguard.service.stream import bounded
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 PRIORITY = 5
 """The priority of scoring on demand: before background scoring, after every guard."""

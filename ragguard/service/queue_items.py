@@ -8,8 +8,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from ragguard.capture.events import Event, RunEnded, RunStarted
 from ragguard.capture.open_runs import WholeRun
-from ragguard.events import Event, RunEnded, RunStarted
 
 T_co = TypeVar("T_co", covariant=True)
 

@@ -13,11 +13,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.plain import METADATA, plain_metadata
+from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Advice, Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
 from ragguard.runtime.faults import Faults
-from ragguard.secrets import without
+from ragguard.text.plain import METADATA, plain_metadata
+from ragguard.text.secret_filter import without
 
 Redact: TypeAlias = Callable[[str], str | None]
 """A function from a text to what may be kept of the text; None or '' keeps nothing."""

@@ -20,15 +20,15 @@ from ragguard.runtime.faults import describe
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import Identity
 from ragguard.scorers.references import find_references
-from ragguard.secrets import logger
 from ragguard.service.backlog import ScoringProgress
 from ragguard.service.delivery import Delivery
 from ragguard.service.failures import FailureTally
 from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
-from ragguard.store.ledger import Due, ScoringOutcome
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import Due, ScoringOutcome
+from ragguard.storage.sqlite.store import Store
+from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")
 

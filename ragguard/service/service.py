@@ -12,16 +12,15 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import partial
 
-from ragguard.arguments import seconds_to_wait
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import RagguardError
+from ragguard.runtime.arguments import seconds_to_wait
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import logger
 from ragguard.service import exits
 from ragguard.service.backlog import ScoringBacklog, ScoringProgress
 from ragguard.service.delivery import Delivery
@@ -35,8 +34,9 @@ from ragguard.service.scoring import RunScoring
 from ragguard.service.settings import Settings
 from ragguard.service.span_output import SpanOutput
 from ragguard.service.worker import ScoringWorker
-from ragguard.store.ledger import Left
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import Left
+from ragguard.storage.sqlite.store import Store
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
 

@@ -11,17 +11,17 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from ragguard.arguments import LONGEST_WAIT, whole_number
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import LONGEST_WAIT, whole_number
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact
-from ragguard.sinks.base import Sink
-from ragguard.store.bounds import Bound
-from ragguard.store.store import Durability
+from ragguard.storage.sqlite.bounds import Bound
+from ragguard.storage.sqlite.store import Durability
+from ragguard.telemetry.base import Sink
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

@@ -5,8 +5,8 @@ from __future__ import annotations
 from sys import getsizeof
 from types import NoneType
 
+from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.open_runs import Retrieval, WholeRun
-from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep
 
 EVENT = 1024

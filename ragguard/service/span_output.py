@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ragguard.errors import Closed
 from ragguard.runtime.protocols import implements
 from ragguard.service.settings import Settings
-from ragguard.sinks.base import Sink, SpanSink
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
+from ragguard.telemetry.base import Sink, SpanSink
 
 if TYPE_CHECKING:
-    from ragguard.sinks.otel import OtelSink
+    from ragguard.telemetry.otel import OtelSink
 
 _LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
 
@@ -43,7 +43,7 @@ class SpanOutput:
         """Returns a sink to the provider that the application has set; None where it has none yet."""
         if "opentelemetry.sdk.trace" not in sys.modules:
             return None
-        from ragguard.sinks.otlp import configured
+        from ragguard.telemetry.otlp import configured
 
         return self._made() if configured() else None
 
@@ -59,7 +59,7 @@ class SpanOutput:
         return {name: self._store.counts[name] for name in _LOSSES}
 
     def _made(self) -> OtelSink:
-        from ragguard.sinks.otel import OtelSink
+        from ragguard.telemetry.otel import OtelSink
 
         settings = self._settings
         sink = OtelSink(

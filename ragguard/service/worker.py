@@ -22,8 +22,8 @@ from ragguard.service.delivery import Delivery
 from ragguard.service.live import PRIORITY, LiveScoring, Work
 from ragguard.service.scoring import RunScoring, WriterThread
 from ragguard.service.settings import Settings
-from ragguard.store.ledger import Claim
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import Claim
+from ragguard.storage.sqlite.store import Store
 
 _LONGEST_SLEEP = 60.0
 _DELIVERED_SECONDS = 0.25

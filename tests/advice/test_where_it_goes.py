@@ -11,12 +11,12 @@ from rich.console import Console
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard, print_hops, read_runs, write_runs
+from ragguard.analysis.digest import MISLEADS
+from ragguard.analysis.html import write_html
 from ragguard.errors import InvalidInput
-from ragguard.recordcheck import checked_run
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
-from ragguard.report.digest import MISLEADS
-from ragguard.report.html import write_html
-from ragguard.sinks.otel import OtelSink
+from ragguard.schema import checked_run
+from ragguard.telemetry.otel import OtelSink
 
 QUESTION = "Who founded Norvik Mills?"
 ADVICE = Advice(

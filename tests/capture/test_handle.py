@@ -14,14 +14,14 @@ import pytest
 from support.captured import Captured
 
 import ragguard
-from ragguard.arguments import references_of
 from ragguard.capture import handle
 from ragguard.capture.enclosing import is_paused
+from ragguard.capture.events import RunEnded
 from ragguard.capture.handle import RunHandle, current_run
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
-from ragguard.events import RunEnded
 from ragguard.records import Passage
+from ragguard.runtime.arguments import references_of
 
 
 @pytest.fixture

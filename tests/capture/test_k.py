@@ -9,7 +9,7 @@ import ragguard
 from ragguard import Passage, RagGuard, read_runs, write_runs
 from ragguard.errors import RunFormatError
 from ragguard.records import K_ERROR, Decision, Dropped, RetrievalStep, Run
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 TEXTS = ["one", "two", "three"]
 
@@ -89,7 +89,7 @@ def amended(*steps):
     store, found = Store(), []
     passages = [Passage(text) for text in "abcd"]
     store.put(Run("r", "q", steps=[RetrievalStep("s", "r", passages=passages, candidates=passages, k=5)]))
-    from ragguard.events import StepAmended
+    from ragguard.capture.events import StepAmended
 
     for left, decision in steps:
         store.record([StepAmended("r", "s", left and [Passage(text) for text in left], decision)])

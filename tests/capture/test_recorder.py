@@ -12,10 +12,10 @@ import pytest
 from support.captured import Captured
 from support.clock import Clock
 
+from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
-from ragguard.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.records import Decision, Passage
 
 

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.records import Run, Score, ScoredRun
-from ragguard.store import schema
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.sqlite import schema
 
 
 def with_coverage(number):

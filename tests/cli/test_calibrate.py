@@ -12,7 +12,7 @@ from ragguard.cli.app import app
 from ragguard.errors import CalibrationError
 from ragguard.guard.calibration import Calibration
 from ragguard.records import RetrievalStep, Run
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 
 RUNNER = CliRunner()
 

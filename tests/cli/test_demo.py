@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli import demo
 from ragguard.cli.app import app
-from ragguard.store.runfile import read_runs
+from ragguard.storage.files.runfile import read_runs
 
 ROOT = Path(__file__).parents[2]
 

@@ -11,11 +11,11 @@ from support.runs import a_run
 from typer.testing import CliRunner
 
 from ragguard import world
+from ragguard.analysis.gate import ragguard_gate as ragguard_gate
 from ragguard.cli.app import app
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.report.gate import ragguard_gate as ragguard_gate
-from ragguard.store.runfile import write_runs
-from ragguard.store.scorefile import write_scores
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.files.scorefile import write_scores
 
 
 def call(*words, code=0):

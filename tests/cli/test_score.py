@@ -18,9 +18,9 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.engines.base import EngineInfo
 from ragguard.errors import EngineRejected, EngineUnreachable
-from ragguard.store import schema
-from ragguard.store.runfile import write_runs
-from ragguard.store.store import Store
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.store import Store
 
 RUNNER = CliRunner()
 UTILITY = ("--scorers", "utility")

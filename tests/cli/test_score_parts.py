@@ -14,8 +14,8 @@ from ragguard.cli.score_parts import executor_of, said
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
 from ragguard.parts import JobProgress, JobTotals
 from ragguard.records import Usage
-from ragguard.store.runfile import write_runs
-from ragguard.store.store import Store
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.sqlite.store import Store
 
 ON = ("--on", "processes:1")
 

@@ -12,12 +12,12 @@ import pytest
 from support.compared import NAMES, scored_in_full, stored
 from typer.testing import CliRunner
 
+from ragguard.analysis.validation.tables import Table
 from ragguard.cli.app import COMMANDS, app
 from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.store.scorefile import write_scores
-from ragguard.store.store import Store
-from ragguard.validate.tables import Table
+from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.sqlite.store import Store
 
 
 @pytest.fixture(scope="module")

@@ -201,8 +201,8 @@ def test_what_cannot_be_done_is_said_in_one_sentence(contexts, arguments, told):
 
 
 def test_a_wide_table_is_shown_in_blocks_and_not_cut(monkeypatch):
+    from ragguard.analysis.validation.tables import Table
     from ragguard.cli.validate import _blocks
-    from ragguard.validate.tables import Table
 
     columns = ("metric", *(f"column {n}" for n in range(30)))
     table = Table("t", "A table", columns, (("a long name of a metric", *(0.5 for _ in range(30))),))

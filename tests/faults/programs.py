@@ -24,13 +24,13 @@ from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 from support.stored import settle
 
-from ragguard.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.service import Service
 from ragguard.service.settings import Settings
-from ragguard.store import schema
-from ragguard.store.store import Store
+from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.store import Store
 from tests.faults.injection import FOR_EVER, MARK, Injection
 
 INJECTION = Injection()

@@ -15,10 +15,10 @@ from support.fixed_runs import fixed_runs
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.guard.calibration import Calibration
-from ragguard.store import schema
-from ragguard.store.runfile import read_runs
-from ragguard.store.scorefile import read_scored
-from ragguard.store.store import Store
+from ragguard.storage.files.runfile import read_runs
+from ragguard.storage.files.scorefile import read_scored
+from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.store import Store
 
 KEPT = Path(__file__).parent / "kept"
 

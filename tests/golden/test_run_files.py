@@ -5,9 +5,9 @@ from __future__ import annotations
 from support.fixed_runs import fixed_runs
 from support.golden import compare_text
 
-from ragguard.sinks.jsonl import JsonlSink
-from ragguard.store.runfile import write_runs
-from ragguard.store.scorefile import write_scores
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.files.scorefile import write_scores
+from ragguard.telemetry.jsonl import JsonlSink
 
 
 def test_a_run_file(tmp_path):

@@ -9,7 +9,7 @@ from support.fixed_runs import fixed_runs
 from support.golden import compare, compare_lines
 from support.stored import closed_after, settle
 
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 VARYING = {"owner", "due_ns", "queued_ns"}
 """Columns that depend on the process and the time."""

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from support.fixed_runs import START, fixed_runs
 from support.golden import compare
 
-from ragguard.sinks.otel import OtelSink
+from ragguard.telemetry.otel import OtelSink
 
 
 @pytest.mark.parametrize("content", [False, True], ids=["spans", "spans-with-content"])

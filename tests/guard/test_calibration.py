@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from ragguard.conformal import least_examples
+from ragguard.analysis.conformal import least_examples
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import (
     Calibration,

@@ -6,7 +6,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import DistractorGuard, RagGuard
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 class Refusing:

@@ -14,7 +14,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
 from ragguard.capture.snapshot import MOST_PASSAGES
-from ragguard.plain import CUT
+from ragguard.text.plain import CUT
 from ragguard_langchain import RagGuardCallback
 from ragguard_llamaindex import instrument, uninstrument
 

@@ -11,7 +11,7 @@ from support.program import run_program
 from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 from ragguard_langchain import RagGuardCallback
 
 QUESTION = "Who founded the firm based in Oslo?"

@@ -19,7 +19,7 @@ from support.otlp_receiver import otlp_receiver
 from support.telemetry import assert_told, exporting, outline
 
 from ragguard import RagGuard, world
-from ragguard.sinks.otel import OtelSink
+from ragguard.telemetry.otel import OtelSink
 from ragguard_langchain import RagGuardCallback, instrument, uninstrument
 
 CASE, SEARCH = world.cases(1, hops=2)[0], world.retriever(k=3)

@@ -8,7 +8,7 @@ from support.captured import CapturedInStore
 from support.llamaindex_parts import ListRetriever
 from support.program import run_program
 
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 QUESTION = "Who founded the firm based in Oslo?"
 

@@ -35,8 +35,8 @@ from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
 from support.llamaindex_parts import ListRetriever, QuestionPerTool, Says, nodes
 
+from ragguard.capture.events import StepAmended
 from ragguard.capture.handle import RunHandle
-from ragguard.events import StepAmended
 
 QUESTION = "Who founded the firm based in Oslo?"
 

@@ -21,7 +21,7 @@ from support.otlp_receiver import otlp_receiver
 from support.telemetry import assert_told, exporting, outline
 
 from ragguard import RagGuard, world
-from ragguard.sinks.otel import OtelSink
+from ragguard.telemetry.otel import OtelSink
 from ragguard_llamaindex import instrument, uninstrument
 from ragguard_llamaindex.instrumentation import SpanHandler
 

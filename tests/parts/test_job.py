@@ -10,7 +10,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError
 from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
 from ragguard.parts.duplicates import find_duplicates
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 
 
 @pytest.fixture

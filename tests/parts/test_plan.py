@@ -12,9 +12,9 @@ from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics import ENGLISH, Language
 from ragguard.parts import PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
-from ragguard.store.filesystems import FileInfo
-from ragguard.store.runfile import write_runs
-from ragguard.store.store import Store
+from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.sqlite.filesystems import FileInfo
+from ragguard.storage.sqlite.store import Store
 
 
 @pytest.fixture

@@ -17,8 +17,8 @@ from support.runs import a_run
 
 from ragguard.errors import StoreError
 from ragguard.parts import Part, find_runs, plan_parts, read_part
-from ragguard.store import runfile
-from ragguard.store.runfile import read_lines, write_runs
+from ragguard.storage.files import runfile
+from ragguard.storage.files.runfile import read_lines, write_runs
 
 GOOD = [
     json.dumps({"question": f"q{at}\u2028\x85", "steps": []}, ensure_ascii=False).encode() for at in range(3)

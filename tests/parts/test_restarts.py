@@ -10,7 +10,7 @@ from support.program import command, environment
 
 from ragguard import world
 from ragguard.parts import PartFolder
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 
 pytestmark = pytest.mark.slow
 RUNS = 200

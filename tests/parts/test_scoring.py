@@ -11,7 +11,7 @@ from ragguard.errors import EngineUnreachable, InvalidInput, PartUnanswered, Sto
 from ragguard.parts import PartJob, PartScorer, ScoringSettings, find_runs, plan_parts
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.belief import Belief
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 
 NO_WAIT = RetrySchedule(attempts=3, first=1e-9)
 
@@ -198,7 +198,7 @@ async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkey
     job.folder.begin({})
     scorer = PartScorer(job)
     await scorer.start()
-    monkeypatch.setattr("ragguard.store.partfolder.PartFolder._put", full)
+    monkeypatch.setattr("ragguard.storage.files.partfolder.PartFolder._put", full)
     with pytest.raises(
         StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
     ):

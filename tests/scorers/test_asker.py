@@ -9,9 +9,9 @@ from support.scripted_engine import ScriptedEngine
 from ragguard.engines.base import as_prompt
 from ragguard.engines.entailment.base import Pair
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
-from ragguard.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
 from ragguard.records import Usage
 from ragguard.scorers.asker import Asker, tokens_of
+from ragguard.scorers.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
 from ragguard.scorers.respondents import Engines, apportion
 
 LABELS = ("A", "B")

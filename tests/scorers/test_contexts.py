@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragguard.engines.prompts import load_prompts
-from ragguard.probes.belief import belief
 from ragguard.records import Passage, RetrievalStep
 from ragguard.scorers.contexts import CLOSED_BOOK, Window, lay_out, window
+from ragguard.scorers.probes.belief import belief
 from ragguard.scorers.view import view_step
 
 WIDE = Window(math.inf, 0)

@@ -16,10 +16,10 @@ from support.reader import (
     two_hops,
 )
 
-from ragguard.probes.tokens import count_tokens
 from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.view import Caps
 
 

@@ -50,7 +50,7 @@ def test_a_number_that_is_none_is_a_failure():
 def test_no_store_and_no_service_is_needed():
     code = (
         "import sys; import ragguard.scorers.evaluation, ragguard.scorers.settings\n"
-        "print([name for name in sys.modules if name.startswith(('ragguard.store', 'ragguard.service'))])"
+        "print([name for name in sys.modules if name.startswith(('ragguard.storage', 'ragguard.service'))])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

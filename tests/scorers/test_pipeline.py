@@ -31,9 +31,9 @@ from ragguard.errors import (
     UnknownName,
 )
 from ragguard.metrics import Language
-from ragguard.probes.tokens import prompt_tokens
 from ragguard.records import Failure, Passage, Score, Usage
 from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
+from ragguard.scorers.probes.tokens import prompt_tokens
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps

@@ -7,8 +7,8 @@ from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import t, udcg
-from ragguard.recordcheck import checked_run
 from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run
+from ragguard.schema import checked_run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import Caps
 

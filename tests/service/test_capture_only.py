@@ -7,7 +7,7 @@ from support.program import run_program
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 def capture(rg, runs=8):

@@ -17,7 +17,7 @@ from ragguard.service import delivery
 from ragguard.service.delivery import SinkDelivery
 from ragguard.service.service import Service
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 @dataclass

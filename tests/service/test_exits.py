@@ -9,7 +9,7 @@ from support.scripted_pipeline import ScriptedSettings
 
 from ragguard.service.service import Service
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 PROGRAM = """
 import sys

@@ -9,16 +9,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.runs import a_run, a_step, as_events
 
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.events import RunEnded, RunStarted, StepEnded
 from ragguard.records import Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.service.fields import UNREADABLE, storable_event
 from ragguard.service.intake import Intake
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 class Unprintable:

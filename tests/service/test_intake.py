@@ -14,10 +14,10 @@ from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run, as_events
 
+from ragguard.capture.events import RunEnded, RunIdentity, RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError
-from ragguard.events import RunEnded, RunIdentity, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
@@ -26,8 +26,8 @@ from ragguard.service.intake import Intake
 from ragguard.service.lost_events import LOST
 from ragguard.service.queue import UNMEASURED, EventQueue
 from ragguard.service.settings import Settings
-from ragguard.store.ledger import Left
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import Left
+from ragguard.storage.sqlite.store import Store
 
 
 class SlowStore(Store):
@@ -537,12 +537,12 @@ def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_pa
 
 HUNDRED_THOUSAND = """
 import resource, sys
-from ragguard.events import RunStarted, StepEnded
+from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.runtime.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service.intake import Intake
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 store = Store(sys.argv[1] or None)
 intake = Intake(Settings(queue_size=16), store, faults=Faults())

@@ -16,7 +16,7 @@ from ragguard.service.settings import Settings
 # kills take seconds. A victim writes down every step once it is acknowledged.
 NURSERY = """
 import asyncio, json, os, signal, sys, threading, time
-from ragguard.events import RunStarted, StepEnded, RunEnded
+from ragguard.capture.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
 from ragguard.service.service import Service
 from ragguard.service.settings import Settings

@@ -16,10 +16,10 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import RagGuard
+from ragguard.capture.events import RunEnded, StepAmended, StepEnded
 from ragguard.engines.connect import connect
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable, InvalidInput
-from ragguard.events import RunEnded, StepAmended, StepEnded
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.live import TURN_SECONDS, WaitingRuns

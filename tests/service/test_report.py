@@ -13,7 +13,7 @@ from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.service.delivery import Undelivered
 from ragguard.service.report import Report
-from ragguard.sinks.phoenix import PhoenixSink
+from ragguard.telemetry.phoenix import PhoenixSink
 
 
 @pytest.fixture

@@ -16,14 +16,14 @@ from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import RagGuard
+from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
-from ragguard.events import RunEnded, RunStarted
 from ragguard.records import Passage, Run
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.service import Service
 from ragguard.service.settings import Settings
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
 
@@ -819,7 +819,7 @@ def test_a_clock_that_is_set_delays_nothing_and_hides_nothing_from_flush(make, m
 
 def test_runs_of_a_process_whose_clock_was_ahead_are_due_at_once(make, tmp_path, monkeypatch):
     ahead = time.time_ns() + 86_400_000_000_000
-    monkeypatch.setattr("ragguard.store.writing.now_ns", lambda: ahead)
+    monkeypatch.setattr("ragguard.storage.sqlite.writing.now_ns", lambda: ahead)
     first = Store(tmp_path / "s.db")
     for event in as_events(a_run()):
         first.record([event])
@@ -869,7 +869,7 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
 
 def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
     """It is also tried every few seconds, but nobody who asks should be told of a fault that is over."""
-    monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
+    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
     service = make(retry=QUICK, tick_seconds=600.0, run_ttl=3e9)  # the runs began in 1970
     capture(service, a_run("before"))
     assert service.flush(10)
@@ -884,7 +884,7 @@ def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("full", [False, True])
 def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeypatch, full):
-    monkeypatch.setattr("ragguard.store.schema.PATIENCE", 0.05)
+    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
     durability = "full" if full else "fast"
     service = make(
         durability=durability, retry=QUICK, tick_seconds=0.3, run_ttl=3e9

@@ -14,7 +14,7 @@ from ragguard.errors import InvalidInput
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.settings import Settings
-from ragguard.store.bounds import Bound
+from ragguard.storage.sqlite.bounds import Bound
 
 
 def test_settings_are_plain_data():

@@ -6,9 +6,9 @@ import numpy as np
 from langchain_core.documents import Document
 from support.runs import a_step
 
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
-from ragguard.events import RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, Run
 from ragguard.service.sizes import EVENT, size_of
 

@@ -6,8 +6,8 @@ from scipy.stats import kendalltau
 
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
-from ragguard.probes.rating import Rating
 from ragguard.records import Passage, Usage
+from ragguard.scorers.probes.rating import Rating
 from ragguard.scorers.ratings import Ratings
 from ragguard.world import Fact
 from studies.coverage import METRICS, data_sets, study, system_interval, system_tau

@@ -3,8 +3,8 @@
 import pytest
 
 from ragguard import connect, world
+from ragguard.analysis.validation import weak_judges
 from ragguard.engines.layers import Cache
-from ragguard.validate import weak_judges
 from studies.judges import CONTEXTS, OWN, SIZE, THRESHOLDS, contexts_of, study
 
 JUDGES = [OWN, *(f"AUC {strength:g}" for strength in weak_judges.STRENGTHS)]

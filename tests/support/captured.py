@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.open_runs import WholeRun
-from ragguard.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Run
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.store import Store
 
 
 class Captured:

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
 
 NAMES = ("delta_coverage", "delta_semantic_entropy", "udcg")
 

@@ -1,21 +1,14 @@
-"""The floor of each part of the package: an import goes strictly down, or stays in its part."""
+"""The floor of each part of the package: an import goes strictly down, or stays in its part or on the lowest floor."""
 
 FLOORS = {
-    "ragguard._lazy": 0, "ragguard._version": 0, "ragguard.records": 0, "ragguard.plain": 0,
-    "ragguard.terminal_text": 0,
-    "ragguard.events": 1, "ragguard.secrets": 1,
-    "ragguard.errors": 2,
-    "ragguard.answer_text": 3, "ragguard.arguments": 3, "ragguard.conformal": 3, "ragguard.credentials": 3,
-    "ragguard.recordcheck": 3,
-    "ragguard.runtime": 3,
-    "ragguard.engines": 4, "ragguard.metrics": 4, "ragguard.world": 4,
-    "ragguard.capture": 5, "ragguard.probes": 5,
-    "ragguard.scorers": 6,
-    "ragguard.store": 7,
-    "ragguard.report": 8, "ragguard.sinks": 8,
-    "ragguard.service": 9,
-    "ragguard.advice": 10, "ragguard.guard": 10, "ragguard.parts": 10, "ragguard.validate": 10,
-    "ragguard.client": 11,
-    "ragguard.cli": 12,
-    "ragguard.__main__": 13,
+    "ragguard._version": 0, "ragguard.errors": 0, "ragguard.records": 0, "ragguard.runtime": 0, "ragguard.schema": 0,
+    "ragguard.text": 0,
+    "ragguard.engines": 1, "ragguard.metrics": 1, "ragguard.world": 1,
+    "ragguard.capture": 2, "ragguard.scorers": 2,
+    "ragguard.storage": 3,
+    "ragguard.analysis": 4, "ragguard.telemetry": 4,
+    "ragguard.service": 5,
+    "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.parts": 6,
+    "ragguard.client": 7,
+    "ragguard.cli": 8, "ragguard.__main__": 8,
 }  # fmt: skip

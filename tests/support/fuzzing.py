@@ -26,7 +26,7 @@ from ragguard.engines.connect import connect
 from ragguard.errors import RagguardError
 from ragguard.records import Passage
 from ragguard.scorers.view import Caps
-from ragguard.store.runfile import read_runs, write_runs
+from ragguard.storage.files.runfile import read_runs, write_runs
 
 METRICS = [
     (name, function)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from ragguard.analysis.digest import MISLEADS
 from ragguard.records import ScoredRun
-from ragguard.report.digest import MISLEADS
-from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.overview import Overview
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.overview import Overview
+from ragguard.storage.sqlite.store import Store
 
 
 def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:

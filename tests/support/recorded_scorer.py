@@ -14,7 +14,7 @@ from ragguard.errors import EngineUnreachable
 from ragguard.records import Score
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.view import View
-from ragguard.store.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartFolder
 
 _POLL_S = 0.01
 
@@ -87,7 +87,7 @@ def _obey_full_disk(order: Path) -> None:
 
     def full(self: PartFolder, *args: object) -> None:
         if order.exists():
-            from ragguard.store.filesystems import writing
+            from ragguard.storage.sqlite.filesystems import writing
 
             with writing(self.place):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragguard.events import Event, RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score
 
 

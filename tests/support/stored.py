@@ -10,8 +10,8 @@ from pathlib import Path
 from support.runs import as_events
 
 from ragguard.records import Failure, Run, Score
-from ragguard.store.ledger import ScoringOutcome
-from ragguard.store.store import Store
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
 
 
 def captured(store: Store, *runs: Run) -> None:

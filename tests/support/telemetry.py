@@ -1,6 +1,6 @@
 """The telemetry that a scored run must give, told from its records in the words of the conventions themselves.
 
-Nothing here is taken from `ragguard.sinks`: a name that is wrong there is found here.
+Nothing here is taken from `ragguard.telemetry`: a name that is wrong there is found here.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from support.program import command, environment
 from support.ray_cluster import ray_cluster
 
 from ragguard.engines.nano.checkpoint import write_checkpoint
-from ragguard.store.partfolder import PartFolder
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.runfile import write_runs
 from tests.parts.on_ray.conftest import made
 
 RUNS = 300

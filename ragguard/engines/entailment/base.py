@@ -14,10 +14,10 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.answer_text import meaning_key
 from ragguard.engines.base import EngineInfo, Message, Prompt, Span
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
+from ragguard.text.answers import meaning_key
 
 RELATIONS = ("entailment", "neutral", "contradiction")
 """The columns, in this order, whatever order a model has them in."""

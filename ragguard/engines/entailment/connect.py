@@ -16,7 +16,7 @@ from ragguard.engines.entailment.base import RELATIONS, Entailer, Entailments, P
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
 from ragguard.runtime.protocols import implements
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 _FRAME_TOKENS = 16
 """An upper bound on the tokens that a tokenizer puts around the two texts of a pair."""

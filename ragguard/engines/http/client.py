@@ -22,7 +22,6 @@ from weakref import WeakKeyDictionary
 
 import httpx
 
-from ragguard.credentials import Credentials, checked_key, split_credentials
 from ragguard.engines.account import count_reply, count_request
 from ragguard.engines.http.body import (
     MOST_BYTES,
@@ -46,7 +45,8 @@ from ragguard.errors import (
 from ragguard.runtime.deadline import until
 from ragguard.runtime.faults import brief
 from ragguard.runtime.fork import at_fork
-from ragguard.secrets import clean_cause
+from ragguard.text.credentials import Credentials, checked_key, split_credentials
+from ragguard.text.secret_filter import clean_cause
 
 _CONNECT_S = 10.0
 _LOOKED_AT = 4000

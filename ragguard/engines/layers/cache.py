@@ -21,13 +21,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragguard.arguments import file_path, whole_number
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, put
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.requests.base import Keyed, R, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
+from ragguard.runtime.arguments import file_path, whole_number
 from ragguard.runtime.deadline import until
 from ragguard.runtime.fork import at_fork
 

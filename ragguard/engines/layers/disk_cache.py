@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ragguard.runtime.fork import FORK_WAIT, at_fork, keep_for_ever
 from ragguard.runtime.threads import DaemonThreads
-from ragguard.secrets import logger
+from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard.cache")
 

@@ -35,7 +35,7 @@ from ragguard.errors import (
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import until
 from ragguard.runtime.limiter import in_parallel
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from typing import Any
 from ragguard.engines.base import Message, Prompt, folded
 from ragguard.engines.thinking import QUESTION, SWITCH_OFF
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
-from ragguard.secrets import without_secrets
+from ragguard.text.secret_filter import without_secrets
 
 _SYSTEM_MARK = "Q 7 Z 4 X"
 _DTYPES = ("auto", "float32", "float16", "bfloat16")

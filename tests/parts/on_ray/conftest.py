@@ -17,9 +17,9 @@ from support.recorded_scorer import Orders
 
 from ragguard import world
 from ragguard.records import Run
-from ragguard.store.partfolder import PartFolder
-from ragguard.store.parttables import PartCounts, Table
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.parttables import PartCounts, Table
+from ragguard.storage.files.runfile import write_runs
 
 DRIVER = """
 import json, sys

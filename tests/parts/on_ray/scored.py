@@ -7,8 +7,8 @@ import sys
 
 from support.program import environment
 
-from ragguard.store.partfolder import PartFolder
-from ragguard.store.store import Store
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.sqlite.store import Store
 
 KEY = ("run_id", "step_id", "passage_id", "position", "name", "sub_question", "stage", "scorer")
 SAID = ("value", "stderr", "expectation", "label", "explanation")

@@ -9,7 +9,7 @@ import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 
-from ragguard.store.runfile import write_runs
+from ragguard.storage.files.runfile import write_runs
 from tests.parts.on_ray.conftest import made
 from tests.parts.on_ray.scored import in_parts, in_store, score
 

@@ -1,0 +1,395 @@
+"""Compares two sets of runs over the same questions: what changed, by how much, and whether that is more than noise."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from ragguard.analysis.pairs import Questions
+from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import paired_bootstrap
+from ragguard.metrics.arrays import MOST_DRAWS
+from ragguard.metrics.registry import METRICS
+from ragguard.runtime.arguments import whole_number
+from ragguard.storage.sqlite.means import Series, titles
+
+SIGNIFICANT = 0.05
+DRAWS_PER_METRIC = 100
+"""The least number of draws for each metric. The least p of n draws is 2 / (n + 1): times the number of metrics, that
+is 0.02, well below SIGNIFICANT."""
+NO_DIFFERENCE = "no difference"
+TOO_FEW = "too few questions"
+UNDECIDED = NO_DIFFERENCE, TOO_FEW
+"""The verdicts that call nothing different."""
+TOLERANCE = 1e-6
+"""Differences up to this, absolute or relative to the values, are rounding and count as none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one metric over the questions that both sides have."""
+
+    metric: str
+    level: str
+    questions: int
+    before: float
+    after: float
+    difference: float
+    """The difference after − before, as the mean over questions."""
+    low: float
+    high: float
+    """The 95 % interval of the difference, from a paired bootstrap over questions."""
+    p: float
+    p_holm: float
+    """p, corrected for the number of metrics (Holm)."""
+    effect: float
+    """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
+    verdict: str
+    """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
+    (there is a difference, and with so few questions and so many metrics even the clearest would not be called one)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """The values of one metric for one question, before and after."""
+
+    metric: str
+    before: float
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class MovedQuestion:
+    """A question that changed, with the metrics in which it did, the largest change first."""
+
+    question: str
+    moves: list[Move]
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyRuns:
+    """The runs of one side of which the model got no passage."""
+
+    count: int
+    runs: int
+    """All runs of the side."""
+    unscored: dict[str, int]
+    """Metric → how many of the empty runs have no score of it; without the metrics that all of them have."""
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The result of comparing two sets of runs."""
+
+    changes: list[Change]
+    moved: list[MovedQuestion]
+    """The questions that changed most, by their largest change in standard deviations of the metric's changes."""
+    moved_in_all: int
+    """How many questions changed in any metric."""
+    paired: int
+    only_before: int
+    only_after: int
+    missing: list[str]
+    """Metrics that one side lacks."""
+    passages_before: float | None
+    """The number of passages that the model got of a step, on average; None where no steps are known, as of a score
+    file."""
+    passages_after: float | None
+    places_before: float | None
+    """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it. None
+    where no steps are known."""
+    places_after: float | None
+    failures_before: int
+    failures_after: int
+    """Scores that could not be given."""
+    judged_otherwise: dict[str, list[str]]
+    """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
+    seen_otherwise: dict[str, int]
+    """Metrics → the questions at which the judge saw the references for another share of the scores on one side."""
+    empty_before: EmptyRuns
+    empty_after: EmptyRuns
+    remarks: list[str] = field(default_factory=list)
+    """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
+    draws: int = 0
+    """How many resamples the bootstrap took of each metric."""
+
+    @property
+    def about_p(self) -> str:
+        """The sentences about the correction of p, and about the least p that the draws can show, where one is it."""
+        said = f"p is corrected for the number of metrics, {len(self.changes)} (Holm)."
+        least = 2 / (self.draws + 1)
+        at_least = [change.p_holm for change in self.changes if math.isclose(change.p, least)]
+        if not at_least:
+            return said
+        return f"{said} {self.draws:,} draws show no p below {max(at_least):.3f}: there, p is that or less."
+
+    @property
+    def left_out(self) -> str:
+        """The sentence about questions that only one side has; "" where there are none."""
+        if not (self.only_before or self.only_after):
+            return ""
+        return f"Left out: {self.only_before} questions only before, {self.only_after} only after."
+
+    @property
+    def about_k(self) -> str:
+        """The sentences about K of both sides; "" where neither is known."""
+        sides = {
+            "before": (self.places_before, self.passages_before),
+            "after": (self.places_after, self.passages_after),
+        }
+        known = {
+            side: f"K = {k:.1f}, {kept:.1f} kept"
+            for side, (k, kept) in sides.items()
+            if None not in (k, kept)
+        }
+        if not known:
+            return ""
+        said = "; ".join(
+            f"{known[side]} {side}" if side in known else f"K is not known {side}: that side has no steps"
+            for side in sides
+        )
+        return f"A step, on average: {said}." + (
+            " Scores on other K are not alike." if len(known) == 2 else ""
+        )
+
+    @property
+    def nothing_read(self) -> str:
+        """The sentence about runs without any passage for the model, and metrics that leave these out; "" for none."""
+        before, after = self.empty_before, self.empty_after
+        if not (before.count or after.count):
+            return ""
+        said = (
+            f"No passage reached the model in {before.count:,} of {before.runs:,} runs before and in "
+            f"{after.count:,} of {after.runs:,} after."
+        )
+        by_numbers: dict[tuple[int, int], list[str]] = defaultdict(list)
+        for change in self.changes:
+            numbers = before.unscored.get(change.metric, 0), after.unscored.get(change.metric, 0)
+            if change.level != "passage" and any(numbers):
+                by_numbers[numbers].append(change.metric)
+        for (first, second), metrics in by_numbers.items():
+            said += (
+                f" Of these, {first:,} before and {second:,} after have no score of {', '.join(sorted(metrics))}: "
+                f"the differences above do not count them."
+            )
+        return said
+
+    @property
+    def about_references(self) -> str:
+        """The sentence about scores that were given with the references in sight on one side only; "" for none."""
+        by_count: dict[int, list[str]] = defaultdict(list)
+        for metric, count in self.seen_otherwise.items():
+            by_count[count].append(metric)
+        if not by_count:
+            return ""
+        where = "; ".join(
+            f"at {count:,} of {self.paired:,} questions for {', '.join(sorted(metrics))}"
+            for count, metrics in sorted(by_count.items(), reverse=True)
+        )
+        return (
+            "A judge sees the references only at steps whose query is the question, so the two sides were not judged "
+            f"alike {where}: a difference there may be the judge's."
+        )
+
+    def resting_on(self, metric: str) -> str:
+        """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
+        was compared on all."""
+        found = [change for change in self.changes if change.metric == metric]
+        every = self.paired + self.only_before + self.only_after
+        if not found or found[0].questions == every:
+            return ""
+        why = [
+            f"{count:,} {reason}"
+            for count, reason in (
+                (self.paired - found[0].questions, "lack a score on one side"),
+                (self.only_before, "are on the side before only"),
+                (self.only_after, "are on the side after only"),
+            )
+            if count
+        ]
+        return (
+            f"{metric} was compared on {found[0].questions:,} of the {every:,} questions: of the others, "
+            f"{', '.join(why)}."
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""
+        data = asdict(self)
+        for change in data["changes"]:
+            change["effect"] = change["effect"] if math.isfinite(change["effect"]) else None
+        return data
+
+
+def compare(
+    before: Questions, after: Questions, draws: int = 2000, seed: int = 0, most: int = 5
+) -> Comparison:
+    """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
+
+    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. The bootstrap takes
+    `draws` resamples, and 100 for each metric where that is more: p is corrected for the number of metrics, and fewer
+    draws could not show a corrected p below 0.05.
+    """
+    for name, value, least in (("draws", draws, 2), ("seed", seed, 0), ("most", most, 0)):
+        whole_number(name, value, least)
+    for name, given in (("before", before), ("after", after)):
+        if not isinstance(given, Questions):
+            raise InvalidInput(name, given, "what `read_questions(PATH)` returns")
+    for side, questions_there in (("first", before), ("second", after)):
+        if not questions_there.asked:
+            raise InvalidInput(
+                f"the {side} side",
+                "no runs",
+                "scored runs; make some with `ragguard score RUNS.jsonl --store new.db`",
+            )
+    shared = before.asked.keys() & after.asked.keys()
+    if not shared:
+        raise InvalidInput(
+            "the two sides", f"{len(before.asked)} and {len(after.asked)} questions",
+            "at least one question in common; they are paired by their normalised text",
+        )  # fmt: skip
+    both = sorted(before.values.keys() & after.values.keys())
+    named = titles(before.values.keys() | after.values.keys())
+    if not both:
+        raise InvalidInput(
+            "the two sides", f"{_named(before)} and {_named(after)}",
+            "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
+        )  # fmt: skip
+    missing = sorted({named[series] for series in before.values.keys() ^ after.values.keys()})
+    draws = max(draws, min(DRAWS_PER_METRIC * len(both), MOST_DRAWS))
+    found: list[Change] = []
+    moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
+    for series in both:
+        questions = sorted(before.values[series].keys() & after.values[series].keys())
+        if not questions:
+            missing.append(named[series])
+            continue
+        a = np.array([before.values[series][question] for question in questions])
+        b = np.array([after.values[series][question] for question in questions])
+        gap = _gap(a, b)
+        found.append(_change(named[series], series.level, a, gap, draws=draws, seed=seed))
+        spread = float(np.abs(gap).mean()) or 1.0
+        for i in np.flatnonzero(gap):
+            move = Move(named[series], float(a[i]), float(b[i]))
+            moves[questions[i]].append((abs(float(gap[i])) / spread, move))
+    return Comparison(
+        _corrected(found),
+        _most_moved(moves, after.asked, most),
+        len(moves),
+        len(shared),
+        only_before=len(before.asked) - len(shared),
+        only_after=len(after.asked) - len(shared),
+        missing=missing,
+        passages_before=before.passages,
+        passages_after=after.passages,
+        places_before=before.places,
+        places_after=after.places,
+        failures_before=before.failures,
+        failures_after=after.failures,
+        judged_otherwise={
+            named[series]: sorted(before.origins[series] ^ after.origins[series])
+            for series in both
+            if before.origins[series] != after.origins[series]
+        },
+        seen_otherwise={
+            named[series]: count for series in both if (count := _seen_otherwise(series, before, after))
+        },
+        empty_before=_empty(before, named),
+        empty_after=_empty(after, named),
+        remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
+        draws=draws,
+    )
+
+
+def _seen_otherwise(series: Series, before: Questions, after: Questions) -> int:
+    a, b = before.saw_references[series], after.saw_references[series]
+    return sum(
+        not math.isclose(a[question], b[question], abs_tol=TOLERANCE) for question in a.keys() & b.keys()
+    )
+
+
+def _empty(side: Questions, named: Mapping[Series, str]) -> EmptyRuns:
+    lacking = {named[series]: side.empty - side.empty_scored[series] for series in side.values}
+    return EmptyRuns(side.empty, side.runs, {title: count for title, count in lacking.items() if count})
+
+
+def _named(side: Questions) -> str:
+    return ", ".join(sorted({series.title for series in side.values})) or "no scores"
+
+
+def _most_moved(
+    moves: Mapping[str, list[tuple[float, Move]]], asked: Mapping[str, str], most: int
+) -> list[MovedQuestion]:
+    ranked = sorted(moves, key=lambda question: (-max(size for size, _ in moves[question]), question))
+    return [
+        MovedQuestion(
+            asked[question],
+            [move for _, move in sorted(moves[question], key=lambda one: (-one[0], one[1].metric))],
+        )
+        for question in ranked[:most]
+    ]
+
+
+def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Returns after − before, and 0 where the difference is within numerical tolerance."""
+    gap: np.ndarray[Any, Any] = b - a
+    gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
+    return gap
+
+
+def _change(
+    title: str, level: str, a: np.ndarray[Any, Any], gap: np.ndarray[Any, Any], *, draws: int, seed: int
+) -> Change:
+    b, mean = a + gap, float(gap.mean())
+    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
+        mean = 0.0
+    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+    if spread < 1e-12:
+        # Nothing to resample: every question changed by the same amount.
+        low = high = mean
+        p = 1.0 if low == 0 else 0.0
+        effect = 0.0 if low == 0 else math.copysign(math.inf, low)
+    else:
+        boot = paired_bootstrap(b, a, draws=draws, seed=seed)
+        low, high, p, effect = boot.low, boot.high, boot.p, mean / spread
+    p = max(p, _least_p(len(gap)))
+    return Change(
+        title, level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
+        low=low, high=high, p=p, p_holm=p, effect=effect, verdict="",
+    )  # fmt: skip
+
+
+def _least_p(questions: int) -> float:
+    """Returns the bound that p cannot be lower than: by chance all n questions change in one direction once in
+    2^(n - 1) times."""
+    return 2.0 ** (1 - questions)
+
+
+def _corrected(changes: Sequence[Change]) -> list[Change]:
+    """Applies Holm's step-down correction to the p values, then decides the verdicts."""
+    order = sorted(range(len(changes)), key=lambda index: changes[index].p)
+    corrected, highest = [0.0] * len(changes), 0.0
+    for rank, index in enumerate(order):
+        highest = max(highest, min(1.0, changes[index].p * (len(changes) - rank)))
+        corrected[index] = highest
+    return [
+        replace(change, p_holm=p, verdict=_verdict(change, p, changes))
+        for change, p in zip(changes, corrected, strict=True)
+    ]
+
+
+def _verdict(change: Change, p: float, changes: Sequence[Change]) -> str:
+    if change.difference == 0:
+        return NO_DIFFERENCE
+    if p > SIGNIFICANT:
+        least = _least_p(change.questions)
+        clearer = sum(other.p < least for other in changes)
+        return TOO_FEW if least * (len(changes) - clearer) > SIGNIFICANT else NO_DIFFERENCE
+    known = METRICS.get(change.metric.partition(".")[0])
+    if known is None or known.direction == "neither":
+        return "changed"
+    return "better" if (change.difference > 0) == (known.direction == "higher") else "worse"

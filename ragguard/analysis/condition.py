@@ -1,0 +1,67 @@
+"""Bounds on the differences of a comparison, such as `udcg < -0.02`, for a gate."""
+
+from __future__ import annotations
+
+import operator
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+from ragguard.analysis.comparison import Change, Comparison
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.records import Level
+
+_CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
+_OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+_LEVELS = get_args(Level)
+"""The endings by which `titles` tells series of one name apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A bound on a metric's difference, such as `udcg < -0.02`."""
+
+    metric: str
+    sign: str
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Returns the condition that a text such as `udcg < -0.02` states."""
+        match = _CONDITION.match(text) if isinstance(text, str) else None
+        if match is None:
+            raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
+        return cls(match[1], match[2], float(match[3]))
+
+    def holds(self, comparison: Comparison) -> bool:
+        """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared, and
+        where its name stands for several that were."""
+        return bool(_OPERATORS[self.sign](self.of(comparison).difference, self.bound))
+
+    def of(self, comparison: Comparison) -> Change:
+        """Returns the change that the condition is about; raises as `holds` does."""
+        compared = {change.metric: change for change in comparison.changes}
+        if self.metric in compared:
+            return compared[self.metric]
+        meant = sorted(name for name in compared if self._may_mean(name))
+        if len(meant) == 1:
+            return compared[meant[0]]
+        if meant:
+            raise UnknownName(
+                "--fail-if", self.metric, f"one of the metrics of that name: {', '.join(meant)}"
+            )
+        lacking = (
+            "; one side lacks it: score both with the same scorers"
+            if self.metric in comparison.missing or any(map(self._may_mean, comparison.missing))
+            else ""
+        )
+        raise UnknownName(
+            "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
+        )
+
+    def _may_mean(self, title: str) -> bool:
+        """True for a title that `titles` made longer, as several series share the name."""
+        return title in (self.metric, *(f"{self.metric}.{level}" for level in _LEVELS))
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}"

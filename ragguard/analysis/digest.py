@@ -1,0 +1,173 @@
+"""Makes plain data of a run for the report's page: each text once, passages in columns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Protocol, TypeVar
+
+from ragguard.analysis.fit import Shortened, remarks_on_fit
+from ragguard.capture.disagreement import difference
+from ragguard.records import Score
+from ragguard.scorers.probes.relevance import sees_references
+from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
+from ragguard.text.terminal import harmless
+
+Data = dict[str, Any]
+Texts = dict[str, int]
+"""Texts in the order of their numbers, so that a passage retrieved often is written once."""
+MISLEADS = -0.2
+"""A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
+the same."""
+IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
+"""The scores of a step that have a place of their own in the terminal, or go with one that has."""
+STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
+"""The words that are shown for the status of a run; other statuses are shown as they are."""
+
+
+def summary(run: RunLine) -> Data:
+    """Returns what the list of runs shows of a run and sorts, filters and searches by."""
+    total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
+    context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
+    return {
+        "id": run.id,
+        "question": run.question,
+        "name": run.name,
+        "status": run.status,
+        "state": STATES.get(run.status, run.status),
+        "started": run.started_ns // 1_000_000,
+        "hops": run.hops,
+        "gain": None if total is None else total.value,
+        "source": "" if total is None else total.reference_source,
+        "dropped": run.dropped,
+        "misleading": run.misleading,
+        "worst": None if run.worst is None else round(run.worst, 4),
+        "udcg": None if context is None else context.value,
+        "coverage": None if covered is None else covered.value,
+        "answer": "" if correct is None else correct.label,
+        "failures": run.failures,
+        "provisional": run.provisional > 0,
+        "tokens": run.usage.prompt_tokens + run.usage.output_tokens,
+    }
+
+
+def detail(overview: Overview, texts: Texts) -> Data:
+    """Returns what the page shows of an opened run, except its scores."""
+    run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
+    shortened: dict[int, list[Shortened]] = {}
+    for seq, *score in json.loads(overview.summary.shortened):
+        shortened.setdefault(seq, []).append(tuple(score))
+    return {
+        "id": run["id"],
+        "references": overview.references,
+        "answer": run["answer"],
+        "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
+        "subs": overview.sub_questions or overview.summary.sub_questions,
+        "steps": [
+            _step(step, texts, run["started_ns"], differ.get(step.seq, {}), shortened.get(step.seq, ()))
+            for step in overview.steps
+        ],
+        "failures": [
+            {
+                "scorer": f.scorer,
+                "error": f.error,
+                "message": f.message,
+                "step": f.step_id,
+                "retry": f.will_retry,
+            }
+            for f in overview.failures
+        ],
+        "cost": {
+            "requests": usage.requests,
+            "prompt": usage.prompt_tokens,
+            "output": usage.output_tokens,
+            "seconds": round(usage.seconds, 3),
+            "engines": overview.summary.engines,
+        },
+    }
+
+
+def scores_json(overview: Overview) -> str:
+    """Returns the run's scores as JSON: those of passages, of steps and of the run. `ScoreSummary` has the columns."""
+    summary = overview.summary
+    return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
+
+
+def _differences(overview: Overview) -> dict[int, dict[int, str]]:
+    """Returns, by step and rank, why guard and scorer differ about a dropped passage."""
+    dropping = {step.seq: step for step in overview.steps if step.reasons}
+    if not dropping:
+        return {}
+    found: dict[int, dict[int, str]] = {}
+    question = overview.row["question"]
+    for place, rank, name, value, *_ in json.loads(overview.summary.of_passages):
+        step = dropping.get(place) if name == "utility" else None
+        drop = None if step is None else step.drops.get(rank)
+        if step is None or drop is None:
+            continue
+        saw = sees_references(step.row["query"] or question, question, overview.references)
+        if why := difference(drop, value / SCALE, saw_references=saw):
+            found.setdefault(place, {})[rank] = why
+    return found
+
+
+def _step(
+    step: StepLine,
+    texts: Texts,
+    began_ns: int,
+    differ: Mapping[int, str],
+    shortened: Iterable[Shortened],
+) -> Data:
+    row, decision = step.row, step.decision
+    started, ended = row["started_ns"], row["ended_ns"]
+    return {
+        "place": step.seq,
+        "id": row["id"],
+        "query": row["query"],
+        "tool": row["tool"],
+        "turn": row["turn"],
+        "status": row["status"],
+        "error": step.error,
+        "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
+        "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
+        "took": max(0, ended - started) / 1e6 if ended else None,
+        "guard": None if decision is None else {
+            "status": decision["status"], "reason": decision["reason"], "ms": round(decision["elapsed_ms"] or 0, 2),
+        },
+        "advice": None if step.advice is None else {
+            "action": str(step.advice.get("action", "")),
+            "reasons": [str(why) for why in step.advice.get("reasons", ())],
+            "calibrated": bool(step.advice.get("calibrated")),
+            "ms": round(float(step.advice.get("elapsed_ms") or 0), 2),
+        },
+        "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
+        "k": step.places,
+        "kept": step.kept,
+        "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
+    }  # fmt: skip
+
+
+def named(scores: Iterable[Score]) -> list[str]:
+    """Returns each number about a step as a whole that has no column of its own, with its name."""
+    latest = {score.name: score for score in scores if score.level == "step" and score.stage == "passages"}
+    return [f"{harmless(name)} {score.value:.2f}" for name, score in latest.items() if name not in IN_COLUMNS]
+
+
+class ShownScore(Protocol):
+    """A score, or what an overview keeps of one, as `best` reads it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def reference_source(self) -> str: ...
+    @property
+    def stage(self) -> str: ...
+
+
+S = TypeVar("S", bound=ShownScore)
+
+
+def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
+    """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
+    found = [score for score in scores if score.name == name and score.stage == stage][::-1]
+    return min(found, key=lambda score: score.reference_source != "gold", default=None)

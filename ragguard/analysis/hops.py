@@ -1,0 +1,237 @@
+"""Shows the hops of a run in the terminal: each query, its passages, and what each passage did for the model."""
+
+from __future__ import annotations
+
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar, runtime_checkable
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from ragguard.analysis.digest import MISLEADS, best, named
+from ragguard.analysis.fit import remarks_on_fit
+from ragguard.analysis.hop_lines import Hop, Hops, Row, colour_of
+from ragguard.analysis.text import line_of
+from ragguard.capture.delivered import notice
+from ragguard.capture.disagreement import disagreements
+from ragguard.errors import InvalidInput
+from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
+from ragguard.runtime.protocols import implements
+from ragguard.scorers.answers import SAME_WORDS
+from ragguard.scorers.view import view_step
+from ragguard.text.terminal import harmless
+
+R = TypeVar("R", Score, Failure)
+ANSWERS = 3
+"""The least rating with which a passage is said to answer a sub-question, as on the page."""
+
+
+@runtime_checkable
+class Shown(Protocol):
+    """A source of runs, scores and failures for `print_hops`, such as a RagGuard."""
+
+    def runs(self) -> Iterable[Run]: ...
+    def scores(self, run_id: str) -> Sequence[Score]: ...
+    def failures(self, run_id: str) -> Sequence[Failure]: ...
+
+
+def print_hops(rg: Shown, console: Console | None = None) -> None:
+    """Prints every run of a RagGuard with its hops; call it after `flush`.
+
+    Args:
+        rg: The RagGuard.
+        console: A rich Console to print to. None: the terminal.
+    """
+    if not implements(rg, Shown):
+        raise InvalidInput("rg", rg, "a RagGuard")
+    out = console or Console(highlight=False)
+    for run in rg.runs():
+        out.print(hop_table(run, rg.scores(run.id), rg.failures(run.id)))
+
+
+def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = ()) -> RenderableType:
+    """Returns one run for Rich to print: question, answer, one block for each hop, and why scores are missing."""
+    if not isinstance(run, Run):
+        raise InvalidInput("run", run, "a Run")
+    total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
+    asked = harmless(run.question).strip() or "(no question)"
+    head = Text(f"\n{asked}", "bold")
+    if run.status not in ("ok", "open"):
+        why = harmless(" ".join(str(run.metadata.get("error", "")).split()))
+        head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")
+    head = Text.assemble(head, f"\nanswer: {harmless(run.answer or '–')}")
+    if correct is not None and correct.label:
+        head.append(f" ({harmless(correct.label)}{_judged_by(correct)})", colour_of(correct.value - 0.5))
+    if total is not None:
+        head.append(f"   ΔSePer of the run: {_signed(total)}")
+    if any(score.provisional for score in scores):
+        head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
+    said, unsaid = _by_step(scores), _by_step(failures)
+    steps = {step.id for step in run.steps}
+    about_run = [failure for failure in failures if failure.step_id not in steps]
+    head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
+    head.append(f"\nrun {harmless(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
+    return Group(head, Hops([_hop(step, said[step.id], unsaid[step.id]) for step in run.steps]))
+
+
+def _judged_by(correct: Score) -> str:
+    """Returns whose judgement it is that an answer is right; empty where it has the words of a reference."""
+    if not correct.value or correct.explanation in ("", SAME_WORDS):
+        return ""
+    if correct.engine.startswith("nano:"):
+        return ", as nano judges, which errs, and to which all words that it does not know are the same"
+    return ", as a model judges"
+
+
+def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
+    """Groups scores or failures by the id of their step."""
+    found: defaultdict[str, list[R]] = defaultdict(list)
+    for one in results:
+        found[one.step_id].append(one)
+    return found
+
+
+def _reasons(failures: Sequence[Failure]) -> list[str]:
+    """Returns why scores are missing, each reason once."""
+    return list(dict.fromkeys(f"not scored: {harmless(' '.join(one.message.split()))}" for one in failures))
+
+
+def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Hop:
+    before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
+    facts = [
+        ("ΔSePer", _signed(best(scores, "delta_seper"))),
+        ("UDCG", _plain(best(scores, "udcg"), 3) + (f" (was {_plain(before, 3)})" if before else "")),
+        ("coverage", _plain(best(scores, "coverage"), 2)),
+        ("selection", _signed(best(scores, "delta_seper_selection"))),
+    ]
+    known = [f"{name} {value}" for name, value in facts if not value.startswith("–")]
+    # Of scorers whose numbers have a place of their own, the page shows the others.
+    others = named(scores if not known else (score for score in scores if score.scorer == "grades"))
+    numbers = "   ".join([*known, *others])
+    dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
+    seen = view_step(step, sys.maxsize)
+    read = set(seen.got)
+    read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
+    utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
+    judged = _judged(scores)
+    rows: list[Row] = []
+    for position, passage in enumerate(seen.all, 1):
+        drop = dropped.get(position)
+        utility = utilities.get(position, drop.utility if drop else None)
+        cut = position - 1 not in read and not drop
+        verdict, colour = _verdict(utility, drop.reason if drop else None)
+        if cut:
+            other = read_as.get(passage.id)
+            verdict, colour = f"read as {other}" if other else "cut", "yellow"
+        shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
+        row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut))
+        rows.append(replace(row, judged=judged[position]) if position in judged else row)
+    return Hop(
+        f"hop {step.index + 1}: ",
+        harmless(step.query),
+        "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))])),
+        [
+            *filter(None, [notice(step.metadata, len(step.passages))]),
+            *_fit(scores),
+            *_advice(step),
+            *_reasons(failures),
+            *_contested(scores),
+            *_differences(step, scores),
+        ],
+        rows=rows,
+    )
+
+
+def _fit(scores: Sequence[Score]) -> list[str]:
+    """Returns what did not fit the context of the model that judged the hop."""
+    return remarks_on_fit(
+        (score.position, score.name, score.metadata.get(LEFT_OUT), score.metadata.get(CUT_TOKENS))
+        for score in scores
+    )
+
+
+def _places(step: RetrievalStep) -> str:
+    """Returns K of a step, and how many passages were found or kept where these are fewer; "" where K is not known."""
+    if K_ERROR in step.metadata or not step.places:
+        return ""
+    kept, found = len(step.passages), len(step.candidates or step.passages)
+    fewer = "" if kept == step.places else f", {kept} {'kept' if kept < found else 'found'}"
+    return f"K = {step.places}{fewer}"
+
+
+def _outcome(step: RetrievalStep, *, scored: bool) -> str:
+    """Returns in words the state of a hop that has no scores of its own."""
+    if step.error:
+        return f"{step.status}: {harmless(' '.join(step.error.split()))}"
+    if step.status != "ok":
+        return step.status
+    if not (step.passages or step.candidates):
+        return "nothing was found"
+    if not step.passages and not step.decision:
+        return "the model got none of these"
+    return "" if scored else "not scored"
+
+
+def _judged(scores: Sequence[Score]) -> dict[int, str]:
+    """Returns what is known of passages beside their utility, by position: the grade, else how many sub-questions the
+    passage answers."""
+    ratings: defaultdict[int, dict[int, bool]] = defaultdict(dict)
+    grades: dict[int, str] = {}
+    for score in scores:
+        if score.position is None:
+            continue
+        if score.name == "answerability" and score.sub_question is not None:
+            ratings[score.position][score.sub_question] = score.value >= ANSWERS
+        elif score.name == "grade":
+            grades[score.position] = f"grade {score.value:g}"
+    answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
+    return answered | grades
+
+
+def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
+    """Returns which dropped passages the scorer judges otherwise than the guard, and why."""
+    found = {} if step.decision is None else disagreements(step.decision, scores)
+    return [f"passage {position}: {why}" for position, why in sorted(found.items())]
+
+
+def _advice(step: RetrievalStep) -> list[str]:
+    """Returns the advice that was given after the step, in a line."""
+    advice = step.advice
+    if advice is None:
+        return []
+    why = f": {'; '.join(advice.reasons)}" if advice.reasons else ""
+    return [harmless(f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}{why}")]
+
+
+def _contested(scores: Sequence[Score]) -> list[str]:
+    """Returns which passages contradict each other, by hop and position."""
+    found = best(scores, "contested")
+    return [f"contested: {harmless(found.explanation)}"] if found and found.value > 0 else []
+
+
+def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
+    """Returns the verdict on a passage in words, and the colour of these words."""
+    if dropped is not None:
+        return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar shows the rest
+    if utility is None:
+        return "", ""
+    misleads, helps = utility < MISLEADS, utility > -MISLEADS
+    return "misleads" if misleads else "helps" if helps else "does little", colour_of(utility)
+
+
+def _plain(score: Score | None, digits: int) -> str:
+    return "–" if score is None else f"{score.value:.{digits}f}{_support(score)}"
+
+
+def _signed(score: Score | None) -> str:
+    if score is None:
+        return "–"
+    error = f" ± {score.stderr:.2f}" if score.stderr is not None else ""
+    return f"{score.value:+z.2f}{error}{_support(score)}"
+
+
+def _support(score: Score) -> str:
+    return " (support)" if score.reference_source == "answer" else ""

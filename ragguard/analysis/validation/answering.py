@@ -1,0 +1,138 @@
+"""Answers contexts that have no answer, with the reader's own greedy answer, and grades answers by references.
+
+Equal prompts are sent once, and equal answers to a question are graded once. No metric's value reaches this file:
+grades come from references alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from ragguard.analysis.validation.contexts import OUTCOMES, Context
+from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.engines.entailment.engine import EngineEntailer
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
+from ragguard.scorers.answers import verdict_of
+from ragguard.scorers.asker import Asker
+from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.probes.question import Answer, EntailAnswer, Question, SampleQuestion
+from ragguard.scorers.respondents import Engines
+from ragguard.scorers.view import short
+
+T = TypeVar("T")
+BATCH = 256
+_NO_CAP = 10**12
+# Errors that concern one context only. Every other error concerns the engine and is raised.
+_OF_ONE_CONTEXT = (PromptTooLong, EngineProtocolError, LowLabelMass)
+
+
+async def with_answers(
+    contexts: Sequence[Context], engine: Engine, *, progress: Progress = silent
+) -> list[Context]:
+    """Returns the contexts in their order, with the reader's greedy answer where there was none.
+
+    A context whose prompt the model refuses stays without an answer. Every other error of the engine is raised.
+    """
+    engine = connect(engine)
+    prompts = load_prompts((await engine.info()).prompts)
+    asked = {at: _reading(prompts, context) for at, context in enumerate(contexts) if context.answer is None}
+    distinct = list(dict.fromkeys(asked.values()))
+    asker = _asker(engine, prompts)
+    said: dict[SampleQuestion, str] = {}
+    for batch in _batches(distinct, "answering", progress):
+        (answers,) = await asker.together([asker(batch)])
+        for question, answer in zip(batch, answers, strict=True):
+            if isinstance(answer, RagguardError):
+                _raise_unless_of_one(answer)
+            else:
+                said[question] = answer.samples[0].text.strip()
+    answered = list(contexts)
+    for at, question in asked.items():
+        answered[at] = replace(contexts[at], answer=said.get(question))
+    return answered
+
+
+async def grader(engine: Engine) -> Engine | None:
+    """Returns the engine that compares answers with references, or None where comparing words is enough.
+
+    Words are enough for nano, which answers in names, and for references that hold every alias, as those of
+    `world.cases` do. As a comparer nano takes too many wrong names for right ones (6 of 100 for one hop, 28 for two).
+    A model that answers in sentences compares them itself.
+    """
+    return None if (await engine.info()).prompts == "nano" else engine
+
+
+async def with_outcomes(
+    contexts: Sequence[Context], judge: Engine | None, *, progress: Progress = silent
+) -> list[Context]:
+    """Returns the contexts in their order, their answers graded as `OUTCOMES` where there are references.
+
+    Outcomes that are known stay. References too long for a short answer give no outcome. Without a judge (see
+    `grader`) an answer is correct when its words are those of a reference.
+    """
+    if judge is None:
+        asker = Asker(_WordsAlone(), _NO_CAP)
+    else:
+        judge = connect(judge)
+        asker = _asker(judge, load_prompts((await judge.info()).prompts))
+
+    async def graded(question: str, answer: str, references: tuple[str, ...]) -> float | None:
+        try:
+            verdict, _ = await verdict_of(answer, references, Meanings(question, asker))
+        except RagguardError as error:
+            _raise_unless_of_one(error)
+            return None
+        return float(OUTCOMES[verdict])
+
+    wanted = {
+        at: (context.question, context.answer, references)
+        for at, context in enumerate(contexts)
+        if context.outcome is None
+        and context.answer is not None
+        and (references := short(context.references))
+    }
+    distinct = list(dict.fromkeys(wanted.values()))
+    grades: dict[tuple[str, str, tuple[str, ...]], float | None] = {}
+    for batch in _batches(distinct, "grading answers", progress):
+        grades.update(zip(batch, await asker.together([graded(*one) for one in batch]), strict=True))
+    judged = list(contexts)
+    for at, one in wanted.items():
+        judged[at] = replace(contexts[at], outcome=grades[one])
+    return judged
+
+
+def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
+    """Returns the question for the reader, with the label to abstain."""
+    prompt = prompts.render("abstention", [p.text for p in context.passages], query=context.question)
+    return SampleQuestion(prompt, 1, prompts.template("abstention").max_tokens, 0.0, seed=0)
+
+
+def _asker(engine: Engine, prompts: PromptSet) -> Asker:
+    return Asker(Engines(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
+
+
+def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:
+    """Yields the items in batches; says before each, and at the end, how many are done."""
+    for start in range(0, len(items), BATCH):
+        progress(what, start, len(items))
+        yield items[start : start + BATCH]
+    progress(what, len(items), len(items))
+
+
+class _WordsAlone:
+    """Answers every question about entailment with neutral, so that equal words alone count as equal answers."""
+
+    one_model = True
+
+    async def respond(self, questions: Sequence[Question]) -> list[Answer]:
+        return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
+
+
+def _raise_unless_of_one(error: RagguardError) -> None:
+    if not isinstance(error, _OF_ONE_CONTEXT):
+        raise error

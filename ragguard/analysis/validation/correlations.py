@@ -1,0 +1,208 @@
+"""Correlations of metrics with outcomes: within each question, or over all contexts where few questions vary."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ragguard.analysis.validation.scoring import Scored
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.errors import InvalidInput, ScoringError
+from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
+from ragguard.metrics.arrays import Floats
+from ragguard.metrics.distraction import udcg, utility
+
+KINDS: dict[Kind, str] = {"spearman": "Spearman", "kendall_b": "Kendall τ-b", "pearson": "Pearson"}
+FLAT = 0.0
+"""The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
+questions left out, a metric that varies only on easy questions would come first."""
+DRAWS = 2000
+FEW = 5
+"""The fewest questions with different outcomes for which correlations within questions are averaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A data set as columns: the outcome of each context, and the value of each metric."""
+
+    outcome: Floats
+    questions: tuple[str, ...]
+    values: dict[str, Floats]
+    """The values of each metric, by its name; nan where a metric has no value."""
+    left_out: int = 0
+    """Contexts without an outcome."""
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of contexts for which each metric has a value."""
+        return {name: int((~np.isnan(values)).sum()) for name, values in self.values.items()}
+
+    @property
+    def varying(self) -> int:
+        """The number of questions whose contexts have different outcomes."""
+        outcomes: dict[str, set[float]] = {}
+        for question, outcome in zip(self.questions, self.outcome, strict=True):
+            outcomes.setdefault(question, set()).add(float(outcome))
+        return sum(len(found) > 1 for found in outcomes.values())
+
+
+def measured(scored: Sequence[Scored]) -> Measured:
+    """Returns the contexts that have an outcome as columns."""
+    kept = [one for one in scored if one.context.outcome is not None]
+    if not kept:
+        raise InvalidInput(
+            "outcome", None, "one for some contexts: in the data, from references and an engine (--engine), or beside "
+            "the rankings in outcomes.jsonl",
+        )  # fmt: skip
+    outcome = np.array([one.context.outcome for one in kept], dtype=np.float64)
+    if not np.ptp(outcome):
+        raise ScoringError(
+            f"no metric can be compared with the outcomes: all {len(kept):,} contexts that have one have the same, "
+            f"{outcome[0]:g}; give contexts whose outcomes differ"
+        )
+    rows = [_values_of(one) for one in kept]
+    # A metric that only contexts without passages have is 0 for all of them and says nothing.
+    naming = [row for row, one in zip(rows, kept, strict=True) if one.context.passages] or rows
+    names = sorted({name for values in naming for name in values})
+    columns = {name: np.array([values.get(name, math.nan) for values in rows]) for name in names}
+    if not columns:
+        raise InvalidInput(
+            "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
+        )
+    return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
+
+
+_OF_THE_RUN = {
+    "udcg_context": "udcg", "coverage_total": "coverage", "delta_coverage": "coverage",
+    "alpha_ndcg_total": "alpha_ndcg",
+    "delta_seper_total": "delta_seper", "delta_seper_alone": "delta_seper",
+}  # fmt: skip
+"""Scores that are equal for a run of one step, as every context is, by the name that is kept."""
+
+
+def _values_of(one: Scored) -> dict[str, float]:
+    """Returns all values of a context: those given with the data set, the engine's, and those made of both."""
+    said = {
+        name: value
+        for name, value in one.values.items()
+        if name not in _OF_THE_RUN or _OF_THE_RUN[name] not in one.values
+    }
+    given = {f"{name}, given" if name in said else name: value for name, value in one.context.given.items()}
+    p_abstain = [value for value in one.of_passages("p_abstain") if value is not None]
+    relevance = one.context.relevance
+    if relevance is not None and len(p_abstain) == len(relevance) and (relevance or "udcg" in said):
+        # Where nothing was retrieved and no K is known, every K gives the same.
+        k = one.context.k or len(relevance) or 1
+        said["udcg, own relevance"] = float(udcg(utility([grade > 0 for grade in relevance], p_abstain), k=k))
+    return given | said
+
+
+def tables(data: Measured, against: str | None = None, *, seed: int = 0) -> list[Table]:
+    """Returns the correlation of every metric with the outcomes, best first, and the differences to one metric.
+
+    `against` names that metric; None: the best one.
+    """
+    if against is not None and against not in data.values:
+        raise InvalidInput("metric", against, f"one of {', '.join(data.values)}")
+    groups = data.questions if data.varying >= FEW else None
+    rows = _correlations(data, groups, seed)
+    found = [_correlation_table(data, rows, groups)]
+    known = [str(row[0]) for row in rows if row[1] is not None]
+    if len(known) > 1:
+        found.append(_differences(data, against or known[0], known, groups, seed))
+    return found
+
+
+def _correlations(data: Measured, groups: Sequence[str] | None, seed: int) -> list[tuple[Cell, ...]]:
+    rows: list[tuple[Cell, ...]] = []
+    for name, values in data.values.items():
+        spearman, *others = (
+            correlate(values, data.outcome, kind, groups, DRAWS if kind == "spearman" else 2, seed, FLAT)
+            for kind in KINDS
+        )
+        low, high = (spearman.low, spearman.high) if spearman.counted > 1 else (math.nan, math.nan)
+        rows.append((
+            name, _cell(spearman.value), _cell(low), _cell(high),
+            *(_cell(other.value) for other in others), spearman.counted, spearman.skipped,
+        ))  # fmt: skip
+    return sorted(rows, key=lambda row: -(row[1] if isinstance(row[1], float) else -math.inf))
+
+
+def _correlation_table(
+    data: Measured, rows: Sequence[tuple[Cell, ...]], groups: Sequence[str] | None
+) -> Table:
+    unit = "contexts" if groups is None else "questions"
+    sizes = Counter(data.questions)
+    notes = [
+        f"{len(data.outcome):,} contexts of {len(sizes):,} questions; {data.varying:,} questions have contexts with "
+        f"different outcomes. {data.left_out:,} contexts without an outcome were left out."
+    ]
+    if groups is None:
+        notes.append(
+            f"Fewer than {FEW} questions vary, so all contexts are compared with one another: what makes a question "
+            "easy counts here as well, and there is no interval."
+        )
+    else:
+        notes.append(
+            "The mean of the questions' own correlations; from and to: 95 % of a bootstrap over questions. Skipped: "
+            "questions without contexts of different outcomes for which the metric has a value. A metric that is the "
+            "same for all contexts of a question counts 0 there."
+        )
+    if not_everywhere := _not_everywhere(data):
+        notes.append(not_everywhere)
+    columns = ("metric", "Spearman", "from", "to", "Kendall τ-b", "Pearson", unit, "skipped")
+    return Table(
+        "correlations",
+        "Which metric goes with the outcomes",
+        columns,
+        tuple(rows),
+        source="",
+        notes=tuple(notes),
+    )
+
+
+def _differences(
+    data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, seed: int
+) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    notes = ["Spearman; a paired bootstrap: the same draws for both metrics."]
+    if len({np.isnan(data.values[name]).tobytes() for name in names}) > 1:
+        notes.append(
+            "Of contexts for which both metrics have a value. Where one of the two lacks some that the other has, `by` "
+            "is not the difference of their rows in the table above."
+        )
+    for name in names:
+        if name != best:
+            gap = paired_bootstrap(
+                data.values[best], data.values[name], groups, data.outcome, "spearman", DRAWS, seed, FLAT
+            )
+            drawn = (gap.low, gap.high, gap.p) if gap.counted > 1 else (math.nan,) * 3
+            rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
+    unit = "contexts" if groups is None else "questions"
+    return Table(
+        "differences", f"By how much {best} goes better with them", ("than", "by", "from", "to", "p", unit),
+        tuple(rows), source="", notes=tuple(notes),
+    )  # fmt: skip
+
+
+def _not_everywhere(data: Measured) -> str | None:
+    """Returns a note on how many contexts each metric rests that has no value for some; None where all have all."""
+    fewer: dict[int, list[str]] = {}
+    for name, count in data.counts.items():
+        if count < len(data.outcome):
+            fewer.setdefault(count, []).append(name)
+    if not fewer:
+        return None
+    listed = "; ".join(f"{', '.join(names)} on {count:,}" for count, names in sorted(fewer.items()))
+    return (
+        f"Not every metric has a value for all {len(data.outcome):,} contexts, so that rows rest on different "
+        f"contexts: {listed}."
+    )
+
+
+def _cell(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,118 @@
+"""Finds the format of a path, and reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.readers import beir, contexts, crux, responses, runs, trec, udcg
+from ragguard.analysis.validation.readers.fields import first
+from ragguard.analysis.validation.readers.rankings import qrel_files
+from ragguard.errors import InvalidInput, StoreError, UnknownName
+from ragguard.records import Run
+from ragguard.storage.source import holds_parts
+from ragguard.storage.sqlite.files import is_store
+
+K = 10
+"""The default number of passages that a context takes from a ranking."""
+AUTO = "auto"
+_HOLDS = (
+    "lines of contexts (question, passages, outcome), run files, stores, UDCG's examples, graded samples of "
+    "retrieval-response, or a folder of scored parts, CRUX, BEIR or TREC files; say which with --format"
+)
+
+
+FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
+    "contexts": lambda path, _: contexts.read(path),
+    "runs": lambda path, _: runs.read(path),
+    "udcg": lambda path, _: udcg.read(path),
+    "responses": lambda path, _: responses.read(path),
+    "crux": crux.read,
+    "beir": beir.read,
+    "trec": trec.read,
+}
+"""The reader of each format: a function of the path and of how many passages a context takes from a ranking."""
+FILES, FOLDERS = ("contexts", "runs", "udcg"), ("crux", "beir", "trec")
+"""The formats of one file, and those of a folder; `responses` may be either."""
+
+
+def read_dataset(
+    path: str | Path,
+    format: str = AUTO,
+    k: int = K,
+    *,
+    texts: Callable[[], Iterable[Run]] | None = None,
+    remarks: list[str] | None = None,
+) -> list[Context]:
+    """Returns the contexts of a file, a folder, or an address of scored parts. Two contexts with one id are an error.
+
+    A context takes `k` passages from a ranking; `texts` gives the runs of scored parts with their passages; `remarks`
+    is given what a reader of the numbers has to know.
+    """
+    if k < 1:
+        raise InvalidInput("k", k, "1 or more")
+    if format != AUTO and format not in FORMATS:
+        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}, labels")
+    if format in (AUTO, "runs") and holds_parts(path):
+        found = list(runs.read(path, texts, remarks))
+    elif texts is not None:
+        raise InvalidInput("--runs", str(path), "a folder of scored parts beside it")
+    else:
+        found = list(_read(Path(path), format, k))
+    if not found:
+        raise InvalidInput(str(path), "nothing", "at least one context")
+    ids: set[str] = set()
+    for context in found:
+        if context.id in ids:
+            raise InvalidInput(f"{path}, id", context.id, "ids that differ; it is there twice")
+        ids.add(context.id)
+    return found
+
+
+def _read(path: Path, format: str, k: int) -> Iterator[Context]:
+    if not path.exists():
+        raise StoreError(f"there is no {path}; check the path")
+    if format in FOLDERS and not path.is_dir():
+        raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
+    if format in FILES and path.is_dir():
+        raise InvalidInput(str(path), "a folder", f"for {format} one of its files")
+    return FORMATS[format_of(path) if format == AUTO else format](path, k)
+
+
+def format_of(path: Path) -> str:
+    """Returns the format of a path, from its file names or its first object."""
+    if path.is_dir():
+        return _format_of_folder(path)
+    if is_store(path):
+        return "runs"
+    found = first(path)
+    if "steps" in found or str(found.get("format", "")).startswith("ragguard.run/"):
+        return "runs"
+    if responses.is_graded(path) or responses.is_ranked(path):
+        return "responses"
+    if "passages" in found and "question" in found:
+        return "udcg" if _is_udcg(found) else "contexts"
+    raise InvalidInput(str(path), sorted(found) or "no JSON object at its beginning", _HOLDS)
+
+
+def _format_of_folder(path: Path) -> str:
+    if crux.rating_files(path) and crux.topic_files(path):
+        return "crux"
+    if (path / beir.CORPUS).exists() and (path / beir.QUERIES).exists():
+        return "beir"
+    if qrel_files(path):
+        return "trec"
+    if any(responses.is_graded(file) or responses.is_ranked(file) for file in path.glob("*.json*")):
+        return "responses"
+    names = sorted(file.name for file in path.iterdir())[:8]
+    raise InvalidInput(str(path), names or "an empty folder", _HOLDS)
+
+
+def _is_udcg(found: Mapping[str, Any]) -> bool:
+    passages = found["passages"]
+    return bool(
+        isinstance(passages, list) and passages and isinstance(passages[0], Mapping)
+        and "is_relevant" in passages[0]
+    )  # fmt: skip

@@ -1,0 +1,102 @@
+"""Shows runs as they go on: one line a run, with the numbers of each hop as soon as they are known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from rich.table import Table
+from rich.text import Text
+
+from ragguard.analysis.digest import MISLEADS, STATES, best, named
+from ragguard.analysis.hop_lines import colour_of
+from ragguard.analysis.text import question_line
+from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.storage.sqlite.kept import unread_positions
+from ragguard.text.terminal import harmless
+
+_OTHERS = 3
+"""The most numbers that are shown by name of a hop without ΔSePer, UDCG and coverage."""
+
+
+def watch_table(runs: Sequence[ScoredRun]) -> Table:
+    """Returns a table with one line for each run, in the given order: its start, question, hops and outcome."""
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
+    table.add_column("began", no_wrap=True)
+    table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
+    table.add_column("hops: ΔSePer · UDCG · coverage", ratio=3, overflow="fold")
+    table.add_column("ΔSePer", justify="right", no_wrap=True)
+    table.add_column("answer", no_wrap=True)
+    for scored in runs:
+        table.add_row(*_cells(scored))
+    return table
+
+
+def watch_line(scored: ScoredRun) -> str:
+    """Returns a run as one line of plain text."""
+    began, question, hops, gain, answer = (cell.plain for cell in _cells(scored))
+    return "  ".join(filter(None, (began, question, hops, gain and f"ΔSePer {gain}", answer)))
+
+
+def is_scored(scored: ScoredRun) -> bool:
+    """True where the run has ended and has final scores or failures."""
+    said = scored.failures or any(not score.provisional for score in scored.scores)
+    return scored.run.status != "open" and bool(said)
+
+
+def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
+    run = scored.run
+    began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
+    by_step: dict[str, list[Score]] = {}
+    for score in scored.scores:
+        by_step.setdefault(score.step_id, []).append(score)
+    hops = Text("  ").join(
+        _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
+    )
+    total = best(scored.scores, "delta_seper_total")
+    gain = Text("") if total is None else Text(f"{total.value:+z.2f}", colour_of(total.value))
+    return Text(began, "dim"), Text(harmless(question_line(run.question))), hops, gain, _outcome(scored)
+
+
+def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
+    """Returns the line of one hop: its numbers, else how many passages it brought."""
+    cell = Text(f"{number} ", "dim")
+    if step.status != "ok":
+        return cell.append(step.status, "yellow")
+    gain, udcg, covered = (best(scores, name) for name in ("delta_seper", "udcg", "coverage"))
+    if gain is udcg is covered is None:
+        count = len(step.passages)
+        cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
+        return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
+    numbers = [
+        Text("–") if gain is None else Text(f"{gain.value:+z.2f}", colour_of(gain.value)),
+        Text("–" if udcg is None else f"{udcg.value:.3f}"),
+        Text("–" if covered is None else f"{covered.value:.2f}"),
+    ]
+    cell.append_text(Text(" · ").join(numbers))
+    unread = unread_positions(step)
+    misleading = sum(
+        score.name == "utility" and score.value < MISLEADS and score.position not in unread
+        for score in scores
+    )
+    if misleading:
+        cell.append(f" {misleading} misleading", "red")
+    contested = best(scores, "contested")
+    if contested is not None and contested.value > 0:
+        cell.append(" contested", "yellow")
+    return cell
+
+
+def _outcome(scored: ScoredRun) -> Text:
+    """Returns the outcome of the run: its verdict, its status, or that it waits for its scores."""
+    run = scored.run
+    correct = best(scored.scores, "answer_correct")
+    if correct is not None and correct.label:
+        return Text(harmless(correct.label), colour_of(correct.value - 0.5))
+    if state := STATES.get(run.status, run.status):
+        return Text(state, "yellow" if run.status not in STATES else "cyan")
+    if scored.failures and not scored.scores:
+        return Text("not scored", "red")
+    if any(score.provisional for score in scored.scores):
+        return Text("so far", "dim")
+    return Text("" if scored.scores else "not scored yet", "dim")

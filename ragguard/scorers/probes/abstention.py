@@ -1,0 +1,31 @@
+"""The probe of abstention: the probability that the reader rather answers NO-RESPONSE."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.records import Usage
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """The probability that the reader abstains, with its standard error."""
+
+    p: float
+    stderr: float | None
+    remarks: Mapping[str, int | str]
+    usage: Usage
+
+
+def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
+    """Returns the question for the model that reads, about one passage or about several together."""
+    prompt = prompts.render("abstention", passages, query=query)
+    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine")
+
+
+def read_abstention(answer: LabelAnswer) -> Abstention:
+    """Returns the abstention that an answer says; the first label of the question is the one that abstains."""
+    return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)

@@ -1,0 +1,1 @@
+"""Run files, score files, and folders of scored parts."""

@@ -1,0 +1,175 @@
+"""Reads and writes run files: one run a line, as JSON. `docs/run-format.md` describes the format for users.
+
+Reading goes line by line with bounded memory. A line that cannot be read becomes a problem with its
+number and its reason, and the lines after it are read all the same.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import stat
+import sys
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, NamedTuple, cast
+
+from ragguard.errors import RunFormatError, StoreError
+from ragguard.records import Run
+from ragguard.runtime.faults import describe
+from ragguard.schema import checked_run
+from ragguard.storage.files.runformat import Wrong, data_of_run, run_of_data
+from ragguard.storage.sqlite.columns import dump
+
+LONGEST_LINE = 64 * 2**20
+"""The most bytes of one line."""
+MOST_VALUES = 4_000_000
+"""The most brackets and commas of one line, since sixty megabytes of `[],` would become 1.5 GB of lists."""
+_PIECE = 2**20
+
+
+class Line(NamedTuple):
+    """A line of a run file: its run, or the problem in its place."""
+
+    number: int
+    """The line's number in the file, from 1; for a line of a part of the input, its first byte or its row."""
+    run: Run | None
+    problem: RunFormatError | None
+
+
+def read_lines(source: str | Path | IO[bytes]) -> Iterator[Line]:
+    """Yields every line of a run file that is not blank, in order: its number, and its run or the error in its
+    place.
+
+    Args:
+        source: A path (`-` is the standard input, `.gz` is unpacked), or a file that is open for bytes.
+    """
+    if isinstance(source, (str, Path)):
+        with opened(source) as (file, _):
+            yield from read_lines(file)
+        return
+    for number, (raw, size) in enumerate(raw_lines(source, LONGEST_LINE), 1):
+        line = line_of(raw, size, number)
+        if line is not None:
+            yield line
+
+
+def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
+    """Yields the runs of a run file; raises the error of a line that cannot be read.
+
+    Args:
+        source: A path (`-` is the standard input, `.gz` is unpacked), or a file that is open for bytes.
+    """
+    for line in read_lines(source):
+        if line.run is None:
+            assert line.problem is not None
+            raise line.problem
+        yield line.run
+
+
+def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
+    """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
+    first byte where lines are not counted and the `unit` is `byte`."""
+    try:
+        if size > LONGEST_LINE:
+            raise Wrong("length", f"over {LONGEST_LINE} bytes", "shorter lines")
+        return Line(number, run_of_data(_json(raw)), None) if raw.strip() else None
+    except Wrong as wrong:
+        problem = RunFormatError(number, wrong.where, wrong.value, wrong.allowed, unit=unit)
+        return Line(number, None, problem)
+
+
+def _json(raw: bytes) -> Any:
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Wrong("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
+    if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:
+        raise Wrong("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError as error:
+        raise Wrong("JSON", text[:40], "less deeply nested") from error
+    except ValueError as error:
+        raise Wrong("JSON", text[:40], f"one JSON object a line; {error}") from error
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number of JSON's")
+
+
+def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:
+    """Yields lines with their lengths, read in pieces; of a line over `longest` bytes only the length is kept."""
+    while piece := file.readline(_PIECE):
+        pieces, size = [piece], len(piece)
+        while not piece.endswith(b"\n") and (piece := file.readline(_PIECE)):
+            size += len(piece)
+            if size <= longest:
+                pieces.append(piece)
+            else:
+                pieces.clear()
+        yield b"".join(pieces), size
+
+
+def check_run_file(path: str | Path) -> None:
+    """Raises where the file cannot be read, before any work is done."""
+    if str(path) == "-":
+        return
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(found.st_mode):
+        raise _unreadable(path, IsADirectoryError("it is a folder"))
+
+
+@contextmanager
+def opened(path: str | Path) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """Opens a run file to read; yields it with a function that returns how many bytes of it are read. `-` is the
+    standard input."""
+    if str(path) == "-":
+        yield sys.stdin.buffer, lambda: 0
+        return
+    try:
+        with open(path, "rb") as file:
+            position = file.tell if file.seekable() else lambda: 0  # a pipe has no position
+            if str(path).endswith(".gz"):
+                with gzip.open(file, "rb") as unpacked:
+                    yield cast(IO[bytes], unpacked), position
+            else:
+                yield file, position
+    except (OSError, EOFError, zlib.error) as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: str | Path, error: Exception) -> StoreError:
+    return StoreError(f"{path} could not be read ({describe(error)}); check the path and the file")
+
+
+def write_runs(runs: Iterable[Run], path: str | Path) -> int:
+    """Writes a run file and returns how many runs it holds.
+
+    Args:
+        runs: The runs.
+        path: The file, packed where its name ends in `.gz`.
+    """
+    count = 0
+    with text_file(path) as file:
+        for run in runs:
+            file.write(dump(data_of_run(checked_run(run))) + "\n")
+            count += 1
+    return count
+
+
+@contextmanager
+def text_file(path: str | Path) -> Iterator[IO[str]]:
+    """Opens a file of JSON lines to write, packed where its name ends in `.gz`."""
+    opened = gzip.open if str(path).endswith(".gz") else open
+    try:
+        with opened(path, "wt", encoding="ascii") as file:
+            yield cast(IO[str], file)
+    except OSError as error:
+        raise StoreError(f"{path} could not be written ({describe(error)}); name another file") from error

@@ -1,0 +1,128 @@
+"""Reads and writes score files: one score or failure a line as JSON, or a Parquet table of scores.
+`docs/run-format.md` describes both."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import closing
+from dataclasses import asdict
+from itertools import groupby
+from pathlib import Path
+
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.records import Failure, Run, Score, ScoredRun, Usage
+from ragguard.storage.files.runfile import text_file
+from ragguard.storage.files.scoretable import FIELDS, FORMAT, about_steps, write_table
+from ragguard.storage.source import is_source, open_source
+from ragguard.storage.sqlite.columns import dump
+from ragguard.storage.sqlite.filesystems import pyarrow_for
+from ragguard.storage.sqlite.means import RunMeans, means_of
+from ragguard.text.plain import plain_metadata
+
+
+def score_lines(scored: ScoredRun) -> Iterator[str]:
+    """Returns the scores and failures of a run as lines."""
+    about = about_steps(scored.run)
+    for score in scored.scores:
+        data = about(score.step_id) | {name: getattr(score, name) for name in FIELDS}
+        data |= {"usage": asdict(score.usage), "metadata": plain_metadata(score.metadata)}
+        yield dump(data) + "\n"
+    for failure in scored.failures:
+        yield dump(about(failure.step_id) | {"failure": failure.error} | asdict(failure)) + "\n"
+
+
+def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
+    """Writes a score file and returns how many scores it holds.
+
+    Args:
+        runs: The scored runs.
+        path: The file: Parquet where its name ends in `.parquet` (needs the extra `parquet`), JSON lines otherwise.
+    """
+    if str(path).endswith(".parquet"):
+        return write_table(runs, Path(path))
+    count = 0
+    with text_file(path) as file:
+        for scored in runs:
+            file.writelines(score_lines(scored))
+            count += len(scored.scores)
+    return count
+
+
+def check_score_file(path: str | Path) -> None:
+    """Raises the error that `write_scores` would raise for this path, before any work is done."""
+    if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
+        raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
+    if str(path).endswith(".parquet"):
+        pyarrow_for("writing Parquet")
+
+
+def read_scored(path: str | Path) -> Iterator[ScoredRun]:
+    """Yields scored runs from a store, a folder of parts or a score file of JSON lines. The runs of the latter two have
+    no steps; those of a score file have no provisional scores, which a sink appends while a run is open.
+
+    Args:
+        path: The store, the folder or the score file.
+    """
+    if is_source(path):
+        with closing(open_source(path)) as source:
+            yield from source.scored_runs(texts=False)
+        return
+    for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
+        results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
+        if not results:  # a provisional score: the scores of the run's end come later in the file
+            continue
+        yield ScoredRun(
+            Run(run_id, question),
+            [result for result in results if isinstance(result, Score)],
+            [result for result in results if isinstance(result, Failure)],
+        )
+
+
+def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
+    """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store or a folder.
+
+    `remarks` gets the facts that a reader of the numbers has to know, once all runs were read.
+    """
+    if not isinstance(path, str | Path):
+        raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
+    if not is_source(path):
+        for scored in read_scored(path):
+            means = means_of(scored)
+            means.steps_known = False
+            yield means
+        return
+    with closing(open_source(path)) as source:
+        yield from source.means()
+        if remarks is not None:
+            remarks.extend(source.remarks)
+
+
+def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
+    try:
+        with open(path, encoding="utf-8") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    yield _record(line, number, path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise StoreError(f"{path} could not be read ({error}); check the path") from error
+
+
+def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
+    try:
+        data = json.loads(line)
+        found = data.pop("format")
+        if str(found).startswith("ragguard.run/"):
+            raise StoreError(f"{path} is a run file; score it first: `ragguard score {path} --store new.db`")
+        if found != FORMAT:
+            raise ValueError(f"its format is not {FORMAT!r}")
+        question = data.pop("question")
+        data.pop("step_index")
+        if data.pop("failure", None) is not None:
+            return data["run_id"], question, Failure(**data)
+        data["usage"] = Usage(**data["usage"])
+        return data["run_id"], question, Score(**data)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise InvalidInput(
+            f"{path}, line {number}", line[:60], f"a line of a score file; {error!r}"
+        ) from error

@@ -1,0 +1,68 @@
+"""Bounds the runs that memory holds where there is no file, and removes runs beyond the bounds."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Literal
+
+from ragguard.runtime.notices import NOTICES
+from ragguard.storage.sqlite import ledger, reading, removal
+
+MEMORY_RUNS = 10_000
+MEMORY_BYTES = 256 * 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The bound on how many runs wait to be scored in memory, and which of them are dropped when there are more."""
+
+    size: int = 1024
+    drop: Literal["oldest", "newest"] = "oldest"
+
+
+def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: Collection[str]) -> int:
+    """Drops the owner's waiting runs beyond the bound, unscored; returns how many."""
+    surplus = ledger.left(memory, owner).pending - bound.size
+    if surplus <= 0:
+        return 0
+    return ledger.drop(memory, owner, surplus, newest=bound.drop == "newest", but=claimed)
+
+
+def warn_of_dropped(store: object, dropped: int, bound: Bound) -> None:
+    """Warns that runs of a store were dropped unscored, and says how to keep them."""
+    NOTICES.warn(
+        f"dropped {id(store)}",
+        f"{dropped:,} runs so far were let go unscored: more than {bound.size:,} waited, which is the bound without a "
+        "store. Raise queue_size=, score a part with score_rate=, wait with on_overflow='block', or give RagGuard a "
+        "store, where nothing is dropped",
+    )
+
+
+def is_full(memory: sqlite3.Connection) -> bool:
+    """Returns whether memory holds more runs or bytes than it may."""
+    if reading.count_runs(memory) > MEMORY_RUNS:
+        return True
+    pages, free, size = (
+        int(memory.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size > MEMORY_BYTES
+
+
+def evict_settled(memory: sqlite3.Connection) -> None:
+    """Removes the oldest runs for which nothing is left to do."""
+    settled = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
+    removal.delete_runs(memory, reading.find_seqs(memory, settled, removal.REMOVED_AT_ONCE))
+
+
+def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:
+    """Removes the oldest runs that have ended, first those for which nothing is left to do; returns their ids."""
+    rows = memory.execute(
+        "SELECT seq, id FROM runs WHERE status <> 'open' ORDER BY owner IS NOT NULL, seq LIMIT ?",
+        (removal.REMOVED_AT_ONCE + len(claimed),),
+    ).fetchall()
+    evicted = [row for row in rows if row[1] not in claimed][: removal.REMOVED_AT_ONCE]
+    removal.delete_runs(memory, [row[0] for row in evicted])
+    return [row[1] for row in evicted]

@@ -1,0 +1,301 @@
+"""Reads runs for reports. SQL gathers the scores of each run, since ten thousand runs have a million scores.
+
+Numbers leave SQLite as JSON of whole numbers in units of 1 / SCALE, in the order in which they were stored; only those
+about a run as a whole become objects here. Knows the content of a row's body, and nothing of the looks of a report.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+from ragguard.capture.delivered import notice
+from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Run, Usage, places_of
+from ragguard.storage.files.unreadable import WRONG_SCORES, check_scores
+from ragguard.storage.sqlite.columns import Data
+from ragguard.storage.sqlite.kept import kept_passages
+from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
+from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
+from ragguard.storage.sqlite.rows import STEP_COLUMNS, step_row, usage_of
+
+SCALE = 10_000
+"""Units of a score's value and error in the gathered JSON."""
+
+
+RowValues: TypeAlias = sqlite3.Row | Mapping[str, Any]
+"""The values of a row by the names of their columns."""
+
+
+class RunScore(NamedTuple):
+    """A score about a run as a whole; `step` is empty."""
+
+    step: None
+    name: str
+    value: float
+    stderr: float | None
+    label: str
+    reference_source: str
+    stage: str
+
+
+@dataclass(slots=True)
+class ScoreSummary:
+    """The scores of a run: those of its passages and steps as JSON, with some numbers about them."""
+
+    of_passages: str = "[]"
+    """JSON rows with the step's `seq`, rank, name, value, sub-question."""
+    of_steps: str = "[]"
+    """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
+    of_run: str = "[]"
+    """JSON rows as those of `of_steps`, without a `seq`."""
+    worst: float | None = None
+    """The least utility of a passage that the model got."""
+    misleading: int = 0
+    """The number of passages that the model got and whose utility is under the bound that was asked for."""
+    usage: Usage = field(default_factory=Usage)
+    engines: list[str] = field(default_factory=list)
+    sub_questions: list[str] = field(default_factory=list)
+    """The sub-questions that a scorer made."""
+    provisional: int = 0
+    """How many scores were given while the run was open and are not replaced yet."""
+    shortened: str = "[]"
+    """JSON rows, of scores about less than the passages hold: the step's `seq`, rank, name, passages left out, tokens
+    cut."""
+
+    def run_scores(self) -> list[RunScore]:
+        """Returns the scores about the run as a whole."""
+        return [
+            RunScore(
+                step, name, value / SCALE, None if stderr is None else stderr / SCALE,
+                label=label, reference_source=source, stage=stage,
+            )
+            for step, name, value, stderr, label, source, stage in json.loads(self.of_run)
+        ]  # fmt: skip
+
+
+@dataclass(slots=True)
+class StepLine:
+    """A step with its passages in columns: the candidates in the retriever's order, then what the model read that is
+    none of them."""
+
+    seq: int
+    """The number by which the rows of `ScoreSummary` name the step."""
+    row: RowValues
+    texts: list[str]
+    kept: list[bool]
+    """True for each of the texts that the model got."""
+    reasons: dict[int, str]
+    """The guard's reason for each dropped passage, by its rank."""
+    decision: Data | None
+    advice: Data | None
+    error: str
+    places: int
+    """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
+    notice: str
+    """A notice for readers of the step's numbers where it is unknown what the model read."""
+
+    @property
+    def drops(self) -> dict[int, Dropped]:
+        """Returns the passages that the guard dropped, by rank, with their numbers and without their texts."""
+        given = [] if self.decision is None else self.decision["dropped"]
+        return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
+
+
+@dataclass(frozen=True, slots=True)
+class RunLine:
+    """A run as one line of a list, with the scores about it as a whole."""
+
+    id: str
+    question: str
+    name: str
+    status: str
+    started_ns: int
+    hops: int
+    dropped: int
+    """How many passages the guard dropped."""
+    failures: int
+    scores: Sequence[RunScore]
+    worst: float | None
+    """The least utility of a passage that the model got."""
+    misleading: int
+    """The number of passages that the model got and whose utility is under the bound that was asked for."""
+    usage: Usage
+    provisional: int = 0
+    """How many scores are provisional."""
+    scored: bool = False
+    """True where there is any score, be it of a passage alone."""
+
+
+@dataclass(slots=True)
+class Overview:
+    """A run with its steps, scores and failures."""
+
+    row: RowValues
+    references: list[str]
+    sub_questions: list[str]
+    steps: list[StepLine]
+    summary: ScoreSummary
+    failures: list[Failure]
+
+    @property
+    def line(self) -> RunLine:
+        """Returns the run as one line of a list of runs."""
+        row, summary = self.row, self.summary
+        return RunLine(
+            row["id"], row["question"], row["name"], row["status"], started_ns=row["started_ns"],
+            hops=len(self.steps), dropped=sum(len(step.reasons) for step in self.steps),
+            failures=len(self.failures), scores=summary.run_scores(), worst=summary.worst,
+            misleading=summary.misleading, usage=summary.usage, provisional=summary.provisional,
+            scored=any(rows != "[]" for rows in (summary.of_passages, summary.of_steps, summary.of_run)),
+        )  # fmt: skip
+
+
+def overview_of(run: Run, summary: ScoreSummary, failures: list[Failure]) -> Overview:
+    """Returns the overview of a run's records. Steps are numbered by their index."""
+    row = {
+        "id": run.id, "question": run.question, "name": run.name, "status": run.status, "answer": run.answer,
+        "started_ns": run.started_ns, "ended_ns": run.ended_ns,
+    }  # fmt: skip
+    found = Overview(
+        row, run.references or [], run.sub_questions or [], [], summary=summary, failures=failures
+    )
+    for step in run.steps:
+        texts: dict[bytes, str] = {}
+        columns = dict(zip(STEP_COLUMNS, step_row(step, texts).columns, strict=True)) | {"seq": step.index}
+        known = {digest.hex(): text for digest, text in texts.items()}
+        found.steps.append(_step(columns, json.loads(columns["body"]), known))
+    return found
+
+
+def overviews_at(
+    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
+) -> dict[int, Overview]:
+    """Returns the runs with these `seq`; raises where a row cannot be read."""
+    heads, steps = rows_at(connection, seqs)
+    known = texts_of(connection, [body for _, body in steps]) if texts else {}
+    summaries = _summaries(connection, seqs, misleads)
+    failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
+    found = {
+        row["seq"]: Overview(
+            row, body.get("references") or [], body.get("sub_questions") or [], [],
+            summary=summaries.get(row["seq"]) or ScoreSummary(), failures=failures[row["seq"]],
+        )
+        for row, body in heads
+    }  # fmt: skip
+    for row, body in steps:
+        found[row["run"]].steps.append(_step(row, body, known))
+    _count_only_what_was_read(connection, found, misleads)
+    return found
+
+
+def _count_only_what_was_read(
+    connection: sqlite3.Connection, overviews: Mapping[int, Overview], misleads: float
+) -> None:
+    """Corrects the worst utility, and the number of misleading passages, of runs with passages that the model did not
+    get: SQL gathers those as well."""
+    unread = {
+        (seq, step.seq, position)
+        for seq, overview in overviews.items()
+        if overview.summary.misleading or overview.summary.worst is not None
+        for step in overview.steps
+        for position, kept in enumerate(step.kept, 1)
+        if not kept
+    }
+    affected = sorted({seq for seq, *_ in unread})
+    read: dict[int, list[float]] = {seq: [] for seq in affected}
+    for seq, step, position, utility in chunks(connection, _UTILITIES, affected):
+        if (seq, step, position) not in unread:
+            read[seq].append(utility)
+    for seq, utilities in read.items():
+        summary = overviews[seq].summary
+        summary.worst = min(utilities, default=None)
+        summary.misleading = sum(utility < misleads for utility in utilities)
+
+
+def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
+    items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
+    candidates = body.get("candidates") or given
+    reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
+    keys: Sequence[Any] = range(len(items))
+    if candidates != given:
+        keys = [tuple(item[:2]) for item in items]  # id and text
+    found, read_as = ([keys[position] for position in positions] for positions in (candidates, given))
+    kept, rewritten = kept_passages(found, read_as, reasons)
+    read = [given[index] for index in rewritten]
+    kept += [True] * len(read)
+    shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
+    metadata = body.get("metadata", {})
+    guarded = decision or {"kept": (), "dropped": ()}
+    k = places_of(
+        row["k"], len(given), len(candidates), kept=len(guarded["kept"]), dropped=len(guarded["dropped"])
+    )
+    return StepLine(
+        row["seq"], row, shown, kept, reasons=reasons, decision=decision,
+        advice=body.get("advice"), error=body.get("error", ""),
+        places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
+    )  # fmt: skip
+
+
+_UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"
+_SCORES_OF_LEVEL = (
+    f"json_group_array(json_array({{}}, name, {_UNITS.format('value')}, {_UNITS.format('stderr')}, label, "
+    "(SELECT reference_source FROM origins WHERE id = origin), stage)) FILTER (WHERE level = '{}')"
+)
+_IS_SHORTENED = " OR ".join(f"""instr(scores.metadata, '"{key}":') > 0""" for key in (LEFT_OUT, CUT_TOKENS))
+# Grouped by the run alone, so that the index on it serves the groups, and nothing is sorted.
+_SCORES_OF_RUNS = (
+    "SELECT scores.run, "
+    f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question)) "
+    "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
+    f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')}, {_SCORES_OF_LEVEL.format('NULL', 'run')}, "
+    "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ?), "
+    "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
+    "min(json_extract(metadata, '$.sub_questions')) "
+    "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
+    f"{WRONG_SCORES}, count(*) FILTER (WHERE {IS_PROVISIONAL}), "
+    "json_group_array(json_array(steps.seq, position, name, "
+    f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
+    f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) "
+    "FROM scores LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
+    "WHERE scores.run IN ({}) GROUP BY scores.run"
+)
+_UTILITIES = (
+    "SELECT scores.run, steps.seq, position, value FROM scores "
+    "LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
+    "WHERE scores.run IN ({}) AND name = 'utility'"
+)
+
+
+def _summaries(
+    connection: sqlite3.Connection, seqs: Sequence[int], misleads: float
+) -> dict[int, ScoreSummary]:
+    rows = list(chunks(connection, _SCORES_OF_RUNS, seqs, misleads))
+    for row in rows:
+        check_scores(row[9])
+    origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
+    return {
+        seq: ScoreSummary(
+            of_passages, of_steps, of_run, worst, misleading=misleading, usage=_sum(usages.split("\n")),
+            engines=sorted({origins[int(number)][1] for number in numbers.split(",")} - {""}),
+            sub_questions=[str(question) for question in json.loads(made or "[]")], provisional=provisional,
+            shortened=shortened,
+        )
+        for (
+            seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _, provisional, shortened
+        ) in rows
+    }  # fmt: skip
+
+
+def _sum(usages: list[str]) -> Usage:
+    total = Usage()
+    for written, times in Counter(usages).items():
+        one = usage_of(written)
+        total += Usage(
+            one.requests * times, one.prompts * times, one.prompt_tokens * times,
+            one.output_tokens * times, seconds=one.seconds * times, cached=one.cached * times,
+        )  # fmt: skip
+    return total

@@ -1,0 +1,177 @@
+"""Reads runs, scores and failures page by page, so that memory does not grow with the store.
+
+Each function is one short read; a caller that reads many pages calls again with the last `seq`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from math import isfinite
+from typing import Any
+
+from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.storage.files.unreadable import check_failure, check_number, check_run, check_step, check_text
+from ragguard.storage.sqlite.columns import Data, storable
+from ragguard.storage.sqlite.passage_table import digests_in
+from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
+
+_MOST_PARAMETERS = 500
+
+# `score_of` reads the columns in this order. What many scores share, their origin, is read once and not joined.
+_SCORES = (
+    "SELECT scores.seq, run, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage, "
+    "sub_question, expectation, metadata, stage, origin FROM scores WHERE {} ORDER BY scores.seq"
+)
+_ORIGINS = (
+    "SELECT id, reference_source, engine, prompts, scorer, version, references_hash FROM origins "
+    "WHERE id IN ({})"
+)
+
+
+def seq_of(connection: sqlite3.Connection, run_id: str) -> int | None:
+    """Returns the `seq` of a run; None where the store does not have it."""
+    row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def count_runs(connection: sqlite3.Connection) -> int:
+    """Returns how many runs the store has."""
+    return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+
+def run_ids(connection: sqlite3.Connection) -> list[str]:
+    """Returns the ids of all runs in the order in which they were captured."""
+    return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
+
+
+def find_seqs(connection: sqlite3.Connection, clauses: str, *values: object) -> list[int]:
+    """Returns the `seq` of the runs that SQL clauses select (`WHERE`, `ORDER BY`, `LIMIT`)."""
+    return [row[0] for row in connection.execute(f"SELECT seq FROM runs {clauses}", values)]
+
+
+def seqs_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
+    """Returns the `seq` of `count` runs from the one at position `start`."""
+    return find_seqs(connection, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
+
+
+def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
+    """Returns the `seq` of the last runs, in the order in which they were captured."""
+    return find_seqs(connection, "ORDER BY seq DESC LIMIT ?", count)[::-1]
+
+
+def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
+    """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
+    heads, steps = rows_at(connection, seqs)
+    known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
+    runs = {row["seq"]: run_of(row, body, known) for row, body in heads}
+    for row, body in steps:
+        run = runs[row["run"]]
+        run.steps.append(step_of(row, body, run.id, known))
+    return runs
+
+
+def scores_at(
+    connection: sqlite3.Connection, runs: dict[int, str], level: Level | None = None
+) -> dict[int, list[Score]]:
+    """Returns the scores of the runs (`seq` → id), or those of one level, in the order in which they were stored."""
+    scores: dict[int, list[Score]] = {seq: [] for seq in runs}
+    cursor = connection.cursor()
+    cursor.row_factory = None  # plain tuples, since there may be a million rows
+    wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
+    rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
+    origins = origins_of(connection, {row[-1] for row in rows})
+    for row in rows:
+        _check_score(row)
+        scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
+    return scores
+
+
+def scored_at(
+    connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True, level: Level | None = None
+) -> dict[int, ScoredRun]:
+    """Returns the runs with these `seq`, with their failures and their scores, of one level where one is named."""
+    runs = runs_at(connection, seqs, texts=texts)
+    ids = {seq: run.id for seq, run in runs.items()}
+    scores, failures = scores_at(connection, ids, level), failures_at(connection, ids)
+    return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
+
+
+def _check_score(row: Sequence[Any]) -> None:
+    if not type(row[2]) is type(row[4]) is type(row[15]) is str:
+        for column, value in (("name", row[2]), ("level", row[4]), ("stage", row[15])):
+            check_text(value, column)
+    if type(row[3]) is not float or not isfinite(row[3]):
+        check_number(row[3], "value")
+    for column, value in (("position", row[7]), ("stderr", row[8]), ("expectation", row[13])):
+        if value is not None:
+            check_number(value, column)
+
+
+def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list[Score]:
+    """Returns the scores of a run that no sink has received yet."""
+    condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
+    rows = connection.execute(_SCORES.format(condition), (seq,)).fetchall()
+    origins = origins_of(connection, {row[-1] for row in rows})
+    return [score_of(row, run_id, origins[row[-1]]) for row in rows]
+
+
+def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
+    """Returns the failures of the runs."""
+    found = failures_of_settings(connection, runs)
+    return {seq: [failure for _, failure in failures] for seq, failures in found.items()}
+
+
+def failures_of_settings(
+    connection: sqlite3.Connection, runs: dict[int, str]
+) -> dict[int, list[tuple[str, Failure]]]:
+    """Returns the failures of the runs, each with the settings it belongs to."""
+    failures: dict[int, list[tuple[str, Failure]]] = {seq: [] for seq in runs}
+    for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
+        check_failure(row)
+        failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
+    return failures
+
+
+def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[int, Origin]:
+    """Returns the origins with these numbers."""
+    found = chunks(connection, _ORIGINS, list(numbers))
+    return {number: tuple(origin) for number, *origin in found}
+
+
+def rows_at(
+    connection: sqlite3.Connection, seqs: Sequence[int]
+) -> tuple[list[tuple[sqlite3.Row, Data]], list[tuple[sqlite3.Row, Data]]]:
+    """Returns the rows of runs and of their steps, in order, each with its body; raises where one cannot be read."""
+    runs = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
+    steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
+    for row, body in runs:
+        check_run(row, body)
+    for row, body in steps:
+        check_step(row, body)
+    return runs, steps
+
+
+def _with_bodies(
+    connection: sqlite3.Connection, statement: str, seqs: Sequence[int]
+) -> list[tuple[sqlite3.Row, Data]]:
+    return [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
+
+
+def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
+    """Returns the texts that bodies need, by digest."""
+    wanted = list({digest for body in bodies for digest in digests_in(body)})
+    rows = chunks(connection, "SELECT digest, text FROM passages WHERE digest IN ({})", wanted)
+    return {row["digest"].hex(): row["text"] for row in rows}
+
+
+def chunks(
+    connection: sqlite3.Connection | sqlite3.Cursor, statement: str, values: Sequence[Any], *before: object
+) -> Iterator[sqlite3.Row]:
+    """Yields the rows of a statement over more values than SQLite takes at once, behind the parameters `before`."""
+    for start in range(0, len(values), _MOST_PARAMETERS):
+        chunk = values[start : start + _MOST_PARAMETERS]
+        yield from connection.execute(
+            statement.format(",".join("?" * len(chunk))), (*before, *chunk)
+        ).fetchall()

@@ -1,0 +1,246 @@
+"""The tables of a store, their version, and the migrations of older files.
+
+A file is migrated step by step, each step in one transaction: a process that is killed meanwhile leaves the version of
+the last whole step. A file from a newer ragguard is left alone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from ragguard.errors import SchemaMismatch, StoreError
+
+VERSION = 3
+APPLICATION_ID = 0x52474431
+"""Marks a file as a store of ragguard; `file` and SQLite's own tools show the mark."""
+
+# Texts of passages are kept once, under the digest of their content; `passage_uses` counts who
+# needs one beyond the first, in a table of its own, since counting beside the text would rewrite the
+# text, and most texts of a corpus that is not asked twice need no row there.
+# A run belongs to the process in `owner` until nothing is left to do for it:
+#   owner, no due_ns          it is still open
+#   owner, due_ns             it is to be scored at that instant
+#   owner, emit_after         scores with a larger seq have still to reach the sinks
+#   no owner                  it is settled
+TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE runs (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        question TEXT NOT NULL,
+        answer TEXT,
+        status TEXT NOT NULL,
+        started_ns INTEGER NOT NULL,
+        ended_ns INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        revision INTEGER NOT NULL DEFAULT 1,
+        owner TEXT,
+        due_ns INTEGER,
+        queued_ns INTEGER,
+        emit_after INTEGER,
+        attempts INTEGER NOT NULL DEFAULT 0
+    )""",
+    "CREATE INDEX runs_live ON runs (owner, due_ns) WHERE owner IS NOT NULL",
+    "CREATE INDEX runs_ended ON runs (ended_ns)",
+    """CREATE TABLE steps (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        id TEXT NOT NULL,
+        idx INTEGER NOT NULL,
+        turn INTEGER NOT NULL,
+        query TEXT NOT NULL,
+        status TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        started_ns INTEGER NOT NULL,
+        ended_ns INTEGER NOT NULL,
+        body TEXT NOT NULL,
+        k INTEGER,
+        UNIQUE (run, id)
+    )""",
+    "CREATE TABLE passages (digest BLOB PRIMARY KEY, text TEXT NOT NULL)",
+    "CREATE TABLE passage_uses (digest BLOB PRIMARY KEY, uses INTEGER NOT NULL) WITHOUT ROWID",
+    """CREATE TABLE origins (
+        id INTEGER PRIMARY KEY,
+        scorer TEXT NOT NULL,
+        version TEXT NOT NULL,
+        engine TEXT NOT NULL,
+        prompts TEXT NOT NULL,
+        references_hash TEXT NOT NULL,
+        reference_source TEXT NOT NULL,
+        UNIQUE (scorer, version, engine, prompts, references_hash, reference_source)
+    )""",
+    """CREATE TABLE scores (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        run INTEGER NOT NULL,
+        key BLOB NOT NULL UNIQUE,
+        name TEXT NOT NULL,
+        value REAL NOT NULL,
+        level TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        passage_id TEXT NOT NULL,
+        position INTEGER,
+        stage TEXT NOT NULL,
+        sub_question INTEGER,
+        stderr REAL,
+        expectation REAL,
+        label TEXT NOT NULL,
+        explanation TEXT NOT NULL,
+        origin INTEGER NOT NULL,
+        usage TEXT NOT NULL,
+        metadata TEXT NOT NULL
+    )""",
+    "CREATE INDEX scores_of_run ON scores (run)",
+    """CREATE TABLE failures (
+        seq INTEGER PRIMARY KEY,
+        run INTEGER NOT NULL,
+        identity TEXT NOT NULL,
+        step_id TEXT NOT NULL,
+        scorer TEXT NOT NULL,
+        error TEXT NOT NULL,
+        message TEXT NOT NULL,
+        will_retry INTEGER NOT NULL,
+        attempts INTEGER NOT NULL,
+        occurred_ns INTEGER NOT NULL
+    )""",
+    "CREATE INDEX failures_of_run ON failures (run)",
+    # Which settings have said all they can about which revision of a run.
+    """CREATE TABLE scorings (
+        run INTEGER NOT NULL,
+        identity TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        finished INTEGER NOT NULL,
+        PRIMARY KEY (run, identity)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE leases (
+        owner TEXT PRIMARY KEY,
+        place TEXT NOT NULL,
+        pid INTEGER NOT NULL,
+        born TEXT NOT NULL,
+        expires_ns INTEGER NOT NULL
+    ) WITHOUT ROWID""",
+    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
+)
+
+MIGRATIONS: Mapping[int, Sequence[str]] = {
+    1: ("UPDATE passage_uses SET uses = uses - 1", "DELETE FROM passage_uses WHERE uses <= 0"),
+    # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
+    2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
+}
+"""The statements that migrate a file to the next version, by its version; past files are in tests/storage/data."""
+
+
+PAGE_BYTES = 16_384
+"""The page size of a new file: large, since most of what is written are texts of one to four kilobytes."""
+_STATEMENTS = 512
+"""The most compiled statements that a connection keeps: one that writes texts has a form for each number of rows."""
+PATIENCE = 10.0
+"""The most seconds that a connection waits for another process that holds the file."""
+
+
+def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:
+    """Returns a connection with the settings of a store; `full` waits for the disk at every commit."""
+    timeout = PATIENCE if patience is None else patience
+    connection = sqlite3.connect(
+        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+    )
+    try:
+        connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
+        # A batch of large steps in memory until its commit, and the upper floors of the indexes from one to the next.
+        connection.execute("PRAGMA cache_size = -16384")
+        connection.execute("PRAGMA secure_delete = ON")  # deleted data is overwritten in the file
+        connection.execute(f"PRAGMA synchronous = {'FULL' if full else 'NORMAL'}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """Returns the schema version of a file; 0 for an empty one."""
+    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+
+def prepare(
+    connection: sqlite3.Connection,
+    path: str,
+    *,
+    version: int = VERSION,
+    migrations: Mapping[int, Sequence[str]] = MIGRATIONS,
+) -> None:
+    """Makes the tables in an empty file, or brings an older file up to `version`."""
+    if check(connection, path, version=version) == version:
+        return
+    _write_ahead(connection)
+    while (found := _advance(connection, version, migrations)) < version:
+        if found not in migrations and found:
+            raise SchemaMismatch(
+                f"{path} has schema {found}; this ragguard knows no way from there to {version}. "
+                "Open it with the version in between, or start a new file"
+            )
+
+
+def _write_ahead(connection: sqlite3.Connection) -> None:
+    """Turns the write-ahead log on. A file system that cannot do that keeps its rollback journal.
+
+    For this statement SQLite itself does not wait until another process, which makes the same file at this
+    moment, is done.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                raise
+            time.sleep(0.01)
+
+
+def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> int:
+    """Returns the schema version of a file; refuses a file of another program, or of a newer version."""
+    # Another process may be making the file: everything is read in one transaction.
+    connection.execute("BEGIN")
+    try:
+        found = version_of(connection)
+        owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
+        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        with suppress(sqlite3.OperationalError):  # some faults have rolled back already
+            connection.execute("ROLLBACK")
+    if found > version:
+        raise SchemaMismatch(
+            f"{path} was written by a newer ragguard (schema {found}; this one knows {version}). "
+            "Upgrade ragguard, or name another file"
+        )
+    if tables and owner != APPLICATION_ID:
+        raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
+    return found
+
+
+def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:
+    """Migrates by one version, unless another process has done so meanwhile; returns the version reached."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        found = version_of(connection)
+        if found == 0:
+            statements: Sequence[str] = TABLES
+            reached = version
+        else:
+            statements = migrations.get(found, ())
+            reached = found + 1 if found in migrations and found < version else found
+        if reached != found:
+            for statement in statements:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {reached}")
+        connection.execute("COMMIT")
+    except BaseException:
+        # A disk that failed has rolled back already; its error is the one to report.
+        with suppress(sqlite3.OperationalError):
+            connection.execute("ROLLBACK")
+        raise
+    return reached

@@ -1,0 +1,219 @@
+"""Finds the stored run that captured events belong to: the run of the same id, a new run with an id of its own, or a
+run to continue.
+
+A run whose id another run has gets an id of its own. A run that continues another one is appended to it: the numbers of
+its steps go on, and the first question stays. Only the start event tells these cases apart, so the decision is kept for
+the events that follow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ragguard.capture.events import ASKED, RunIdentity, RunStarted, renamed
+from ragguard.records import Run, new_id
+from ragguard.runtime.notices import NOTICES
+from ragguard.storage.sqlite.columns import dump, storable
+from ragguard.storage.sqlite.rows import StepRow
+from ragguard.storage.sqlite.step_ids import StepIds
+from ragguard.text.plain import plain_metadata
+
+KEPT = 10_000
+"""The number of renamed or continued runs that are remembered: enough for all runs whose events are under way."""
+PART = "part"
+"""Key in a run's body of the number of times it was continued."""
+RESUMES = "ragguard.resumes"
+"""Metadata key, in memory that stands in for the file, of a run that may continue one in the file."""
+UNANNOUNCED = "unannounced"
+"""Key in the body of a run that a step has opened, while the run's start is not known."""
+_WAITING = "waiting:"
+"""Prefix of keys in `meta`: the key that an interrupted run waits for → the run's id."""
+_DELETED = "deleted:"
+"""Prefix of keys in `meta`: the digest of the id of a run that was deleted while it was open."""
+
+
+@dataclass(slots=True)
+class Segment:
+    """The stored run that the events of one captured run are written to."""
+
+    run_id: str
+    index: int = 0
+    """The number of steps that the run had before."""
+    turn: int = 0
+    """The number of turns that the run had before."""
+    part: int = 0
+    unwritten: RunStarted | None = None
+    """The start of a run that is written with its first step, if there is any."""
+    dropped: bool = False
+
+    def placed(self, step: StepRow) -> StepRow:
+        """Returns a captured step as a step of this run, behind those that the run had before."""
+        id, index, turn, *rest = step.columns
+        return step._replace(run_id=self.run_id, columns=(id, index + self.index, turn + self.turn, *rest))
+
+
+class Segments:
+    """The segments of one process, by the id under which it captures them."""
+
+    def __init__(self) -> None:
+        self._segments: OrderedDict[str, Segment] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+        self.step_ids = StepIds()
+        self.in_memory = False
+        """True while memory stands in for the file, which may have the run that is to be continued."""
+
+    def get(self, run_id: str) -> Segment | None:
+        """Returns the segment of a run that was renamed or continued; None for any other."""
+        return self._segments.get(run_id)
+
+    def has_ended(self, run_id: str) -> bool:
+        """True for a run that this process has ended before; it may have been continued since."""
+        return run_id in self._ended
+
+    def keep_ended(self, run_ids: Iterable[str]) -> None:
+        """Notes runs that have ended, once that is written."""
+        self._ended.update(dict.fromkeys(run_ids))
+        while len(self._ended) > KEPT:
+            self._ended.popitem(last=False)
+
+    def begin(self, db: sqlite3.Connection, owner: str, event: RunStarted) -> Run | None:
+        """Decides which stored run a run is. Returns the run to be written; None where nothing is to be written now."""
+        run, identity = event.run, event.identity
+        if identity is None:
+            return run
+        asked = run.id
+        self._segments.pop(asked, None)
+        sought = identity.stored or _waiting(db, identity.thread)
+        if not sought and (identity.resumes or not identity.thread):
+            sought = asked
+        there = _row(db, sought) if sought else None
+        if there is None:
+            forget_deleted(db, sought or asked)
+            return self._without_other(asked, event, identity)
+        if _is_same(there, run, owner):
+            return run if sought == asked else replace(run, id=sought)
+        if identity.continues:
+            db.execute("DELETE FROM meta WHERE key = ?", (_key(identity.thread),))
+            identity.stored = "" if sought == asked else sought
+            self._put(asked, _continued(db, there, run, owner))
+            return None
+        return self._with_own_id(asked, run, identity)
+
+    def _without_other(self, asked: str, event: RunStarted, identity: RunIdentity) -> Run | None:
+        if not identity.stored:
+            if identity.otherwise == "drop":
+                self._put(asked, Segment(asked, dropped=True))
+                return None
+            if identity.otherwise == "begin with a step":
+                self._put(asked, Segment(asked, unwritten=event))
+                return None
+        return self.own(event)
+
+    def own(self, event: RunStarted) -> Run:
+        """Returns the run of a start event, as one that continues no other."""
+        run, identity = event.run, event.identity
+        if identity is None:
+            return run
+        if identity.continues and self.in_memory:
+            run = replace(run, metadata={**run.metadata, RESUMES: identity.thread or run.id})
+        self._segments.pop(run.id, None)
+        if identity.stored:
+            self._put(run.id, Segment(identity.stored))
+        return replace(run, id=identity.stored or run.id)
+
+    def _with_own_id(self, asked: str, run: Run, identity: RunIdentity) -> Run:
+        fresh = identity.stored or new_id()
+        if not identity.stored:
+            NOTICES.warn("run id used twice", renamed(asked, fresh), pause=1.0)
+        identity.stored = fresh
+        self._put(asked, Segment(fresh))
+        return replace(run, id=fresh, metadata={**run.metadata, ASKED: asked})
+
+    def _put(self, asked: str, segment: Segment) -> None:
+        self._segments[asked] = segment
+        if len(self._segments) > KEPT:
+            self._segments.popitem(last=False)
+
+
+def wait(db: sqlite3.Connection, thread: str, run_id: str) -> None:
+    """Notes the key that an interrupted run waits for, so that any process finds the run."""
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", (_key(thread), storable(run_id)))
+
+
+def forget_waiting(db: sqlite3.Connection, run_id: str) -> None:
+    """Forgets the key that a deleted run waited for."""
+    db.execute("DELETE FROM meta WHERE key >= ? AND key < ? AND value = ?", (_WAITING, "waiting;", run_id))
+
+
+def note_deleted(db: sqlite3.Connection, run_id: str) -> None:
+    """Notes that a run was deleted while it was open, so that no later event of any process brings it back."""
+    db.execute("INSERT OR REPLACE INTO meta (key, value) VALUES (?, '')", (_deleted_key(run_id),))
+
+
+def was_deleted(db: sqlite3.Connection, run_id: str) -> bool:
+    """Returns whether a run was deleted while it was open, and has not ended since."""
+    return db.execute("SELECT 1 FROM meta WHERE key = ?", (_deleted_key(run_id),)).fetchone() is not None
+
+
+def forget_deleted(db: sqlite3.Connection, run_id: str) -> None:
+    """Forgets that a run was deleted: it has ended, or another one with its id begins."""
+    db.execute("DELETE FROM meta WHERE key = ?", (_deleted_key(run_id),))
+
+
+def _deleted_key(run_id: str) -> str:
+    """Returns a key that does not show the id, of which nothing may be left."""
+    return _DELETED + hashlib.sha256(storable(run_id).encode("utf-8", "replace")).hexdigest()
+
+
+def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:
+    """Opens an ended run again, so that this process can append to it; its question stays."""
+    seq = there["seq"]
+    index, turn = db.execute(
+        "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
+    ).fetchone()
+    body: dict[str, Any] = json.loads(there["body"])
+    body[PART] = body.get(PART, 0) + 1
+    if run.references is not None:
+        body["references"] = list(run.references)
+    if run.sub_questions is not None:
+        body["sub_questions"] = list(run.sub_questions)
+    if run.metadata:
+        body["metadata"] = {**plain_metadata(run.metadata), **body.get("metadata", {})}
+    db.execute(
+        "UPDATE runs SET status = 'open', owner = ?, due_ns = NULL, queued_ns = NULL, body = ?, attempts = 0, "
+        "question = CASE question WHEN '' THEN ? ELSE question END, revision = revision + 1 WHERE seq = ?",
+        (owner, dump(body), storable(run.question), seq),
+    )
+    return Segment(there["id"], index, turn, body[PART])
+
+
+def _row(db: sqlite3.Connection, run_id: str) -> sqlite3.Row | None:
+    row: sqlite3.Row | None = db.execute(
+        "SELECT seq, id, status, question, started_ns, body, owner FROM runs WHERE id = ?",
+        (storable(run_id),),
+    ).fetchone()
+    return row
+
+
+def _is_same(there: sqlite3.Row, run: Run, owner: str) -> bool:
+    """True where the stored run is the same run: a repeated batch has written it before, or a step has opened it."""
+    if there["started_ns"] == run.started_ns:
+        return True
+    return there["owner"] == owner and UNANNOUNCED in json.loads(there["body"])
+
+
+def _waiting(db: sqlite3.Connection, thread: str) -> str:
+    if not thread:
+        return ""
+    row = db.execute("SELECT value FROM meta WHERE key = ?", (_key(thread),)).fetchone()
+    return "" if row is None else str(row[0])
+
+
+def _key(thread: str) -> str:
+    return storable(_WAITING + thread)

@@ -1,0 +1,410 @@
+"""Writes captured events and whole runs into the tables, inside the caller's transaction.
+
+Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeAlias
+
+from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.errors import InvalidInput
+from ragguard.records import Run
+from ragguard.runtime.clock import now_ns
+from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
+from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
+from ragguard.storage.sqlite.passage_table import PassageTable, digests_in
+from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
+from ragguard.storage.sqlite.segments import PART, UNANNOUNCED, Segments, forget_deleted, wait, was_deleted
+from ragguard.storage.sqlite.step_ids import times_of, warn_of_renamed
+from ragguard.storage.sqlite.texts import NeededTexts
+from ragguard.storage.sqlite.time_slice import TimeSlice
+
+EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
+"""An event on its way into the tables. Steps are rows already, without their passages as records."""
+
+
+def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
+    """Returns the event as rows; adds the texts that it needs to `texts`, under their digests."""
+    match event:
+        case StepEnded():
+            row = step_row(event.step, texts)
+            return row._replace(turn_open=True) if event.turn_open else row
+        case OneStepRun():
+            return NewRun(event.run, {event.step.id: step_row(event.step, texts)})
+    return event
+
+
+class Writing:
+    """Writes the captured data of one transaction; `finish` ends it."""
+
+    def __init__(
+        self,
+        connection: sqlite3.Connection,
+        owner: str,
+        segments: Segments | None = None,
+        *,
+        texts: dict[bytes, str] | None = None,
+        scored: bool = True,
+    ) -> None:
+        """Takes the `segments` of the process, where events are written as they are captured, and the `texts` of the
+        events' passages, under their digests. With `scored=False` nobody is to score the runs."""
+        self._db, self._scored = connection, scored
+        self._segments = Segments() if segments is None else segments
+        self._owner = owner
+        self._now = now_ns()
+        self._seqs: dict[str, int] = {}
+        self._open: set[int] = set()
+        """The `seq` of runs that are known to be open."""
+        self._new: dict[str, NewRun] = {}
+        """Runs that began in this transaction and are not in the tables yet, by id."""
+        self.made_due = False
+        """True once a run that was in the tables before has become due."""
+        self.changed: dict[str, bool] = {}
+        """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
+        last step's turn are still open."""
+        self.ended: set[str] = set()
+        """The runs that have ended in this transaction."""
+        self.ended_again = 0
+        """The number of ends of runs that this process has continued after an end of its own."""
+        self.of_deleted = 0
+        """The number of steps and amendments of runs that were deleted while they were open."""
+        self.ended_in_place = 0
+        """The number of runs that were ended in place of a lost end."""
+        self.unplaced: list[StepAmended] = []
+        """Amendments to steps that the store does not have."""
+        self.texts: dict[bytes, str] = {} if texts is None else texts
+        """The texts of the written passages, by digest."""
+        self._needed = NeededTexts(self.texts)
+
+    def write(self, events: Iterable[EventRow]) -> None:
+        """Writes events and the texts that they need."""
+        time_slice = TimeSlice()
+        for event in events:
+            self.event(event)
+            time_slice.rest_if_used()
+        self.finish()
+
+    def event(self, event: EventRow) -> None:
+        """Writes one event."""
+        match event:
+            case NewRun():
+                self._new_run(event)
+            case StepRow():
+                self._step_ended(event)
+            case RunStarted():
+                if event.identity is not None:  # the run that it may continue is looked up in the tables
+                    self._insert_new()
+                self._started(self._segments.begin(self._db, self._owner, event))
+            case RunEnded():
+                self._ended(event)
+            case StepAmended():
+                self._amended(event)
+
+    def put(self, run: Run) -> bool:
+        """Writes a whole run as `run` does, and the texts that it needs."""
+        changed = self.run(run)
+        self.finish()
+        return changed
+
+    def run(self, run: Run) -> bool:
+        """Writes a whole run in place of the stored one of its id; returns False where nothing is different."""
+        ids = [step.id for step in run.steps]
+        if len(set(ids)) < len(ids):
+            raise InvalidInput("run.steps", ids, "steps with different ids")
+        table = PassageTable(self.texts)
+        body = table.body(run_data(run, table))
+        columns = (
+            storable(run.name), storable(run.question), maybe(run.answer), run.status,
+            run.started_ns, run.ended_ns, body,
+        )  # fmt: skip
+        steps = [step_row(step, self.texts) for step in run.steps]
+        found = self._db.execute(
+            "SELECT seq, name, question, answer, status, started_ns, ended_ns, body FROM runs WHERE id = ?",
+            (storable(run.id),),
+        ).fetchone()
+        if found is None:
+            seq = self._insert(run, body)
+            self._needed.add(table.digests)
+            for step in steps:
+                self._step(seq, step)
+            return True
+        seq, *known = found
+        if known[1] not in ("", columns[1]):
+            raise InvalidInput(
+                "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
+            )
+        self._open.discard(seq)
+        replaced = self._replace(seq, steps)
+        if not replaced and tuple(known) == columns:
+            return False
+        self._needed.remove(digests_in(json.loads(known[-1])))
+        self._needed.add(table.digests)
+        self._db.execute(
+            "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
+            "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
+            (*columns, seq),
+        )
+        return True
+
+    def finish(self) -> None:
+        """Writes the new runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
+        self._insert_new()
+        self._needed.write(self._db)
+
+    def _new_run(self, new: NewRun) -> None:
+        run = new.run
+        if self._segments.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
+            self._new[run.id] = new
+            return
+        self._started(replace(run, status="open", ended_ns=0))
+        for step in new.steps.values():
+            self._step_ended(step)
+        self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
+
+    def _step_ended(self, step: StepRow) -> None:
+        captured = step.run_id
+        segment = self._segments.get(step.run_id)
+        if segment is not None:
+            if segment.dropped:
+                return
+            if segment.unwritten is not None:
+                self._started(self._segments.own(segment.unwritten))
+            else:
+                step = segment.placed(step)
+        if (new := self._new.get(step.run_id)) is not None:
+            if new.is_open:
+                self._add_to_new(new, step, captured)
+                self.changed[step.run_id] = step.turn_open
+                return
+            self._insert_new()
+        seq = self._opened(step.run_id)
+        if seq is None:
+            self.of_deleted += 1
+            return
+        if not self._step_or_renamed(seq, step, captured):
+            return
+        if seq in self._open:
+            self.changed[step.run_id] = step.turn_open
+        else:
+            self._changed(seq)
+
+    def _add_to_new(self, new: NewRun, step: StepRow, captured: str) -> None:
+        """Adds a step to a run that is not in the tables yet, under an id of its own where another step has its id."""
+        ids, there = self._segments.step_ids, new.steps.get(step.id)
+        if there is None:
+            ids.keep(captured, step.id)
+            new.steps[step.id] = step
+        elif times_of(there) != times_of(step):
+            own = ids.rename(captured, step)
+            if new.steps.setdefault(own.id, own) is own:
+                warn_of_renamed(step.run_id, step.id, own)
+
+    def _step_or_renamed(self, run: int, step: StepRow, captured: str) -> bool:
+        """Writes a step's row, under an id of its own where another step of the run has its id; False where the step
+        was there already. `captured` is the id under which its run was captured."""
+        ids = self._segments.step_ids
+        if self._step(run, step):
+            ids.keep(captured, step.id)
+            return True
+        there = self._db.execute(
+            "SELECT started_ns, ended_ns FROM steps WHERE run = ? AND id = ?", (run, step.columns[0])
+        ).fetchone()
+        if tuple(there) == times_of(step):
+            return False
+        own = ids.rename(captured, step)
+        if not self._step(run, own):
+            return False
+        warn_of_renamed(step.run_id, step.id, own)
+        return True
+
+    def _started(self, run: Run | None) -> None:
+        if run is None or run.id in self._new:
+            return
+        seq = self._seq(run.id)
+        if seq is None:
+            self._new[run.id] = NewRun(run)
+            return
+        # A step that came before the start has opened the run.
+        if UNANNOUNCED in self._body("runs", seq):
+            table = PassageTable(self.texts)
+            body = table.body(run_data(run, table))
+            self._db.execute(
+                "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
+                (storable(run.name), storable(run.question), run.started_ns, body, seq),
+            )
+            self._needed.add(table.digests)
+
+    def _ended(self, event: RunEnded) -> None:
+        segment = self._segments.get(event.run_id)
+        if segment is not None and (segment.dropped or segment.unwritten is not None):
+            return
+        new = self._new.get(event.run_id)
+        run_id = event.run_id if segment is None else segment.run_id
+        if new is not None and new.is_open and segment is None and not (event.waits_for or event.stands_in):
+            new.end = event
+            self.ended.add(run_id)
+            self.changed.pop(run_id, None)
+            return
+        self._insert_new()
+        if event.stands_in:
+            if self._seq(run_id) not in self._open:
+                return
+            self.ended_in_place += 1
+        seq = self._opened(run_id)
+        if seq is None:
+            forget_deleted(self._db, run_id)
+            return
+        body = self._body("runs", seq)
+        part = 0 if segment is None else segment.part
+        if body.get(PART, 0) > part:  # another process, or another call, has continued it since
+            return
+        self._open.discard(seq)
+        self.changed.pop(run_id, None)
+        self.ended_again += part > 0 and (run_id in self.ended or self._segments.has_ended(run_id))
+        self.ended.add(run_id)
+        table = PassageTable(self.texts, body.pop("items", ()))
+        add_end(body, event, table, part)
+        self._needed.add(table.digests)
+        if event.waits_for:
+            wait(self._db, event.waits_for, run_id)
+        question = storable(event.question)
+        self._db.execute(
+            "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
+            "question = CASE WHEN ? = '' OR (? AND question <> '') THEN question ELSE ? END, "
+            "ended_ns = ?, body = ?, attempts = 0, "
+            "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
+            (
+                event.status, maybe(event.answer), question, part > 0, question,
+                event.ended_ns or self._now, table.body(body), seq,
+            ),
+        )  # fmt: skip
+        self.made_due = True
+        make_due(self._db, seq, self._owner, self._now)
+
+    def _amended(self, event: StepAmended) -> None:
+        segment = self._segments.get(event.run_id)
+        if segment is not None and (segment.dropped or segment.unwritten is not None):
+            return
+        self._insert_new()
+        run_id = event.run_id if segment is None else segment.run_id
+        seq = self._opened(run_id)
+        if seq is None:
+            self.of_deleted += 1
+            return
+        step_id = self._segments.step_ids.get(event.run_id, event.step_id)
+        step = self._db.execute(
+            "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(step_id))
+        ).fetchone()
+        if step is None:
+            self.unplaced.append(event)
+            return
+        body = self._body("steps", step[0])
+        table = PassageTable(self.texts, body.pop("items", ()))
+        k = amend(body, event, table, step[2])
+        self._needed.add(table.digests)
+        before = 0 if segment is None else segment.index
+        index = step[1] if event.index is None else event.index + before
+        failed = None if event.error is None else "error"
+        self._db.execute(
+            "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
+            (table.body(body), index, failed, k, step[0]),
+        )
+        if seq in self._open:
+            self.changed.setdefault(run_id, False)
+        else:
+            self._changed(seq)
+
+    def _body(self, table: str, seq: int) -> Data:
+        row = self._db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()
+        body: Data = json.loads(row[0])
+        return body
+
+    def _seq(self, run_id: str) -> int | None:
+        seq = self._seqs.get(run_id)
+        if seq is None:
+            row = self._db.execute(
+                "SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)
+            ).fetchone()
+            if row is None:
+                return None
+            seq = self._seqs[run_id] = row[0]
+            if row[1] == "open":
+                self._open.add(row[0])
+        return seq
+
+    def _opened(self, run_id: str) -> int | None:
+        """Returns the `seq` of a run; opens one whose start was not reported. None: it was deleted while open."""
+        seq = self._seq(run_id)
+        if seq is not None:
+            return seq
+        if was_deleted(self._db, run_id):
+            return None
+        return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
+
+    def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
+        """Inserts a run and returns its `seq`; with an owner, the run is open."""
+        seq = self._db.execute(
+            INSERT_RUN,
+            (
+                None, storable(run.id), storable(run.name), storable(run.question), maybe(run.answer),
+                "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner, None, None,
+            ),
+        ).lastrowid  # fmt: skip
+        assert seq is not None
+        self._seqs[run.id] = seq
+        if owner:
+            self._open.add(seq)
+        return seq
+
+    def _insert_new(self) -> None:
+        """Puts the new runs into the tables, in the order of their starts."""
+        if not self._new:
+            return
+        new, self._new = self._new, {}
+        seqs = insert_new(self._db, new.values(), self._needed, self._owner, self._now, scored=self._scored)
+        for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
+            self._seqs[run_id] = seq
+            if one.is_open:
+                self._open.add(seq)
+
+    def _step(self, run: int, step: StepRow) -> bool:
+        """Writes a step's row; False where it was there already."""
+        added = self._db.execute(f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step.columns, run))
+        if added.rowcount:
+            self._needed.add(step.digests)
+        return added.rowcount > 0
+
+    def _replace(self, run: int, steps: Sequence[StepRow]) -> bool:
+        """Replaces the stored steps of a run; returns False where they are the same."""
+        rows = self._db.execute(
+            f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? ORDER BY idx, seq", (run,)
+        ).fetchall()
+        if [tuple(row) for row in rows] == [step.columns for step in steps]:
+            return False
+        for row in rows:
+            self._needed.remove(digests_in(json.loads(row["body"])))
+        self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
+        for step in steps:
+            self._step(run, step)
+        return True
+
+    def _changed(self, run: int) -> None:
+        """Makes an ended run due again, since its steps have changed."""
+        self.made_due = True
+        self._db.execute(
+            "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
+            "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
+            (self._owner, self._now, self._now, run),
+        )
+
+
+def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
+    """Marks a run as to be scored by its owner."""
+    connection.execute(
+        "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
+    )

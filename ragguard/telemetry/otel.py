@@ -1,0 +1,300 @@
+"""Scores as OpenTelemetry spans, events, metrics and, if wanted, log records.
+
+A score comes after its step's span has ended, so it stands on a span of its own: a child of the step's span and linked
+to it. The retrieval's span is the application's where it made one, else a span of ragguard's with the times of the
+retrieval. Everything happens on the scorer's side; nothing is attached to a context, and no provider is ever set
+globally.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+
+from ragguard._version import __version__
+from ragguard.errors import InvalidInput
+from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
+from ragguard.runtime.threads import in_daemon_thread
+from ragguard.telemetry.backlog import BacklogGauge, Watched
+from ragguard.telemetry.content import Content
+from ragguard.telemetry.instruments import Instruments, Prices
+from ragguard.telemetry.open_traces import OpenTraces, RunTrace
+from ragguard.telemetry.otlp import Exporting, configured
+from ragguard.telemetry.spans import Event, Writer, source
+from ragguard.telemetry.values import identifier
+
+if TYPE_CHECKING:
+    from opentelemetry._logs import LoggerProvider
+    from opentelemetry.metrics import MeterProvider
+    from opentelemetry.trace import Tracer, TracerProvider
+
+
+class OtelSink:
+    """Sends scored runs to OpenTelemetry, as spans, events and metrics.
+
+    With no provider given, the application's own (global) ones are used.
+
+    Args:
+        tracer_provider: The provider that gets the spans. None: the application's provider.
+        meter_provider: The provider that gets the metrics. None: the application's provider.
+        logger_provider: The provider that gets the log records. None: the application's provider.
+        otlp: An OTLP/HTTP address, for an application that has no provider of its own: private ones export there.
+            Needs the extra `otlp`.
+        project: The project's name at `otlp`.
+        spans_only: True: `otlp` gets no metrics and no log records, for a back end that takes spans alone.
+        own_trace: True: evaluations are in traces of their own, linked to the application's, for a back end that
+            measures a trace by its last span.
+        log_records: True: each score is a log record as well.
+        capture_content: Whether queries, passages and answers are written: True, False, or one of OpenTelemetry's
+            modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the environment says, else not.
+        max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
+        max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
+        max_attributes: How many attributes a span may have: no more passages are written than fit.
+        prices: Model → money for a million prompt tokens and for a million output tokens, for the metric
+            `ragguard.usage.cost`. The model is named as its server names it (`nano` for nano), or by any other part
+            of what `score.engine` holds.
+    """
+
+    def __init__(
+        self,
+        tracer_provider: TracerProvider | None = None,
+        *,
+        meter_provider: MeterProvider | None = None,
+        logger_provider: LoggerProvider | None = None,
+        otlp: str | None = None,
+        project: str = "ragguard",
+        spans_only: bool = False,
+        own_trace: bool = False,
+        log_records: bool = False,
+        capture_content: bool | str | None = None,
+        max_documents: int = 20,
+        max_text: int = 4096,
+        max_attributes: int = 128,
+        prices: Prices | None = None,
+    ) -> None:
+        if max_documents < 0 or max_text < 64:
+            raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
+        for name, provider, verb in (
+            ("tracer_provider", tracer_provider, "get_tracer"),
+            ("meter_provider", meter_provider, "get_meter"),
+            ("logger_provider", logger_provider, "get_logger"),
+        ):
+            if provider is not None and not callable(getattr(provider, verb, None)):
+                raise InvalidInput(name, provider, f"a provider of OpenTelemetry, with `{verb}`")
+        self._given = (tracer_provider, meter_provider, logger_provider)
+        private = otlp is not None and tracer_provider is None and not configured()
+        self._private = (otlp, project, spans_only) if otlp is not None and private else None
+        self._watched: list[Watched] = []
+        self._not_delivered: Mapping[str, int] = {}
+        self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
+        self._traces = OpenTraces()
+        self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Starts without providers: at first, and in a forked process, which makes private ones of its own."""
+        self._exporting: Exporting | None = None
+        tracers, meters, self._logger_provider = self._given
+        if self._private is not None:
+            endpoint, project, spans_only = self._private
+            self._exporting = mine = Exporting(endpoint, project, spans_only=spans_only)
+            tracers, meters, self._logger_provider = mine.traces, mine.metrics, mine.logs
+        self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracers)
+        meter = metrics.get_meter("ragguard", __version__, meters)
+        self._instruments, self._backlog = Instruments(meter, self._prices), BacklogGauge(meter, meters)
+        if self._exporting is not None:
+            self._backlog.add((lambda: 0, self._exporting.lost))
+        for watched in self._watched:
+            self._backlog.add(watched)
+
+    @property
+    def tells_texts(self) -> bool:
+        """True where texts may stand on spans."""
+        return self._write.content.spans
+
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """Makes the sink report how many runs wait, and what was lost, by reason."""
+        self._watched.append((queue_depth, dropped))
+        self._backlog.add((queue_depth, dropped))
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Writes one scored run."""
+        self.write(scored)
+
+    def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
+        """Writes one scored run; returns the span of each step, by the step's id, and the run's under ""."""
+        if self._exporting is not None and not self._exporting.is_here():
+            self._begin()
+        self._instruments.record(scored)
+        run = scored.run
+        known = self._traces.take(run.id)
+        parent = self._parent(run, known)
+        self._evaluation(scored, parent, None)
+        targets = {"": parent}
+        for step in run.steps:
+            targets[step.id] = self._target(step, parent, scored.scores, known)
+            self._evaluation(scored, targets[step.id], step)
+        if run.status == "open":
+            self._traces.keep(run.id, known)
+        return targets
+
+    async def flush(self) -> None:
+        """Sends what a private exporter holds; does nothing with the application's own providers."""
+        if self._exporting is not None and self._exporting.is_here():
+            await in_daemon_thread(self._exporting.flush)
+
+    def undelivered(self) -> Mapping[str, int]:
+        """Returns how much a private exporter could not deliver, by kind and address; empty with the application's
+        own providers."""
+        if self._exporting is None:
+            return self._not_delivered
+        # Only the parent process reports the losses of its exporter.
+        return self._exporting.undelivered() if self._exporting.is_here() else {}
+
+    async def aclose(self) -> None:
+        """Ends the spans of open runs, and closes a private exporter after its last export; an application's own
+        providers stay open."""
+        exporting = self._exporting
+        self._traces.end()
+        try:
+            if exporting is not None:
+                await asyncio.to_thread(exporting.close)
+        finally:
+            if exporting is not None:
+                self._exporting, self._not_delivered = None, exporting.undelivered()
+            self._backlog.close()
+
+    def _parent(self, run: Run, known: RunTrace) -> SpanContext:
+        """Returns the span of the run: the application's, else one of ragguard's."""
+        if run.trace is None:
+            return self._run_span(run, known)
+        # The application's span became known after ragguard had begun a span of its own.
+        if known.span is not None:
+            self._run_span(run, known)
+        return _span_context(run.trace)
+
+    def _run_span(self, run: Run, known: RunTrace) -> SpanContext:
+        """Returns the span of a run; it is ended, with its attributes, where the run has ended."""
+        span = known.span or self._tracer.start_span(
+            _line("run", run.name), context=Context(),
+            kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
+        )  # fmt: skip
+        if run.status == "open":
+            known.span = span
+            return span.get_span_context()
+        ended = run.ended_ns or max([run.started_ns, *(step.ended_ns for step in run.steps)])
+        if span.is_recording():
+            span.set_attributes(self._write.run(run).values)
+            if run.status == "error":
+                span.set_status(Status(StatusCode.ERROR))
+        span.end(ended or None)
+        return span.get_span_context()
+
+    def _target(
+        self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score], known: RunTrace
+    ) -> SpanContext:
+        """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
+        above = parent if step.trace is None else _span_context(step.trace)
+        if not above.trace_flags.sampled:
+            return above
+        foreign = step.trace is not None and step.trace.foreign
+        target = known.targets.get(step.id) or (above if foreign else self._step_span(step, above))
+        known.targets[step.id] = target
+        if step.decision is not None and step.id not in known.decided:
+            known.decided.add(step.id)
+            self._decision_span(step, step.decision, target, scores)
+        if step.advice is not None and (given := (step.id, step.advice.started_ns)) not in known.advised:
+            known.advised.add(given)
+            self._advice_span(step, step.advice, target)
+        return target
+
+    def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
+        span = self._tracer.start_span(
+            _line("retrieval", source(step)), context=_under(above),
+            kind=SpanKind.CLIENT, start_time=step.started_ns or None,
+        )  # fmt: skip
+        if span.is_recording():
+            span.set_attributes(self._write.step(step).values)
+            if step.status == "error":
+                span.set_status(Status(StatusCode.ERROR, _line(step.error.partition(":")[0])))
+        span.end(max(step.started_ns, step.ended_ns) or None)
+        return span.get_span_context()
+
+    def _decision_span(
+        self, step: RetrievalStep, decision: Decision, target: SpanContext, scores: Sequence[Score]
+    ) -> None:
+        length = int(decision.elapsed_ms * 1e6)
+        start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
+        span = self._tracer.start_span("guard", context=_under(target), start_time=start)
+        if span.is_recording():
+            about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
+            span.set_attributes(self._write.decision(decision, step, about).values)
+            if decision.status == "error":
+                span.set_status(Status(StatusCode.ERROR, _line(decision.reason)))
+        span.end(start + length)
+
+    def _advice_span(self, step: RetrievalStep, advice: Advice, target: SpanContext) -> None:
+        start = advice.started_ns or step.ended_ns or time.time_ns()
+        span = self._tracer.start_span("ragguard.advice", context=_under(target), start_time=start)
+        if span.is_recording():
+            span.set_attributes(self._write.advice(advice, step).values)
+            if advice.status == "error":
+                span.set_status(Status(StatusCode.ERROR, _line(*advice.reasons[:1])))
+        span.end(start + int(advice.elapsed_ms * 1e6))
+
+    def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
+        """Writes the scores and failures of a step; None: those of the run as a whole."""
+        step_id = "" if step is None else step.id
+        scores = [score for score in scored.scores if score.step_id == step_id]
+        failures = [failure for failure in scored.failures if failure.step_id == step_id]
+        if not (scores or failures) or not target.trace_flags.sampled:
+            return
+        events = [self._write.event(score) for score in scores if score.level != "passage"]
+        events += [self._write.failure(failure) for failure in failures]
+        now = time.time_ns()
+        started = scored.started_ns or now
+        span = self._tracer.start_span(
+            "evaluate retrieval" if step is not None else "evaluate run",
+            context=Context() if self._own_trace else _under(target),
+            links=[Link(target)],
+            start_time=started,
+        )
+        ended = max(started, scored.ended_ns or now)
+        if span.is_recording():
+            span.set_attributes(self._write.evaluation(scores, scored.run.id, step).values)
+            for name, values in events:
+                span.add_event(name, values, ended)
+            if failures and not scores:
+                span.set_status(Status(StatusCode.ERROR, _line(failures[0].error)))
+        span.end(ended)
+        if self._log_records:
+            self._emit(events, target, ended)
+
+    def _emit(self, events: Iterable[Event], target: SpanContext, at: int) -> None:
+        from opentelemetry import _logs
+
+        logger = _logs.get_logger("ragguard", __version__, self._logger_provider)
+        for name, values in events:
+            logger.emit(_logs.LogRecord(
+                timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
+            ))  # fmt: skip
+
+
+def _line(*words: object) -> str:
+    """Returns a span's name or status as any exporter can encode it."""
+    return identifier(" ".join(str(word) for word in words if word != ""))
+
+
+def _span_context(known: TraceContext) -> SpanContext:
+    flags = TraceFlags(TraceFlags.SAMPLED if known.sampled else TraceFlags.DEFAULT)
+    return SpanContext(int(known.trace_id, 16), int(known.span_id, 16), is_remote=False, trace_flags=flags)
+
+
+def _under(parent: SpanContext) -> Context:
+    return trace.set_span_in_context(NonRecordingSpan(parent), Context())

@@ -1,0 +1,173 @@
+"""Private providers that export to one OTLP/HTTP endpoint, for applications that have none of their own."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Mapping, Sequence
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Any
+
+from opentelemetry import trace
+
+from ragguard._version import __version__
+from ragguard.errors import InvalidInput, MissingDependency, RagguardError
+from ragguard.runtime.threads import DaemonThreads
+from ragguard.telemetry.values import identifier
+from ragguard.text.credentials import split_credentials
+from ragguard.text.secret_filter import logger
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk._logs import LoggerProvider
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.trace import TracerProvider
+
+SIGNALS = ("/v1/traces", "/v1/metrics", "/v1/logs")
+EXPORT_S = 5.0
+"""How long one export may take, its retries included."""
+
+
+class ExportError(RagguardError):
+    """Telemetry did not arrive at its collector."""
+
+
+class Counted:
+    """An exporter of spans or log records that counts how many it delivered and could not deliver."""
+
+    def __init__(self, exporter: Any) -> None:
+        self._exporter, self.sent, self.lost = exporter, 0, 0
+
+    def export(self, batch: Sequence[Any]) -> Any:
+        """Sends a batch."""
+        result = None
+        try:
+            result = self._exporter.export(batch)
+        finally:  # older exporters raise where no server listens
+            if result is None or result.name != "SUCCESS":
+                self.lost += len(batch)
+            else:
+                self.sent += len(batch)
+        return result
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._exporter, name)
+
+
+class Exporting:
+    """Providers of traces, metrics and logs that export to one endpoint. They are never registered globally, are
+    closed with their sink, and must not be used after a fork."""
+
+    def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
+        bare, credentials = split_credentials("otlp", endpoint, "an http:// or https:// address")
+        base = bare.rstrip("/")
+        headers = {"authorization": credentials.header} if credentials else None
+        if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
+            raise InvalidInput(
+                "otlp", bare, "an http:// or https:// address, such as http://localhost:4318, to which "
+                "/v1/traces and the like are added here",
+            )  # fmt: skip
+        try:
+            from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
+            from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        except ImportError as error:
+            package = "opentelemetry-exporter-otlp-proto-http"
+            raise MissingDependency(package, "otlp=…", "otlp") from error
+        for signal in ("trace_exporter", "metric_exporter", "_log_exporter"):
+            # These loggers print what a collector answered, which may hold the credentials that it refused.
+            logger(f"opentelemetry.exporter.otlp.proto.http.{signal}")
+        from opentelemetry.sdk._logs import LoggerProvider
+        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+        from opentelemetry.sdk.metrics import MeterProvider
+        from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        self._base = base
+        project = identifier(project)
+        self._pid = os.getpid()
+        here = self.is_here
+
+        class MetricsOfThisProcess(OTLPMetricExporter):
+            """Metrics of one process: a forked child inherits what was measured, and must not send it again."""
+
+            def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
+                return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
+
+        spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", headers=headers, timeout=EXPORT_S))
+        records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", headers=headers, timeout=EXPORT_S))
+        self._counted: dict[str, Counted] = {"spans_not_exported": spans, "log_records_not_exported": records}
+        resource = Resource.create(
+            {
+                "service.name": project,
+                "service.instance.id": str(uuid.uuid4()),
+                "openinference.project.name": project,
+                "telemetry.sdk.ragguard": __version__,
+            }
+        )
+
+        class EndedSpans(SpanProcessor):
+            """Counts the spans that the batch processor gets; it drops spans silently where its queue is full."""
+
+            count = 0
+
+            def on_end(self, span: ReadableSpan) -> None:
+                self.count += bool(span.context and span.context.trace_flags.sampled)
+
+            def force_flush(self, timeout_millis: int = 30_000) -> bool:
+                """Returns at once. Without this method, older SDKs flush no processor after this one."""
+                return True
+
+        self._ended: Any = EndedSpans()
+        self._due = 0
+        self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self.traces.add_span_processor(self._ended)
+        self.traces.add_span_processor(BatchSpanProcessor(spans))
+        readers = []
+        self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
+        if not spans_only:
+            exporter = MetricsOfThisProcess(f"{base}/v1/metrics", headers=headers, timeout=EXPORT_S)
+            readers.append(PeriodicExportingMetricReader(exporter))
+            self.logs.add_log_record_processor(BatchLogRecordProcessor(records))
+        self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
+
+    def is_here(self) -> bool:
+        """Returns False in a process that was forked from the one that made the providers."""
+        return self._pid == os.getpid()
+
+    def lost(self) -> Mapping[str, int]:
+        """Returns how much could not be delivered so far, by kind."""
+        return {what: exporter.lost for what, exporter in self._counted.items()}
+
+    def flush(self) -> None:
+        """Exports the spans and log records that wait; takes as long as the exporter's time limit for each batch."""
+        self._due = self._ended.count
+        self.traces.force_flush()
+        self.logs.force_flush()
+
+    def undelivered(self) -> Mapping[str, int]:
+        """Returns how much of what waited at the last `flush` or `close` did not arrive, by kind and address."""
+        spans, records = self._counted.values()
+        missing = max(spans.lost, self._due - spans.sent)
+        counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}
+        return {what: count for what, count in counts.items() if count}
+
+    def close(self) -> None:
+        """Exports all that waits; raises where some of it did not arrive.
+
+        A collector that is down costs one exporter's time limit, not three.
+        """
+        self._due = self._ended.count
+        # An exporter that hangs must not delay the end of the process.
+        threads = DaemonThreads(3, "ragguard-blocking")
+        wait([threads.submit(each.shutdown) for each in (self.traces, self.metrics, self.logs)])
+        threads.shutdown(wait=False)
+        if lost := {what: count for what, count in self.lost().items() if count}:
+            missing = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
+            raise ExportError(f"{missing} to {self._base}; is a collector listening there?")
+
+
+def configured() -> bool:
+    """Returns True where the application has a tracer provider of its own."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)

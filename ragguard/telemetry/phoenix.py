@@ -1,0 +1,190 @@
+"""Scores as Phoenix shows them: annotations over REST, beside the spans.
+
+Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from
+`/v1/span_annotations` and `/v1/document_annotations`. An annotation may come before its span, and
+the same name on the same span replaces the earlier one, so sending again is harmless.
+
+Phoenix treats every document score as a relevance, computes nDCG, precision and hits from it, and cannot show a page
+with a negative one. So only scores that can be read as a relevance are sent as numbers; the others are sent as a word,
+with the number in the explanation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import httpx
+from opentelemetry.trace import SpanContext, format_span_id
+
+from ragguard.errors import InvalidInput, RagguardError
+from ragguard.metrics.registry import METRICS
+from ragguard.records import Score, ScoredRun
+from ragguard.runtime.faults import describe
+from ragguard.runtime.retry import RetrySchedule
+from ragguard.telemetry.names import SKIPPED
+from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.spans import annotator, identity, score_name
+from ragguard.telemetry.values import Attributes, identifier, text
+from ragguard.text.credentials import checked_key, split_credentials
+from ragguard.text.secret_filter import without_secrets
+
+SIGNED = {"utility": ("helps", "misleads")}
+"""The words for a positive and a negative document score, for the scores whose sign has a meaning."""
+TEXT = 4096
+"""The most characters of a text; longer ones are cut."""
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class PhoenixError(RagguardError):
+    """Phoenix did not take the annotations."""
+
+
+class PhoenixSink:
+    """Sends a run's spans to a Phoenix server by OTLP, and its scores as annotations over REST. Needs the extra
+    `phoenix`.
+
+    Args:
+        url: The server's address.
+        spans: An OtelSink of your own that writes the spans. None: one to `url`.
+        project: The project's name in Phoenix.
+        api_key: The server's key. None: PHOENIX_API_KEY from the environment.
+        attempts: How often a request is tried, 1 or more.
+        timeout_s: How many seconds one request may take.
+        transport: An httpx transport in place of the usual one, such as a proxy or a test's.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:6006",
+        *,
+        spans: OtelSink | None = None,
+        project: str = "ragguard",
+        api_key: str | None = None,
+        attempts: int = 4,
+        timeout_s: float = 10.0,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        if not url.startswith(("http://", "https://")):
+            raise InvalidInput("url", url, "an http:// or https:// address, such as http://localhost:6006")
+        if attempts < 1:
+            raise InvalidInput("attempts", attempts, "at least 1")
+        bare, credentials = split_credentials("url", url, "an http:// or https:// address")
+        self.url = bare.rstrip("/")
+        self._retry = RetrySchedule(attempts, first=0.5, longest=8.0, jitter=(1.0, 1.0))
+        self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
+        self._owns_spans = spans is None
+        key = checked_key("api_key", api_key or os.environ.get("PHOENIX_API_KEY", ""))
+        self._client = httpx.AsyncClient(
+            base_url=self.url,
+            timeout=timeout_s,
+            headers={"authorization": f"Bearer {key}"} if key else {},
+            auth=None if key else credentials,
+            transport=transport,
+        )
+
+    def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
+        """Makes the spans' sink report how many runs wait, and what was lost, by reason."""
+        self._spans.watch(queue_depth, dropped)
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Writes the spans, then the annotations of the run, its steps and their passages."""
+        targets = self._spans.write(scored)
+        explained = self._spans.tells_texts
+        on_spans, on_documents = [], []
+        for score in scored.scores:
+            target = targets.get(score.step_id)
+            if target is None or not target.trace_flags.sampled or not math.isfinite(score.value):
+                continue
+            if score.level != "passage":
+                on_spans.append(_annotation(score, target, _result(score, explained=explained)))
+            elif score.position is not None and score.sub_question is None:
+                annotation = _annotation(score, target, _document_result(score, explained=explained))
+                del annotation["identifier"]  # document annotations have no identifier
+                on_documents.append(annotation | {"document_position": int(score.position) - 1})
+        await self._post("/v1/span_annotations", on_spans)
+        await self._post("/v1/document_annotations", on_documents)
+
+    async def flush(self) -> None:
+        """Sends the spans that wait, unless another sink sends them."""
+        if self._owns_spans:
+            await self._spans.flush()
+
+    def undelivered(self) -> Mapping[str, int]:
+        """Returns the spans that did not arrive, unless another sink reports them."""
+        return self._spans.undelivered() if self._owns_spans else {}
+
+    async def aclose(self) -> None:
+        """Closes the connection and the spans' exporter."""
+        await self._client.aclose()
+        await self._spans.aclose()
+
+    async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
+        if not data:
+            return
+        problem = ""
+        for attempt in range(self._retry.attempts):
+            if attempt:
+                await asyncio.sleep(self._retry.wait(attempt))
+            try:
+                answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
+            except httpx.TimeoutException:
+                problem = "no answer in time"
+            except httpx.TransportError as error:
+                problem = describe(error)
+            else:
+                if answer.is_success:
+                    return
+                problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
+                if answer.status_code not in RETRIED:
+                    break
+        raise PhoenixError(
+            f"{len(data)} annotations were posted to {self.url}{path}; {problem}. Is Phoenix running there?"
+        )
+
+
+def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
+    about = Attributes(TEXT)
+    for name in ("stderr", "engine", "prompts"):
+        about.put(name, getattr(score, name))
+    about.put("provisional", score.provisional or None)
+    about.put(SKIPPED, about.skipped or None)
+    return {
+        "span_id": format_span_id(target.span_id),
+        "name": identifier(score_name(score)),
+        "annotator_kind": annotator(score),
+        "result": result,
+        "identifier": identifier(identity(score)),
+        "metadata": about.values,
+    }
+
+
+def _result(score: Score, *, explained: bool) -> dict[str, Any]:
+    """Returns the number with the score's explanation, or with the description of its metric."""
+    metric = METRICS.get(score.name)
+    result: dict[str, Any] = {"score": float(score.value)}
+    if score.label:
+        result["label"] = text(score.label, 256)
+    if score.explanation and explained:
+        result["explanation"] = text(score.explanation, TEXT)
+    elif metric is not None:
+        result["explanation"] = metric.description
+    return result
+
+
+def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
+    metric = METRICS.get(score.name)
+    result = _result(score, explained=explained)
+    low, direction = (0.0, "higher") if metric is None else (metric.range[0], metric.direction)
+    if low >= 0 <= score.value and direction == "higher":
+        return result
+    if low < 0 or score.value < 0:
+        words = SIGNED.get(score.name, ("positive", "negative"))
+        label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
+    else:
+        label = result.get("label") or f"{score.value:.2f}"
+    said = f"{identifier(score_name(score))} {score.value:.3f}"
+    return {"label": label, "explanation": ": ".join(filter(None, (said, result.get("explanation"))))}

@@ -1,0 +1,103 @@
+"""Attribute values of spans: scalars, flat lists of one type, texts of bounded length. Others are left out and counted.
+
+An exporter that cannot encode one value drops its whole batch, so a value is checked here.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from ragguard.text.plain import plain_metadata
+
+Scalar: TypeAlias = str | bool | int | float
+Value: TypeAlias = Scalar | list[str] | list[bool] | list[int] | list[float]
+
+INT64 = 2**63
+
+
+class Attributes:
+    """Attributes of one span or event, in the order in which they were put; counts values that no span can carry."""
+
+    def __init__(self, max_text: int) -> None:
+        self.values: dict[str, Value] = {}
+        self.skipped = 0
+        self._max_text = max_text
+
+    def put(self, name: str, value: Any) -> None:
+        """Puts one value; None and "" are left out and not counted."""
+        if value is None or (isinstance(value, str) and not value):
+            return
+        clean = self._clean(value)
+        if clean is None:
+            self.skipped += 1
+        else:
+            self.values.pop(name, None)
+            self.values[str(name)] = clean
+
+    def put_json(self, name: str, value: Any) -> None:
+        """Puts a nested value as JSON text; cut as a whole, never in the middle."""
+        try:
+            text = json.dumps(value, ensure_ascii=False, default=_as_plain, allow_nan=False)
+        except Exception:  # noqa: BLE001 - metadata is the user's, and may raise anything when it is read
+            self.skipped += 1
+            return
+        if len(text) > self._max_text:
+            self.skipped += 1
+        else:
+            self.put(name, text)
+
+    def _clean(self, value: Any) -> Value | None:
+        if isinstance(value, (list, tuple)):
+            items = [self.scalar(item) for item in value]
+            kept = [item for item in items if item is not None]
+            if len(kept) != len(items) or len({type(item) for item in kept}) > 1:
+                return None
+            return kept  # type: ignore[return-value]  # all of one type, which no type can say
+        return self.scalar(value)
+
+    def scalar(self, value: Any) -> Scalar | None:
+        """Returns the value as a plain one; None for one that no span can carry."""
+        if not isinstance(value, (str, bool, int, float)) and hasattr(value, "item"):
+            try:
+                value = value.item()
+            except (TypeError, ValueError):
+                return None
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, float):
+            return float(value) if math.isfinite(value) else None
+        if isinstance(value, int):
+            value = int(value)  # a member of an IntEnum as a plain number
+            return value if -INT64 <= value < INT64 else None
+        return text(value, self._max_text) if isinstance(value, str) else None
+
+
+def text(value: str, limit: int) -> str:
+    """Returns `value` as any exporter can encode it (no unpaired surrogates), cut at `limit` characters with a mark."""
+    if len(value) > limit:
+        value = f"{value[: max(0, limit - 24)]}… [{len(value)} characters]"
+    return value.encode("utf-8", "replace").decode("utf-8")
+
+
+def identifier(value: object) -> str:
+    """Returns an id as text, whatever type a framework gave it."""
+    return text(value if isinstance(value, str) else str(value), 256)
+
+
+def plain(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns metadata as JSON can hold it, bounded, with keys as text."""
+    return {identifier(key): value for key, value in plain_metadata(metadata).items()}
+
+
+def _as_plain(value: Any) -> Any:
+    """Returns a value that JSON does not know: a scalar of NumPy as a number, anything else as its text."""
+    return value.item() if getattr(value, "ndim", None) == 0 else str(value)
+
+
+def as_list(values: Sequence[float | None]) -> list[float] | None:
+    """Returns the values as a list; None where one of them is missing."""
+    kept = [value for value in values if value is not None]
+    return kept if len(kept) == len(values) else None

@@ -1,0 +1,1 @@
+"""Texts: answers, addresses with credentials, secrets, terminals."""

@@ -1,0 +1,71 @@
+"""Checks keys and addresses before they are used, and registers what is secret in them."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from ragguard.errors import InvalidInput
+from ragguard.text.secret_filter import keep_secret, without_secrets
+
+
+class Credentials(NamedTuple):
+    """The user and the password of an address."""
+
+    user: str
+    password: str
+
+    @property
+    def header(self) -> str:
+        """The value of an `Authorization` header."""
+        return f"Basic {b64encode(f'{self.user}:{self.password}'.encode()).decode()}"
+
+
+def checked_key(argument: str, value: object) -> str:
+    """Returns a key without the white space around it, such as the line end of a mounted secret, and registers it.
+
+    Raises InvalidInput for a key that no HTTP header can hold; the key itself is not shown.
+    """
+    if not isinstance(value, str):
+        raise InvalidInput(argument, type(value).__name__, "a text")
+    keep_secret(value)
+    key = value.strip()
+    wrong = next((at for at, character in enumerate(key) if not "!" <= character <= "~"), None)
+    if wrong is not None:
+        raise InvalidInput(
+            argument, f"{len(key)} characters, the {wrong + 1}. of which is {key[wrong]!r}",
+            "a key of printable ASCII characters without spaces",
+        )  # fmt: skip
+    return key
+
+
+def split_credentials(argument: str, url: str, allowed: str) -> tuple[str, Credentials | None]:
+    """Returns an address without its user and password, and these two, registered as secrets.
+
+    Raises InvalidInput for an address whose password holds a "/", "#" or "?" that is not percent-encoded.
+    """
+    if not isinstance(url, str):
+        raise InvalidInput(argument, url, allowed)
+    url = url.strip()
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+        # A model's name behind "#" may hold an "@"; without a path before it, it is a password that was torn apart.
+        torn = "@" in parts.path + parts.query + ("" if parts.path else parts.fragment)
+    except ValueError:
+        torn = True
+    if torn:
+        userinfo = url.partition("://")[2].rpartition("@")[0]
+        keep_secret(userinfo, userinfo.partition(":")[2])
+        raise InvalidInput(
+            argument, without_secrets(url),
+            f"{allowed}; '/', '#', '?' and '@' in a password are written as %2F, %23, %3F and %40",
+        )  # fmt: skip
+    if "@" not in parts.netloc:
+        return url, None
+    userinfo, _, host = parts.netloc.rpartition("@")
+    credentials = Credentials(unquote(parts.username or ""), unquote(parts.password or ""))
+    encoded = credentials.header.removeprefix("Basic ")
+    keep_secret(credentials.user, credentials.password, userinfo, encoded, encoded.rstrip("="))
+    return parts._replace(netloc=host).geturl(), credentials if credentials.user else None

@@ -1,0 +1,271 @@
+"""The table of hops: everything that was asked for is on it."""
+
+from dataclasses import replace
+
+import pytest
+from rich.cells import cell_len
+from rich.console import Console
+
+from ragguard import RagGuard
+from ragguard.analysis.hops import hop_table, print_hops
+from ragguard.errors import InvalidInput
+from ragguard.records import (
+    K_ERROR,
+    PROVISIONAL,
+    Decision,
+    Dropped,
+    Failure,
+    Passage,
+    RetrievalStep,
+    Run,
+    Score,
+)
+
+
+def shown(run, scores, failures=()):
+    console = Console(width=160, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console.print(hop_table(run, scores, failures))
+    console.file.close()
+    return console.export_text()
+
+
+def guarded():
+    passages = [Passage("It was founded in [bold]Oslo[/bold]."), Passage("Lemons are yellow.")]
+    step = RetrievalStep(
+        id="s", run_id="r", query="where [red]was it?", candidates=passages, passages=passages[:1]
+    )
+    step.decision = Decision(passages[:1], [Dropped(passages[1], 2, "utility -0.80 < -0.20", -0.8)], "pruned")
+    return Run("r", "Where was it founded?", ["Oslo"], "Oslo", [step])
+
+
+def test_query_passages_scores_and_what_was_dropped_are_shown():
+    scores = [
+        Score("delta_seper", 0.4, "step", "r", "s", stderr=0.05, reference_source="gold"),
+        Score("udcg", 0.61, "step", "r", "s"),
+        Score("udcg", 0.52, "step", "r", "s", stage="candidates"),
+        Score("coverage", 0.5, "step", "r", "s"),
+        Score("utility", 0.9, "passage", "r", "s", position=1),
+        Score("answer_correct", 1.0, "run", "r", label="correct"),
+    ]
+    text = shown(guarded(), scores)
+    for expected in (
+        "where [red]was it?", "[bold]Oslo[/bold]", "ΔSePer +0.40 ± 0.05", "UDCG 0.610 (was 0.520)",
+        "coverage 0.50", "+0.90", "helps", "dropped: -0.80 < -0.20", "(correct)",
+    ):  # fmt: skip
+        assert expected in text, expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        ("Ada Berg", "answer: Ada Berg (correct)"),
+        (
+            "Nobody",
+            "answer: Nobody (correct, as nano judges, which errs, and to which all words that it does not know are "
+            "the same)",
+        ),
+    ],
+)  # fmt: skip
+def test_a_verdict_says_whose_judgement_it_is_where_the_words_do_not_tell(answer, said):
+    question = "Who founded the firm based in Oslo?"
+    with RagGuard("nano", store=None) as rg:
+        with rg.run(question, references=["Ada Berg"]) as run:
+            run.retrieved(question, [Passage("Ada Berg founded Fjord Foods, based in Oslo.")])
+            run.answered(answer)
+        rg.flush(timeout=60)
+        text = shown(rg.runs()[0], rg.scores(run.id))
+    assert said in text
+    judged = Score(
+        "answer_correct", 1.0, "run", "r", label="correct", engine="a model", explanation="they follow"
+    )
+    assert "(correct, as a model judges)" in shown(guarded(), [judged])
+
+
+def test_passages_that_contradict_each_other_are_named():
+    said = Score("contested", 0.5, "step", "r", "s", explanation="1.1 “Oslo” against 1.2 “[b]Bergen”")
+    assert "contested: 1.1 “Oslo” against 1.2 “[b]Bergen”" in shown(guarded(), [said])
+    assert "contested" not in shown(guarded(), [replace(said, value=0.0, explanation="")])
+
+
+def test_k_stands_before_the_scores():
+    assert "K = 2, 1 kept   UDCG 0.610" in shown(guarded(), [Score("udcg", 0.61, "step", "r", "s")])
+    run = guarded()
+    run.steps[0].k = 5
+    assert "K = 5, 1 kept   not scored" in shown(run, [])
+    run.steps[0].decision, run.steps[0].passages, run.steps[0].k = None, run.steps[0].candidates, None
+    assert "K = 2   not scored" in shown(run, [])
+    run.steps[0].k = 5
+    assert "K = 5, 2 found   not scored" in shown(run, [])
+    run.steps[0].metadata = {K_ERROR: "k: got 1"}
+    assert "K = " not in shown(run, [])
+
+
+def test_scores_without_a_column_are_shown_by_name():
+    scores = [
+        Score("grade", 4.0, "passage", "r", "s", position=1, scorer="grades"),
+        Score("precision_at_grade", 0.25, "step", "r", "s", stage="candidates", scorer="grades"),
+        Score("precision_at_grade", 0.5, "step", "r", "s", scorer="grades"),
+        Score("t", -0.125, "step", "r", "s", scorer="grades"),
+    ]
+    text = shown(guarded(), scores)
+    assert "K = 2, 1 kept   precision_at_grade 0.50   t -0.12" in text
+    assert "grade 4" in text
+    assert "not scored" not in text
+    assert "not judged" not in text.split("grade 4")[0]
+    text = shown(
+        guarded(), [*scores, Score("udcg", 0.6, "step", "r", "s"), Score("density", 1.0, "step", "r", "s")]
+    )
+    assert "UDCG 0.600   precision_at_grade 0.50   t -0.12" in text
+    assert "density" not in text
+
+
+def test_a_passage_with_ratings_alone_is_judged():
+    ratings = [
+        Score("answerability", value, "passage", "r", "s", position=1, sub_question=asked)
+        for asked, value in enumerate((2.0, 3.0, 5.0))
+    ]
+    text = shown(guarded(), [*ratings, Score("coverage", 0.5, "step", "r", "s")])
+    assert "coverage 0.50" in text
+    assert "answers 2 of 3" in text
+    assert "not judged" not in text
+
+
+def test_the_latest_score_of_a_name_is_shown():
+    old, new = (
+        Score("udcg", value, "step", "r", "s", scorer="utility", version=version)
+        for value, version in ((0.4, "1-a"), (0.61, "2-b"))
+    )
+    assert "UDCG 0.610" in shown(guarded(), [old, new])
+
+
+def test_why_a_number_is_missing_is_told():
+    failures = [
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
+        Failure("grades", "CapExceeded", "response_grade: [i]too long[/i]"),
+    ]
+    text = shown(guarded(), [], failures)
+    assert text.count("not scored: delta_seper: [i]too little[/i] mass") == 1
+    assert text.index("[i]too long[/i]") < text.index("hop 1")
+
+
+def test_what_was_cut_without_a_guard_is_shown_as_that():
+    run = guarded()
+    run.steps[0].decision = None
+    assert "   cut\n" in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
+    run.steps[0].passages = [
+        Passage("It was founded in [bold]Oslo[/bold]. (shortened)"),
+        Passage("Lemons are yellow."),
+    ]
+    run.steps[0].candidates = run.steps[0].passages[:]
+    assert "   cut\n" not in shown(run, [])
+
+
+def test_support_is_called_so():
+    scores = [Score("delta_seper", -0.1, "step", "r", "s", reference_source="answer")]
+    assert "-0.10 (support)" in shown(guarded(), scores)
+
+
+def test_a_run_without_scores_or_steps_is_shown_too():
+    assert "not judged" in shown(guarded(), [])
+    assert "nothing?" in shown(Run(question="nothing?"), [])
+
+
+def test_next_to_nothing_is_not_less_than_nothing():
+    said = [
+        Score("delta_seper", -0.001, "step", "r", "s"),
+        Score("utility", -0.001, "passage", "r", "s", position=1),
+    ]
+    assert shown(guarded(), said).count("+0.00") == 2
+
+
+def test_scores_are_sorted_by_hop_once_however_many_hops_there_are():
+    class Walked(list):
+        times = 0
+
+        def __iter__(self):
+            self.times += 1
+            return super().__iter__()
+
+    steps = [
+        RetrievalStep(id=f"s{n}", run_id="r", index=n, query=f"query {n}", candidates=[Passage(f"text {n}")])
+        for n in range(300)
+    ]
+    scores = Walked(Score("utility", 0.9, "passage", "r", step.id, position=1) for step in steps)
+    failures = Walked([Failure("belief", "LowLabelMass", "too little", step_id="s7")])
+    text = shown(Run("r", "", steps=steps), scores, failures)
+    assert scores.times + failures.times < 10
+    assert text.count("+0.90") == 300
+    assert text.index("too little") > text.index("hop 8: query 7")
+    assert "(no question)" in text
+
+
+def test_wide_letters_and_long_verdicts_keep_the_columns():
+    run = guarded()
+    run.steps[0].candidates = [Passage("東京" * 200), run.steps[0].candidates[1]]
+    run.steps[0].decision.dropped[
+        0
+    ].reason = "it says the contrary of what the other passages say of the same firm"
+    text = shown(run, [])
+    assert max(cell_len(line) for line in text.splitlines()) <= 160
+    assert "…" in text
+    assert "same firm" in " ".join(text.split())
+
+
+@pytest.mark.parametrize(
+    "call", [lambda: print_hops(None), lambda: print_hops("nano"), lambda: hop_table(None, [])]
+)
+def test_odd_arguments_are_refused(call):
+    with pytest.raises(InvalidInput, match=r"RagGuard|a Run"):
+        call()
+
+
+def test_what_the_model_read_is_shown_where_it_is_no_candidate():
+    found = [Passage("A header. Ada founded it.", "d1"), Passage("Lemons.", "d2")]
+    read = [Passage("Ada founded it.", "d1"), Passage("Source 2: sour.")]
+    run = Run("r", "who?", steps=[RetrievalStep("s", "r", query="who?", candidates=found, passages=read)])
+    scores = [
+        Score("utility", value, "passage", "r", "s", position=position)
+        for position, value in enumerate((0.1, 0.0, 0.9, -0.5), 1)
+    ]
+    lines = shown(run, scores).splitlines()
+    (header,) = [line for line in lines if "A header." in line]
+    assert "read as 3" in header
+    assert "cut" in next(line for line in lines if "Lemons." in line)
+    (as_read,) = [line for line in lines if " 3 " in line and "Ada founded it." in line]
+    assert "+0.90" in as_read
+    assert "-0.50" in next(line for line in lines if "Source 2" in line)
+
+
+def test_a_hop_or_a_run_that_failed_says_of_what():
+    steps = [
+        RetrievalStep("a", "r", 0, query="one", status="error", error="ConnectionError: vector db down"),
+        RetrievalStep("b", "r", 1, query="two"),
+    ]
+    run = Run("r", "who?", None, None, steps, "error", {"error": "RuntimeError: llm [b]down[/b]"})
+    text = shown(run, [])
+    assert "error: ConnectionError: vector db down" in text
+    assert "nothing was found" in text
+    assert "error: RuntimeError: llm [b]down[/b]" in text.split("hop 1")[0]
+
+
+def test_a_hop_whose_delivery_is_unknown_says_that_all_candidates_count():
+    found = [Passage("Ada founded it.", "d1"), Passage("Lemons.", "d2")]
+    known = RetrievalStep("a", "r", 0, query="one", passages=found, candidates=found)
+    unknown = replace(known, id="b", index=1, query="two", metadata={"ragguard.delivered": "unknown"})
+    lines = shown(Run("r", "who?", steps=[known, unknown]), [])
+    before, after = lines.split("hop 2")
+    said = "what the model read is unknown: all 2 candidates are counted"
+    assert (said in before, said in after) == (False, True)
+
+
+def test_a_hop_of_which_the_model_got_nothing_says_so():
+    found = [Passage("Ada founded it.", "d1")]
+    run = Run("r", "who?", steps=[RetrievalStep("a", "r", query="one", candidates=found)])
+    assert "the model got none of these" in shown(run, [])
+
+
+def test_scores_of_an_open_run_are_said_to_be_provisional():
+    early = Score("udcg", 0.61, "step", "r", "s", metadata={PROVISIONAL: True})
+    assert "provisional until the end" in shown(replace(guarded(), status="open"), [early])
+    assert "provisional" not in shown(guarded(), [replace(early, metadata={})])

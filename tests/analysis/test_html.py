@@ -1,0 +1,191 @@
+"""The page: complete, self-contained, and deaf to whatever passages say."""
+
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+from support.overviews import overviews
+
+from ragguard.analysis.html import BLOCK, write_html
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
+
+HOSTILE = (
+    "</script><script>document.title='pwned'</script>",
+    "<img src=x onerror=\"document.title='pwned'\">",
+    "<svg/onload=document.title='pwned'>",
+    "<!--<script>document.title='pwned'",
+    "\u2028document.title='pwned'\u2029",
+    "javascript:document.title='pwned'",
+    "{{script}} {{policy}} <!-- data -->",
+    "lone \ud800 surrogate \x00 and zero",
+)
+CHROMIUM = shutil.which("chromium")
+needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
+
+
+def scored(number=0, text="An ordinary passage."):
+    """A two-hop run whose every text is `text`."""
+    run = Run(f"run-{number}{text}", f"Question {number}? {text}", [text], text, name=text, started_ns=10**18)
+    scores = [
+        Score("seper_closed_book", 0.1, "run", run.id, reference_source="gold"),
+        Score("delta_seper_total", 0.5, "run", run.id, reference_source="gold"),
+        Score("udcg_context", 0.6, "run", run.id),
+        Score("answer_correct", 1.0, "run", run.id, label=text),
+    ]
+    for index in range(2):
+        passages = [Passage(f"{text} {number} {index} {place}", f"{text}-{place}", 0.5) for place in range(4)]
+        step = RetrievalStep(
+            f"s{index}", run.id, index, index, text, passages[:3], passages, error=text, tool=text
+        )
+        step.decision = Decision(passages[:3], [Dropped(passages[3], 4, text, -0.9)], "pruned", 1.0, text)
+        run.steps.append(step)
+        scores.append(
+            Score("delta_seper", 0.25, "step", run.id, step.id, stderr=0.05, reference_source="gold")
+        )
+        for place in range(4):
+            of = {"run_id": run.id, "step_id": step.id, "position": place + 1}
+            scores.append(Score("utility", 0.5 - place / 2, "passage", **of))
+            scores.append(Score("answerability", place, "passage", sub_question=0, **of))
+    run.sub_questions = [text]
+    return ScoredRun(run, scores, [Failure("belief", text, text, True, run.id)])
+
+
+def opened(path, tmp_path, *more):
+    """The page's document once its script has run, from a real browser."""
+    command = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+        "--disable-background-networking", "--disable-component-update", "--disable-sync",
+        f"--user-data-dir={tmp_path / 'profile'}", *more, "--dump-dom", path.as_uri(),
+    ]  # fmt: skip
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def test_nothing_is_fetched_from_anywhere(tmp_path):
+    page = tmp_path / "report.html"
+    assert write_html(overviews([scored()]), page) == 1
+    text = page.read_text()
+    assert not re.search(r"(?:src|href)\s*=\s*[\"']?(?:https?:)?//", text)
+    assert "default-src 'none'" in text
+
+
+def test_a_step_whose_delivery_is_unknown_says_so(tmp_path):
+    one, page = scored(), tmp_path / "report.html"
+    one.run.steps[0].metadata = {"ragguard.delivered": "unknown"}
+    write_html(overviews([one]), page)
+    assert f"all {len(one.run.steps[0].passages)} candidates are counted" in page.read_text()
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_no_text_becomes_markup(tmp_path, text):
+    page = tmp_path / "report.html"
+    write_html(overviews([scored(text=text)]), page)
+    written = page.read_text()
+    assert written.count("</script>") == written.count("<script")
+    assert "pwned'</script>" not in written
+    assert "onerror=" not in re.sub(
+        r'<script type="application/json".*?</script>', "", written, flags=re.DOTALL
+    )
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@needs_browser
+def test_hostile_passages_do_nothing_in_a_real_browser(tmp_path):
+    page = tmp_path / "report.html"
+    write_html(overviews(scored(number, text) for number, text in enumerate(HOSTILE)), page, "the title")
+    dom = opened(page, tmp_path)
+    assert 'data-ready="yes"' in dom
+    assert "<title>the title</title>" in dom
+    assert "<img" not in dom
+    assert dom.count("<script") == 3
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@needs_browser
+def test_a_run_is_drawn_with_its_hops(tmp_path):
+    page = tmp_path / "report.html"
+    write_html(overviews([scored()]), page)
+    dom = opened(page, tmp_path)
+    for expected in ("Hop 1", "Hop 2", "misleads", "Which passage answers", "+0.25 ± 0.05"):
+        assert expected in dom, expected
+    assert dom.count('class="hop"') == 2
+    assert "Belief in the right answer: before 0.10, hop 1 +0.25, hop 2 +0.25, after 0.60" in dom
+    assert "[object" not in dom
+
+
+def test_runs_are_written_as_they_come(tmp_path):
+    """However many there are, some blocks of them are in memory. `make bench-report` measures the time."""
+    sizes = []
+
+    def coming():
+        for number, run in enumerate(overviews(scored(number) for number in range(5 * BLOCK))):
+            if number % BLOCK == 0:
+                sizes.append(sum(draft.stat().st_size for draft in tmp_path.rglob("report.html")))
+            yield run
+
+    assert write_html(coming(), tmp_path / "report.html") == 5 * BLOCK
+    assert len(sizes) == 5
+    assert sizes[1:] == sorted(set(sizes[1:])), "the file grows with each block"
+
+
+@pytest.mark.parametrize("score", [float("nan"), float("inf"), None])
+def test_odd_retriever_scores_do_not_break_the_page(tmp_path, score):
+    item = scored()
+    item.run.steps[0].candidates[0].score = score
+    write_html(overviews([item]), tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    blocks = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', page, re.DOTALL)
+    assert blocks
+    for block in blocks:  # a browser reads no NaN
+        json.loads(block, parse_constant=pytest.fail)
+
+
+def test_no_runs_leave_no_file(tmp_path):
+    with pytest.raises(InvalidInput, match="ragguard score"):
+        write_html([], tmp_path / "report.html")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_no_runs_leave_the_page_that_is_there(tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text("old")
+    with pytest.raises(InvalidInput, match="ragguard score"):
+        write_html([], page)
+    assert page.read_text() == "old"
+
+
+def test_a_folder_of_that_name_is_one_clear_error_and_nothing_is_left_over(tmp_path):
+    (tmp_path / "report.html").mkdir()
+    with pytest.raises(StoreError, match=r"report\.html \(Is a directory\); name another file"):
+        write_html(overviews([scored()]), tmp_path / "report.html")
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_fault_in_the_middle_leaves_the_old_page(tmp_path):
+    page = tmp_path / "report.html"
+    page.write_text("old")
+
+    def broken():
+        yield from overviews([scored()])
+        raise RuntimeError("gone")
+
+    with pytest.raises(RuntimeError, match="gone"):
+        write_html(broken(), page)
+    assert page.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [page]
+
+
+def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path):
+    with pytest.raises(StoreError, match="could not be written"):
+        write_html(overviews([scored()]), tmp_path / "nowhere" / "report.html")
+
+
+@pytest.mark.parametrize(("runs", "path"), [(None, "page.html"), ([1], "page.html"), ([], 7), (7, None)])
+def test_odd_arguments_are_refused(tmp_path, monkeypatch, runs, path):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match=r"runs|path"):
+        write_html(runs, path)

@@ -1,0 +1,57 @@
+"""Ids as people read and type them: each part that is shown names one run, whatever made the ids."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ragguard.analysis.ids import run_of_part, short_ids
+from ragguard.errors import UnknownName
+from ragguard.records import new_id
+
+TIME_ORDERED = [f"01932b4e-77a1-7000-8{n:03d}-{n * 7919:012x}" for n in range(25)]
+
+
+def test_time_ordered_ids_are_told_apart_by_their_ends():
+    shown = short_ids(TIME_ORDERED)
+    assert len(set(shown.values())) == 25
+    assert all(len(part) == 8 and whole.endswith(part) for whole, part in shown.items())
+
+
+def test_random_ids_keep_their_first_eight_digits():
+    ids = [new_id() for _ in range(100)]
+    assert set(short_ids(ids).values()) == {one[:8] for one in ids}
+
+
+def test_as_many_digits_as_it_takes():
+    ids = ["a" * 20 + "1" + "z" * 10, "a" * 20 + "2" + "z" * 10]
+    assert sorted(map(len, short_ids(ids).values())) == [11, 11]
+
+
+@given(st.lists(st.text("ab", min_size=1, max_size=12), min_size=1, max_size=30, unique=True))
+def test_every_part_that_is_shown_means_its_run(ids):
+    shown = short_ids(ids)
+    for one in ids:
+        assert run_of_part(one, ids) == one
+        assert run_of_part(shown[one], ids) == one
+
+
+@pytest.mark.parametrize("cut", [slice(0, 13), slice(-6, None), slice(20, 30)])
+def test_any_part_that_no_other_run_has_will_do(cut):
+    ids = [str(uuid.UUID(int=n * 0x1234567890ABCDEF1234567)) for n in range(1, 20)]
+    ids = [one for one in ids if sum(one[cut] in other for other in ids) == 1]
+    assert ids
+    for one in ids:
+        assert run_of_part(one[cut], ids) == one
+
+
+def test_a_part_of_several_names_them_and_one_of_none_says_so():
+    with pytest.raises(UnknownName, match=r"0193 \(25 runs\).*it fits .* and 20 more"):
+        run_of_part("0193", TIME_ORDERED)
+    with pytest.raises(UnknownName, match=r"\(0 runs\)"):
+        run_of_part("nothing like it", TIME_ORDERED)
+    with pytest.raises(UnknownName):
+        run_of_part("", TIME_ORDERED)

@@ -1,0 +1,153 @@
+"""Contexts get the reader's answers and their grades."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ragguard import world
+from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
+from ragguard.analysis.validation.contexts import Context
+from ragguard.engines.base import Sample, Samples
+from ragguard.engines.connect import connect
+from ragguard.errors import EngineProtocolError, EngineUnreachable
+from ragguard.records import Passage
+
+
+@pytest.fixture(scope="module")
+def engine():
+    return connect("nano")
+
+
+def context(case, *kinds, **given):
+    passages = tuple(next(p for p in case.pool() if p.metadata["kind"] == kind) for kind in kinds)
+    return Context(
+        id="/".join(kinds), question_id="q", question=case.question, passages=passages,
+        references=tuple(case.references), **given,
+    )  # fmt: skip
+
+
+async def test_gold_is_answered_right_a_lie_wrong_and_the_unrelated_not_at_all(engine):
+    contexts = []
+    for case in world.cases(6, seed=3):
+        contexts += [context(case, kind) for kind in ("gold", "contradiction", "unrelated")]
+    judged = await with_outcomes(await with_answers(contexts, engine), await grader(engine))
+    assert [one.id for one in judged] == [one.id for one in contexts]
+    outcomes = [one.outcome for one in judged]
+    assert (outcomes[0::3], outcomes[1::3], outcomes[2::3]) == ([2.0] * 6, [0.0] * 6, [1.0] * 6)
+
+
+async def test_what_is_known_is_not_asked_again():
+    class Silent:
+        info = staticmethod(connect("nano").info)
+
+        async def sample(self, *args, **kwargs):
+            raise AssertionError("asked")
+
+        label_probs = aclose = sample
+
+    case = world.cases(1, seed=3)[0]
+    known = [
+        context(case, "gold", answer="Nobody", outcome=0.25),
+        context(case, "unrelated", answer=case.references[0]),
+        context(case, "unrelated", answer="I do not know"),
+    ]
+    judged = await with_outcomes(await with_answers(known, Silent()), Silent())
+    assert [one.answer for one in judged] == ["Nobody", case.references[0], "I do not know"]
+    assert [one.outcome for one in judged] == [0.25, 2.0, 1.0]
+
+
+async def test_nano_compares_no_answers_of_its_own_world_and_another_engine_does(engine):
+    class Other:
+        async def info(self):
+            return replace(await engine.info(), prompts="default")
+
+    other = Other()
+    assert await grader(engine) is None
+    assert await grader(other) is other
+
+
+async def test_an_alias_is_right_by_what_follows_from_it(engine):
+    case, other = [c for c in world.cases(50, seed=3) if len(c.references) > 1][:2]
+    full, *_, last = case.references
+    named = replace(context(case, "gold"), references=(full,))
+    judged = await with_outcomes(
+        [
+            replace(named, answer=last),
+            replace(named, answer=other.references[0]),
+            replace(named, references=(), answer=full),
+        ],
+        engine,
+    )
+    assert [one.outcome for one in judged] == [2.0, 0.0, None]
+
+
+class Counting:
+    """An engine that counts its calls and the prompts in them."""
+
+    def __init__(self, broken=None):
+        self.prompts, self.broken, self._nano = [], broken, connect("nano")
+
+    async def info(self):
+        return await self._nano.info()
+
+    async def sample(self, prompts, *args, **kwargs):
+        self.prompts.append(len(prompts))
+        if self.broken is not None:
+            for prompt in prompts:
+                self.broken(prompt)
+        return Samples([[Sample("Nobody", ())] for _ in prompts])
+
+    async def label_probs(self, *args, **kwargs):
+        return await self._nano.label_probs(*args, **kwargs)
+
+    async def aclose(self):
+        await self._nano.aclose()
+
+
+async def test_equal_contexts_are_answered_in_one_batch_and_once():
+    engine = Counting()
+    cases = world.cases(5, seed=3)
+    answered = await with_answers([context(case, "gold") for case in cases] * 3, engine)
+    assert engine.prompts == [5]
+    assert {one.answer for one in answered} == {"Nobody"}
+
+
+async def test_a_context_that_the_model_cannot_take_stays_without_an_answer_alone():
+    def refuse(prompt):
+        if "poison" in prompt.messages[0].content:
+            raise EngineProtocolError("no such thing")
+
+    cases = world.cases(4, seed=3)
+    contexts = [context(case, "gold") for case in cases]
+    contexts[2] = replace(contexts[2], passages=(Passage("poison"),))
+    answered = await with_answers(contexts, Counting(refuse))
+    assert [one.answer for one in answered] == ["Nobody", "Nobody", None, "Nobody"]
+    assert (await with_outcomes(answered, Counting()))[2].outcome is None
+
+
+async def test_an_engine_that_is_away_is_said():
+    def away(prompt):
+        raise EngineUnreachable("nobody there")
+
+    with pytest.raises(EngineUnreachable):
+        await with_answers([context(world.cases(1)[0], "gold")], Counting(away))
+
+
+async def test_who_stops_waiting_stops_the_asking():
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    class Slow(Counting):
+        async def sample(self, *args, **kwargs):
+            begun.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    work = asyncio.ensure_future(with_answers([context(world.cases(1)[0], "gold")], Slow()))
+    await begun.wait()
+    work.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    await asyncio.wait_for(ended.wait(), 5)

@@ -1,0 +1,440 @@
+"""Data sets of every format become contexts; what is none is told with its place and the way out."""
+
+import gzip
+import json
+import math
+
+import numpy as np
+import pytest
+
+from ragguard import RagGuard, world
+from ragguard.analysis.validation.readers.dataset import FILES, FOLDERS, format_of, read_dataset
+from ragguard.analysis.validation.scoring import rank_values, run_of
+from ragguard.errors import InvalidInput, RagguardError, StoreError, UnknownName
+from ragguard.metrics import coverage, udcg
+from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.storage.files.runfile import write_runs
+
+
+def lines(path, *objects):
+    path.write_text("".join(json.dumps(one) + "\n" for one in objects), encoding="utf-8")
+    return path
+
+
+CONTEXT = {
+    "id": "a", "question_id": "q1", "question": "who?", "references": ["Ada"], "outcome": "correct",
+    "passages": [{"text": "x", "id": "p1", "relevance": 1}, {"text": "y", "relevance": False}],
+    "ideal": [1, 1, 0], "given": {"bm25": 3.5}, "sub_questions": ["what?"], "answer": "Ada",
+}  # fmt: skip
+
+
+def test_our_own_lines(tmp_path):
+    (found,) = read_dataset(lines(tmp_path / "c.jsonl", CONTEXT))
+    assert (found.id, found.question_id, found.question, found.answer) == ("a", "q1", "who?", "Ada")
+    assert [(passage.text, passage.id) for passage in found.passages] == [("x", "p1"), ("y", "")]
+    assert (found.relevance, found.ideal, found.outcome) == ((1.0, 0.0), (1.0, 1.0, 0.0), 2.0)
+    assert (found.given, found.sub_questions, found.references) == ({"bm25": 3.5}, ("what?",), ("Ada",))
+
+
+def test_the_least_that_is_needed(tmp_path):
+    (found,) = read_dataset(lines(tmp_path / "c.jsonl", {"question": "who?", "passages": ["x"]}))
+    assert (found.id, found.question_id, found.relevance, found.outcome) == ("1", "who?", None, None)
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"outcom": 2}, "line 2, outcom: .*no field of that name"),
+        ({"outcome": "good"}, "line 2, outcome: .*correct, abstained, wrong"),
+        ({"outcome": math.nan}, "line 2, outcome: .*a number"),
+        ({"passages": [{"text": "x", "relevance": 1}, {"text": "y"}]}, "line 2, passages: .*or for none"),
+        (
+            {"passages": [{"text": "x", "relevance": n} for n in (1, 0)]},
+            "line 2, passages: .*one relevance a text",
+        ),
+        ({"passages": "x"}, "line 2, passages: .*a list"),
+        ({"passages": [{"text": 1.5}]}, r"line 2, passages\[0\], text: .*a text"),
+        ({"question": None}, "line 2, question: .*needed"),
+        ({"given": {"bm25": "high"}}, "line 2, given, bm25: .*a number"),
+        ({"passages": [{"text": "x", "relevance": -1}]}, r"line 2, passages\[0\], relevance: .*at least 0"),
+        ({"ideal": [math.nan]}, "line 2, ideal: .*at least 0"),
+        ({"ideal": [0, 0]}, "line 2, ideal: .*among them"),
+        ({"references": [1]}, "line 2, references: .*a list of texts"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_line(tmp_path, changed, told):
+    path = lines(tmp_path / "c.jsonl", CONTEXT, CONTEXT | {"id": "b"} | changed)
+    with pytest.raises(InvalidInput, match=told):
+        read_dataset(path)
+
+
+def test_packed_lines(tmp_path):
+    path = lines(tmp_path / "c.jsonl", CONTEXT)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(path.read_bytes()))
+    assert read_dataset(tmp_path / "c.jsonl.gz") == read_dataset(path)
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(path.read_bytes())[:-9])
+    with pytest.raises(StoreError, match="check the path and the file"):
+        read_dataset(tmp_path / "c.jsonl.gz")
+
+
+def test_equal_ids_are_refused(tmp_path):
+    with pytest.raises(InvalidInput, match="it is there twice"):
+        read_dataset(lines(tmp_path / "c.jsonl", CONTEXT, CONTEXT))
+
+
+def graded_run(number, outcome=None, grades=(5, 2)):
+    passages = [Passage(f"text {place}", f"p{place}", grade=grade) for place, grade in enumerate(grades)]
+    return Run(
+        id=f"r{number}", question="who?", references=["Ada"], answer="Ada",
+        steps=[RetrievalStep(id=f"s{number}{i}", index=i, query="q", passages=passages) for i in range(2)],
+        metadata={} if outcome is None else {"outcome": outcome},
+    )  # fmt: skip
+
+
+def test_run_files(tmp_path):
+    for name in ("runs.jsonl", "runs.jsonl.gz"):
+        write_runs([graded_run(1, 2), graded_run(2)], tmp_path / name)
+        first, second = read_dataset(tmp_path / name)
+        assert [passage.text for passage in first.passages] == ["text 0", "text 1"]
+        assert (first.relevance, first.outcome, first.answer) == ((1.0, 0.0), 2.0, "Ada")
+        assert second.outcome is None
+    write_runs([graded_run(1, "good")], tmp_path / "bad.jsonl")
+    with pytest.raises(InvalidInput, match=r"run r1, metadata.outcome"):
+        read_dataset(tmp_path / "bad.jsonl")
+    lines(tmp_path / "bad.jsonl", {"question": "who?", "steps": "none"})
+    with pytest.raises(InvalidInput, match=r"bad.jsonl, line 1, steps: .*a list"):
+        read_dataset(tmp_path / "bad.jsonl")
+
+
+def test_places_that_a_guard_left_empty_count_in_the_context_of_a_run(tmp_path):
+    kept = graded_run(1, 2)
+    kept.steps[0].k, kept.steps[1].k = 5, 4
+    write_runs([kept, graded_run(2, 1)], tmp_path / "runs.jsonl")
+    first, second = read_dataset(tmp_path / "runs.jsonl")
+    assert (first.k, second.k) == (2 + 3 + 2, 2)
+    assert rank_values(first)["precision"] == pytest.approx(1 / 7)
+    assert rank_values(second)["precision"] == pytest.approx(1 / 2)
+    assert run_of(first).steps[0].places == 7
+
+
+def test_a_run_that_found_nothing_is_told_from_one_whose_retrieval_failed(tmp_path):
+    def of(name, **fields):
+        steps = [RetrievalStep(f"{name}s", name, query="who?", **fields)] if fields else []
+        return Run(id=name, question="who?", steps=steps, metadata={"outcome": 1})
+
+    write_runs([of("none", k=3), of("failed", status="error"), of("closed")], tmp_path / "runs.jsonl")
+    none, failed, closed = read_dataset(tmp_path / "runs.jsonl")
+    assert (none.relevance, none.k, none.found_nothing, none.readable) == ((), 3, True, True)
+    assert rank_values(none)["precision"] == 0.0
+    for one in (failed, closed):
+        assert (one.relevance, one.found_nothing, one.readable) == (None, False, False)
+        assert run_of(one).steps == []
+
+
+def test_contexts_in_which_nothing_was_retrieved(tmp_path):
+    path = lines(tmp_path / "c.jsonl", {"question": "who?", "passages": [], "outcome": 0})
+    assert read_dataset(path)[0].found_nothing
+    path.write_text(json.dumps([UDCG, {"example_id": "n", "question": "who?", "passages": []}]))
+    assert read_dataset(path)[1].given == {"udcg (small)": 0.5}
+
+
+def test_stores_bring_their_scores(tmp_path):
+    path = tmp_path / "s.db"
+    (case,) = world.cases(1, seed=5)
+    with RagGuard("nano", store=path, scorers=("utility", "coverage")) as rg:
+        with rg.run(case.question, references=case.references) as run:
+            run.retrieved(case.question, [*case.gold, *case.distractors[:2]])
+            run.answered(case.references[0])
+        assert rg.flush(60)
+    (found,) = read_dataset(path)
+    assert format_of(path) == "runs"
+    assert found.passages[0].text == case.gold[0].text
+    assert found.outcome == 1.0
+    assert "udcg_context" in found.given
+    assert "answer_correct" not in found.given
+
+
+UDCG = {
+    "example_id": "e", "question": "who?", "udcg": {"small": 0.51},
+    "passages": [
+        {"doc_id": "d1", "text": "x", "is_relevant": True, "models_info": {"small": {"no_res_prob": 0.1}}},
+        {"doc_id": "d2", "text": "y", "is_relevant": False, "models_info": {"small": {"no_res_prob": 0.4}}},
+    ],
+}  # fmt: skip
+OLD = {
+    "example_id": "o", "question": "who?", "udcg_small": 0.51, "answers": ["Ada"], "outcome": 0,
+    "passages": [{"text": "x", "is_relevant": True, "no_res_prob_small": 0.1},
+                 {"text": "y", "is_relevant": False, "no_res_prob_small": 0.4}],
+}  # fmt: skip
+
+
+def test_the_examples_of_udcg_in_both_releases(tmp_path):
+    path = tmp_path / "u.json"
+    path.write_text(json.dumps([UDCG, OLD]))
+    new, old = read_dataset(path)
+    assert (new.id, new.question_id, new.relevance) == ("e", "who?", (1.0, 0.0))
+    assert [passage.id for passage in new.passages] == ["d1", "d2"]
+    assert new.given == pytest.approx(
+        {"udcg, theirs (small)": 0.51, "udcg (small)": float(udcg([0.9, -0.6]))}
+    )
+    assert (old.given, old.references, old.outcome) == (pytest.approx(new.given), ("Ada",), 0.0)
+
+
+GRADED = {
+    "id": "N-5", "E": "L12", "Nc": 4, "Np": 2, "K": 3, "inK": [1, 0, 1], "rank": [1, 2, 0], "grade": 4,
+    "answer_topK": "the firm", "answer_ideal": "the firm of Oslo", "P": 0.67, "R": 1.0,
+}  # fmt: skip
+
+
+TEXTS = {"id": "N-5", "q": "who?", "p": ["p0", "p1", "p2"], "n": ["n0", "n1"]}
+
+
+def test_graded_samples_alone_and_with_their_texts(tmp_path):
+    (alone,) = read_dataset(lines(tmp_path / "graded.jsonl", GRADED))
+    assert (alone.id, alone.question_id) == ("N-5/L12/4/2/3", "N-5/4/2")
+    assert (alone.relevance, alone.ideal, alone.outcome) == ((1, 0, 1), (1, 1, 0, 0), 4)
+    assert alone.given == pytest.approx({"f": 0.8, "t": 0.5 * 2 - 0.5 / 3, "t_u": alone.given["t_u"]})
+    lines(tmp_path / "texts.jsonl", TEXTS)
+    (found,) = read_dataset(tmp_path)
+    assert (found.question, [passage.text for passage in found.passages]) == ("who?", ["p1", "n0", "p0"])
+    for rank, told in (
+        ([1, 9, 0], "places below 4"),
+        ([2, 1, 0], "one below Np"),
+        ([1, 2], "for each of `inK`"),
+    ):
+        lines(tmp_path / "graded.jsonl", GRADED | {"rank": rank})
+        with pytest.raises(InvalidInput, match=f"rank: .*{told}"):
+            read_dataset(tmp_path)
+    for wrong in ([1, 1, 1], [1, 0.5, 0]):
+        lines(tmp_path / "graded.jsonl", GRADED | {"inK": wrong})
+        with pytest.raises(InvalidInput, match=r"line 1, inK: .*at most Np = 2"):
+            read_dataset(tmp_path)
+
+
+RANKED = {
+    "id": "N-5", "E": "L12", "Nc": 4, "Np": 2, "K": [1, 3], "rank": [1, 2, 0, 3], "P": [1.0, 0.667], "R": [0.5, 1.0],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "sample", "known"), [("graded", GRADED, "inK"), ("ranked", RANKED, "rank"), ("texts", TEXTS, "q")]
+)  # fmt: skip
+def test_a_field_that_samples_do_not_have_is_named(tmp_path, name, sample, known):
+    for file, one in (("graded", GRADED), ("ranked", RANKED), ("texts", TEXTS)):
+        lines(tmp_path / f"{file}.jsonl", one if file != name else sample | {"embedding": "e1"})
+    with pytest.raises(
+        InvalidInput, match=rf"{name}.jsonl, line 1, embedding: .*no field of that name.*{known}"
+    ):
+        read_dataset(tmp_path)
+
+
+def test_ranked_samples_tell_the_top_2k(tmp_path):
+    lines(tmp_path / "graded.jsonl", GRADED, GRADED | {"K": 1, "inK": [1], "rank": [1]})
+    lines(tmp_path / "ranked.jsonl", RANKED)
+    three, one = read_dataset(tmp_path)
+    # Twice three is more than there are candidates: all of them count.
+    assert (three.selection.n_p_2k, one.selection.n_p_2k) == (2, 1)
+    assert one.given["f_e"] == pytest.approx(1 / (0.5 * 1 + 0.5 * 1))
+    assert three.given["f_e"] == pytest.approx(2 / (0.5 * 3 + 0.5 * 2))
+    assert (one.selection.data, one.selection.search, one.selection.question) == ("N", "L12", "N-5")
+    assert three.selection.values["nDCG@K"] == pytest.approx(1.5 / (1 + 1 / math.log2(3)))
+
+
+@pytest.mark.parametrize(
+    ("ranked", "graded", "told"),
+    [
+        ({"rank": [1, 2, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
+        ({"rank": [1, 2, 0, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
+        ({"K": [3, 1]}, {}, r"K: .*rising whole numbers from 1 to Nc = 4"),
+        ({"K": []}, {}, r"K: .*rising whole numbers"),
+        ({"K": [1, 5], "P": None, "R": None}, {}, r"K: .*rising whole numbers"),
+        ({"P": [1.0, 0.3]}, {}, r"P: .*what `rank` gives for each K"),
+        ({"R": [0.5]}, {}, r"R: .*what `rank` gives for each K"),
+        ({"E": "other"}, {}, r"id: .*Np of one of the ranked samples"),
+        ({"K": [1], "P": None, "R": None}, {}, r"K: .*one of the ranked sample's: \[1\]"),
+        ({"rank": [0, 2, 1, 3]}, {}, r"rank: .*the beginning of the ranked sample's: \[0, 2, 1\]"),
+        ({}, {"K": 4}, r"K: .*the length of `inK`, 3"),
+        ({}, {"grade": 7}, r"grade: .*from 1 to 5"),
+        ({}, {"grade": None}, r"grade: .*from 1 to 5"),
+        ({}, {"Np": 0}, r"Np: .*1 to Nc = 4"),
+    ],
+)
+def test_samples_that_contradict_each_other_are_one_clear_error(tmp_path, ranked, graded, told):
+    lines(tmp_path / "graded.jsonl", GRADED | graded)
+    lines(tmp_path / "ranked.jsonl", RANKED | ranked)
+    with pytest.raises(InvalidInput, match=rf"(graded|ranked).jsonl, line 1, {told}"):
+        read_dataset(tmp_path)
+
+
+def test_ranked_samples_named_twice_or_alone_are_refused(tmp_path):
+    lines(tmp_path / "ranked.jsonl", RANKED, RANKED)
+    with pytest.raises(InvalidInput, match="no graded samples"):
+        read_dataset(tmp_path)
+    with pytest.raises(InvalidInput, match="no graded samples"):
+        read_dataset(tmp_path / "ranked.jsonl")
+    lines(tmp_path / "graded.jsonl", GRADED)
+    with pytest.raises(InvalidInput, match=r"line 2, id: .*these are there twice"):
+        read_dataset(tmp_path)
+
+
+@pytest.fixture
+def trec(tmp_path):
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 2\nq1 0 d2 0\nq1 0 d9 1\nq2 0 d1 -1\n")
+    (tmp_path / "good.run").write_text("q1 Q0 d2 2 0.5 x\nq1 Q0 d1 1 0.9 x\nq2 Q0 d1 1 1 x\nq3 Q0 d1 1 1 x\n")
+    (tmp_path / "bad.run").write_text("q1 Q0 d7 1 3 x\n")
+    lines(
+        tmp_path / "outcomes.jsonl",
+        {"question_id": "q1", "run": "good", "outcome": 2},
+        {"question_id": "q1", "run": "bad", "answer": "Ada", "references": ["Bo"]},
+    )
+    return tmp_path
+
+
+def test_a_folder_of_trec_files(trec):
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "good/q2", "bad/q1"}  # q3 was not judged
+    good = found["good/q1"]
+    assert [passage.id for passage in good.passages] == ["d1", "d2"]  # by score, not as they stand
+    assert (good.relevance, good.ideal, good.outcome, good.question) == ((2, 0), (2, 1, 0), 2, "q1")
+    assert found["good/q2"].relevance == (0,)
+    assert (found["bad/q1"].answer, found["bad/q1"].references, found["bad/q1"].outcome) == (
+        "Ada",
+        ("Bo",),
+        None,
+    )
+    (trec / "topics.tsv").write_text("q1\twho founded it?\n")
+    (only, *_) = read_dataset(trec, k=1)
+    assert (only.question, len(only.passages)) == ("who founded it?", 1)
+
+
+def test_a_system_that_found_nothing_has_no_line_but_an_outcome(trec):
+    with (trec / "outcomes.jsonl").open("a") as file:
+        file.write('{"question_id": "q2", "run": "bad", "outcome": 0}\n')
+        file.write('{"question_id": "q3", "run": "bad", "outcome": 0}\n')  # q3 was not judged
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "good/q2", "bad/q1", "bad/q2"}
+    assert (found["bad/q2"].found_nothing, found["bad/q2"].outcome) == (True, 0)
+
+
+def test_a_beir_folder(trec):
+    lines(trec / "queries.jsonl", {"_id": "q1", "text": "who?", "answers": ["Ada"]})
+    lines(trec / "corpus.jsonl", *({"_id": f"d{n}", "title": "T", "text": f"text {n}"} for n in range(9)))
+    (trec / "qrels.txt").unlink()
+    (trec / "qrels").mkdir()
+    (trec / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "bad/q1"}
+    assert [passage.text for passage in found["good/q1"].passages] == ["T\ntext 1", "T\ntext 2"]
+    assert found["good/q1"].references == ("Ada",)
+
+
+def test_a_crux_folder(tmp_path):
+    lines(tmp_path / "topics.jsonl", {"id": "t", "topic": "Report on it", "subtopics": ["a", "b", "c"]})
+    lines(
+        tmp_path / "ratings.jsonl",
+        {"id": "t", "docid": "d1", "rating": [5, 0, 0]},
+        {"id": "t", "docid": "d2", "rating": [0, 3, 2]},
+    )
+    (tmp_path / "one.run").write_text("t Q0 d1 1 2 x\nt Q0 d7 2 1 x\n")
+    (found,) = read_dataset(tmp_path)
+    assert (found.question, found.sub_questions, found.relevance) == ("Report on it", ("a", "b", "c"), (1, 0))
+    assert found.given["coverage"] == pytest.approx(
+        float(coverage([[5, 0, 0], [0, 0, 0]], 3, [True, True, False]))
+    )
+    assert found.given["coverage"] == 0.5
+    # The best context of two passages answers a and b in turn; this one answers a alone.
+    assert found.given["alpha_ndcg"] == pytest.approx(1 / (1 + 1 / np.log2(3)))
+    lines(tmp_path / "outcomes.jsonl", {"question_id": "t", "run": "two", "outcome": 0})
+    (tmp_path / "two.run").write_text("")
+    assert [context.given for context in read_dataset(tmp_path)] == [found.given, {"coverage": 0.0}]
+    rated = {"id": "t", "docid": "d1", "rating": [5, 0, 0]}
+    lines(tmp_path / "ratings.jsonl", rated, rated, rated | {"rating": [0, 0, 0]})
+    with pytest.raises(InvalidInput, match=r"line 3, rating: .*one rating a passage"):
+        read_dataset(tmp_path)
+    lines(tmp_path / "ratings.jsonl", {"id": "t", "docid": "d1", "rating": [5, 0]})
+    with pytest.raises(InvalidInput, match=r"line 1, rating: .*3 numbers"):
+        read_dataset(tmp_path)
+
+
+def test_a_context_that_covers_all_is_ideal_however_often_each_fact_is_stated(tmp_path):
+    lines(tmp_path / "topics.jsonl", {"id": "t", "topic": "Report", "subtopics": ["a", "b", "c"]})
+    rated = [
+        {"id": "t", "docid": f"d{fact}{copy}", "rating": [5 * (fact == at) for at in range(3)]}
+        for copy in range(5) for fact in range(3)
+    ]  # fmt: skip
+    lines(tmp_path / "ratings.jsonl", *rated)
+    (tmp_path / "one.run").write_text(
+        "".join(f"t Q0 d{fact}0 {fact + 1} {3 - fact} x\n" for fact in range(3))
+    )
+    (found,) = read_dataset(tmp_path)
+    assert found.given["alpha_ndcg"] == pytest.approx(1.0)
+
+
+def test_a_crux_folder_as_its_scripts_write_it(tmp_path):
+    lines(
+        tmp_path / "test_topics_exam_questions.jsonl",
+        {"example_id": "t", "topic": "Report on it", "questions": ["a", "b"]},
+    )
+    lines(tmp_path / "test_judgements.jsonl", {"example_id": "t", "pid": "t:0#0", "rating": [5, 0]},
+          {"example_id": "t", "pid": "t:0#1", "rating": [0, 4]})  # fmt: skip
+    (tmp_path / "test_qrels_oracle_context_pr.txt").write_text("t 0 t:0#0 3\nt 0 t:0#1 3\n")
+    (tmp_path / "one.run").write_text("t Q0 t:0#1 1 2 x\n")
+    assert format_of(tmp_path) == "crux"
+    (found,) = read_dataset(tmp_path)
+    assert (found.sub_questions, found.relevance, found.given["coverage"]) == (("a", "b"), (3,), 0.5)
+
+
+def test_runs_and_judgements_of_other_queries(trec):
+    (trec / "qrels.txt").write_text("other 0 d1 1\n")
+    with pytest.raises(InvalidInput, match="no query in common"):
+        read_dataset(trec)
+    for run in trec.glob("*.run"):
+        run.unlink()
+    with pytest.raises(InvalidInput, match=r"no \*\.run file"):
+        read_dataset(trec)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("qrels.txt", "q1 d1\n", "qrels.txt, line 1: .*query 0 document grade"),
+        (
+            "qrels.txt",
+            "q1 0 d1 2\nq1 0 d1 2\nq1 0 d1 0\n",
+            "line 3: .*one grade a document: it has 2 already",
+        ),
+        ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
+        ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
+        ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1: .*JSON"),
+        ("outcomes.jsonl", '{"run": "good"}\n', "question_id: .*needed"),
+        ("topics.tsv", "q1 no tab\n", "a tab and its text"),
+    ],
+)
+def test_broken_lines_of_rankings(trec, name, text, told):
+    (trec / name).write_text(text)
+    with pytest.raises(InvalidInput, match=told):
+        read_dataset(trec)
+
+
+def test_what_is_no_data_set(tmp_path):
+    with pytest.raises(StoreError, match=r"there is no .*; check the path"):
+        read_dataset(tmp_path / "none.jsonl")
+    with pytest.raises(InvalidInput, match="an empty folder"):
+        read_dataset(tmp_path)
+    with pytest.raises(UnknownName, match="'trecc'"):
+        read_dataset(lines(tmp_path / "c.jsonl", CONTEXT), "trecc")
+    for name, content in (
+        ("text.txt", b"a page of words\n"), ("empty.jsonl", b""), ("other.json", b'{"rows": []}'),
+        ("binary.bin", bytes(range(256))), ("list.json", b"[1, 2]"),
+    ):  # fmt: skip
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(RagguardError):
+            read_dataset(tmp_path / name)
+    with pytest.raises(InvalidInput, match="k: got 0"):
+        read_dataset(tmp_path / "c.jsonl", k=0)
+    for format in FOLDERS:
+        with pytest.raises(InvalidInput, match="the folder in which its files are"):
+            read_dataset(tmp_path / "c.jsonl", format)
+    for format in FILES:
+        with pytest.raises(InvalidInput, match="one of its files"):
+            read_dataset(tmp_path, format)

@@ -1,0 +1,117 @@
+"""Contexts become numbers: the ordinary scores, and the classical measures."""
+
+import math
+
+import pytest
+
+from ragguard import world
+from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.scoring import rank_measures, rank_values, run_of, score_contexts
+from ragguard.engines.connect import connect
+from ragguard.errors import InvalidInput
+from ragguard.metrics import udcg
+from ragguard.records import Passage
+
+
+def judged(*relevance, ideal=None):
+    passages = tuple(Passage(f"text {place}", f"p{place}") for place in range(len(relevance)))
+    return Context(
+        id="c", question_id="q", question="what?", passages=passages, relevance=relevance, ideal=ideal
+    )
+
+
+def test_rank_values_by_hand():
+    values = rank_values(judged(0, 1, 0, 1, 0, ideal=(1, 1, 1, 0, 0, 0)))
+    found = 1 / math.log2(3) + 1 / math.log2(5)
+    best = 1 + 1 / math.log2(3) + 1 / math.log2(4)
+    assert values == pytest.approx({
+        "ndcg_at_k": found / best, "average_precision": (1 / 2 + 2 / 4) / 3, "reciprocal_rank": 0.5,
+        "precision": 0.4, "hits": 1.0, "recall": 2 / 3,
+    })  # fmt: skip
+
+
+def test_without_the_ideal_a_context_is_its_own_and_has_no_recall():
+    values = rank_values(judged(0, 1))
+    assert values["ndcg_at_k"] == pytest.approx(1 / math.log2(3))
+    assert values["average_precision"] == 0.5
+    assert "recall" not in values
+
+
+def test_nothing_relevant_is_nought_and_not_nothing():
+    assert set(rank_values(judged(0, 0, ideal=(0, 0))).values()) == {0.0}
+    assert rank_values(Context(id="c", question_id="q", question="?", passages=(Passage("a"),))) == {}
+
+
+def test_a_retrieval_that_found_nothing_has_noughts_and_one_that_failed_has_nothing():
+    assert set(rank_values(judged()).values()) == {0.0}
+    assert rank_values(judged(ideal=(1, 0)))["recall"] == 0.0
+    assert rank_values(Context(id="c", question_id="q", question="?", passages=())) == {}
+
+
+async def test_the_scorers_give_a_context_without_passages_what_they_give_an_empty_retrieval():
+    nothing = Context(id="a", question_id="q", question="what?", passages=(), relevance=(), k=3)
+    failed = Context(id="b", question_id="q", question="what?", passages=())
+    found, none = await score_contexts([nothing, failed], connect("nano"))
+    assert found.values["udcg"] == found.values["udcg_context"] == 0.5
+    assert found.values["precision"] == 0.0
+    assert not found.failures
+    assert none.values == {}
+
+
+def test_a_context_is_a_run_of_one_step():
+    context = Context(
+        id="c7", question_id="q", question="what?", passages=(Passage("a"), Passage("b")), references=("x",),
+        answer="y", sub_questions=("how?",),
+    )  # fmt: skip
+    run = run_of(context)
+    assert (run.id, run.question, run.references, run.answer) == ("c7", "what?", ["x"], "y")
+    assert run.sub_questions == ["how?"]
+    assert [(step.query, step.passages, step.candidates) for step in run.steps] == [
+        ("what?", list(context.passages), list(context.passages))
+    ]
+
+
+async def test_scores_of_the_pipeline_come_with_the_rank_measures():
+    engine = connect("nano")
+    contexts = [
+        Context(
+            id=f"{number}", question_id=f"{number}", question=case.question, passages=tuple(case.pool()[:4]),
+            references=tuple(case.references), relevance=(1, 0, 0, 0), ideal=(1,),
+        )
+        for number, case in enumerate(world.cases(5, seed=3))
+    ]  # fmt: skip
+    told = []
+    found = await score_contexts(contexts, engine, progress=lambda what, done, of: told.append((done, of)))
+    assert [one.context for one in found] == contexts
+    assert told[0] == (0, 5)
+    assert told[-1] == (5, 5)
+    for one in found:
+        utilities = one.of_passages("utility")
+        assert len(utilities) == 4
+        assert one.values["udcg"] == pytest.approx(float(udcg(utilities)))
+        assert one.values["udcg"] == one.values["udcg_context"]
+        assert one.values["ndcg_at_k"] == 1.0
+        assert "utility" not in one.values
+        assert not one.failures
+
+
+async def test_more_passages_than_a_run_may_have_are_all_judged():
+    case = world.cases(1, seed=3)[0]
+    passages = tuple(world.retriever(k=25)(case.question))
+    context = Context(id="c", question_id="q", question=case.question, passages=passages)
+    (found,) = await score_contexts([context], connect("nano"))
+    assert None not in found.of_passages("utility")
+    assert not found.failures
+
+
+async def test_without_scorers_no_engine_is_needed_and_with_them_one_is():
+    (found,) = await score_contexts([judged(1, 0)], None, scorers=())
+    assert found.values["precision"] == 0.5
+    with pytest.raises(InvalidInput):
+        await score_contexts([judged(1, 0)], None)
+
+
+def test_ndcg_is_cut_at_the_length_of_the_list():
+    ideal = [1.0] * 8
+    for k in (1, 2, 4, 8):
+        assert rank_measures([1.0] * k, ideal)["ndcg_at_k"] == pytest.approx(1.0)

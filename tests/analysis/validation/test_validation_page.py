@@ -1,0 +1,60 @@
+"""docs/validation.md shows what was measured, and the examples of docs/validation-data.md can be read."""
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from ragguard.analysis.validation.correlations import measured, tables
+from ragguard.analysis.validation.readers import responses
+from ragguard.analysis.validation.readers.contexts import KNOWN
+from ragguard.analysis.validation.readers.dataset import FORMATS, read_dataset
+from ragguard.analysis.validation.readers.labels import is_labels, read_labels
+from ragguard.analysis.validation.scoring import score_contexts
+from ragguard.engines.connect import connect
+
+ROOT = Path(__file__).parents[3]
+PAGE, DATA = ROOT / "docs" / "validation.md", ROOT / "docs" / "validation-data.md"
+
+
+def test_the_page_shows_what_the_example_gives():
+    scored = asyncio.run(score_contexts(read_dataset(ROOT / "examples" / "contexts.jsonl"), connect("nano")))
+    (shown,) = re.findall(r"<!-- example -->\n(.*?)<!-- /example -->", PAGE.read_text(), re.DOTALL)
+    assert shown == "\n".join(table.markdown() for table in tables(measured(scored)))
+
+
+def test_the_lines_on_the_page_are_a_context_and_a_label(tmp_path):
+    line, label = re.findall(r"```json\n(.*?)\n```", PAGE.read_text() + DATA.read_text(), re.DOTALL)
+    (tmp_path / "c.jsonl").write_text(line + "\n")
+    (found,) = read_dataset(tmp_path / "c.jsonl")
+    assert (found.outcome, found.relevance) == (2.0, (1.0, 0.0))
+    assert json.loads(line).keys() <= KNOWN
+    (tmp_path / "l.jsonl").write_text(label + "\n")
+    assert is_labels(tmp_path / "l.jsonl")
+    assert read_labels(tmp_path / "l.jsonl")[0].labels == {"ann": 5, "bob": 3}
+
+
+def test_the_retrieval_response_files_on_the_page_are_read(tmp_path):
+    blocks = re.findall(
+        r"`(\w+\.jsonl)`, one line [^\n]*\n\n```text\n(.*?\n)```", DATA.read_text(), re.DOTALL
+    )
+    assert [name for name, _ in blocks] == ["graded.jsonl", "ranked.jsonl", "texts.jsonl"]
+    for count, (name, lines) in enumerate(blocks, 1):
+        (tmp_path / name).write_text(lines)
+        one, three = read_dataset(tmp_path)
+        assert (one.relevance, three.relevance, three.outcome) == ((1,), (1, 0, 1), 5)
+        assert ("f_e" in three.given) == (count > 1)
+    assert three.question == "Who founded Nordvik?"
+    assert [passage.text[:4] for passage in three.passages] == ["Nord", "Oslo", "Ada "]
+
+
+@pytest.mark.parametrize("name", sorted({*responses.GRADED, *responses.RANKED, *responses.TEXTS}))
+def test_every_field_of_a_retrieval_response_file_is_on_the_page(name):
+    assert f"`{name}`" in DATA.read_text()
+
+
+@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS, "labels"])
+def test_every_field_and_format_is_on_the_page(name):
+    assert f"`{name}`" in DATA.read_text()

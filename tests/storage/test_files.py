@@ -1,0 +1,297 @@
+"""A file that is moved, deleted, replaced or damaged while it is in use, and one that nobody else may read."""
+
+import os
+import sqlite3
+import time
+
+import pytest
+from support.child import in_child
+from support.runs import a_run, as_events, scores_of
+from support.stored import captured, closed_after, settle
+
+from ragguard.errors import StoreError
+from ragguard.storage.sqlite.schema import PAGE_BYTES
+from ragguard.storage.sqlite.store import Store
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "s.db"
+
+
+def ids(path):
+    store = Store(path, read_only=True)
+    found = sorted(run.id for run in store.runs())
+    store.close()
+    return found
+
+
+def in_use(path):
+    """A store with a run that is done, one to be scored, and one that has not ended."""
+    store = Store(path)
+    done = a_run("done")
+    captured(store, done, a_run("waits"))
+    settle(store, done, scores_of(done))
+    store.record(as_events(a_run("open"))[:-1])
+    return store
+
+
+@pytest.mark.parametrize("fate", ["deleted", "moved"])
+def test_a_file_that_is_gone_is_begun_anew_with_what_is_under_way(path, fate, caplog):
+    store = in_use(path)
+    if fate == "deleted":
+        path.unlink()
+    else:
+        path.rename(path.with_name("old.db"))
+    captured(store, a_run("after"))
+    assert not store.degraded
+    assert ids(path) == ["after", "open", "waits"]
+    assert store.counts["files_lost"] == store.counts["runs_lost"] == 1
+    assert caplog.text.count("moved, deleted or replaced") == 1
+    store.record(as_events(a_run("open"))[-1:])
+    assert store.run("open") == a_run("open")
+    store.close()
+    if fate == "moved":
+        assert ids(path.with_name("old.db")) == ["done", "open", "waits"]
+    with closed_after(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_that_was_replaced_keeps_what_is_in_it(path, tmp_path):
+    other = Store(tmp_path / "other.db")
+    captured(other, a_run("theirs"))
+    other.close()
+    store = in_use(path)
+    (tmp_path / "other.db").replace(path)
+    captured(store, a_run("after"))
+    store.close()
+    assert ids(path) == ["after", "open", "theirs", "waits"]
+    with closed_after(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_two_stores_whose_file_is_deleted_meet_in_the_new_one(path):
+    first, second = in_use(path), Store(path)
+    captured(second, a_run("second"))
+    path.unlink()
+    captured(first, a_run("after first"))
+    captured(second, a_run("after second"))
+    captured(first, a_run("last"))
+    expected = ["after first", "after second", "last", "open", "second", "waits"]
+    assert ids(path) == expected
+    first.close()
+    second.close()
+    assert ids(path) == expected
+    with closed_after(path) as db:
+        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+def test_a_file_that_is_deleted_across_a_fork_is_said(path, caplog):
+    store = in_use(path)
+    in_child(lambda: True)
+    path.unlink()
+    captured(store, a_run("after"))
+    assert "moved, deleted or replaced" in caplog.text
+    assert store.counts["files_lost"] == 1
+    assert ids(path) == ["after"]
+
+
+def test_a_reader_follows_a_file_that_was_replaced(path, tmp_path):
+    in_use(path).close()
+    other = Store(tmp_path / "other.db")
+    captured(other, a_run("theirs"))
+    other.close()
+    reader = Store(path, read_only=True)
+    assert reader.run_count() == 3
+    (tmp_path / "other.db").replace(path)
+    assert [run.id for run in reader.runs()] == ["theirs"]
+    path.unlink()
+    assert reader.run_count() == 1
+    reader.close()
+
+
+# Damage
+
+
+def flip(path, at, length=64):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        found = file.read(length)
+        file.seek(at)
+        file.write(bytes(byte ^ 0xFF for byte in found))
+
+
+def filled(path):
+    store = Store(path)
+    captured(store, *(a_run(f"r{number}", passages=40) for number in range(30)))
+    store.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "at", [0, 16, 100, PAGE_BYTES - 64, PAGE_BYTES, PAGE_BYTES + 8, 3 * PAGE_BYTES, 4 * PAGE_BYTES]
+)
+def test_a_damaged_store_is_moved_aside_and_what_comes_is_kept(path, at, caplog):
+    filled(path)
+    flip(path, at)
+    damaged = path.read_bytes()
+    store = Store(path)
+    new = [a_run(f"new{number}", passages=50) for number in range(40)]
+    for run in new:
+        captured(store, run)
+        store.housekeep()
+    store.close()
+    assert {run.id for run in new} <= set(ids(path))
+    aside = [one for one in path.parent.iterdir() if ".damaged-" in one.name and one.suffix != ".db"]
+    if "is damaged" in caplog.text:  # SQLite does not find every flipped byte
+        assert caplog.text.count("is damaged") == 1
+        assert any(one.stat().st_size >= len(damaged) for one in aside)
+        with closed_after(path) as db:
+            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+    else:
+        assert not aside
+
+
+def test_damage_that_is_met_while_running_loses_nothing_that_is_under_way(path, caplog):
+    store = Store(path)
+    done = a_run("done", passages=60)
+    captured(store, done, a_run("waits"))
+    settle(store, done, scores_of(done))
+    with closed_after(path) as db:
+        root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'leases'").fetchone()[0]
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    flip(path, (root - 1) * PAGE_BYTES)
+    again = Store(path)
+    captured(again, a_run("new"))
+    again.housekeep()
+    assert "is damaged" in caplog.text
+    captured(store, a_run("later"))
+    again.close()
+    store.close()
+    assert set(ids(path)) == {"later", "new", "waits"}
+
+
+@pytest.mark.parametrize("make", ["text", "sqlite"])
+def test_a_file_of_another_program_is_never_moved(path, make):
+    store = Store(path)
+    if make == "text":
+        path.write_text("not a database, but long enough to look like one" * 50)
+    else:
+        with closed_after(path) as db:
+            db.execute("CREATE TABLE theirs (x)")
+    before = path.read_bytes()
+    captured(store, a_run())
+    store.housekeep()
+    assert store.degraded
+    assert store.run("r1") == a_run()
+    store.close()
+    with pytest.raises(StoreError):
+        Store(path)
+    assert path.read_bytes() == before
+    assert not [one for one in path.parent.iterdir() if ".damaged-" in one.name]
+
+
+def test_a_reader_of_a_damaged_store_is_told_how_to_save_it(path):
+    filled(path)
+    flip(path, 0, 16)
+    with pytest.raises(StoreError, match=r"damaged .*\.recover"):
+        Store(path, read_only=True)
+
+
+# Who reads it, and what is gone
+
+
+def test_a_new_store_is_its_owners_alone(path):
+    before = os.umask(0)
+    try:
+        store = Store(path)
+        captured(store, a_run())
+        modes = {one.name: one.stat().st_mode & 0o777 for one in path.parent.iterdir()}
+        store.close()
+    finally:
+        os.umask(before)
+    assert modes == {"s.db": 0o600, "s.db-wal": 0o600, "s.db-shm": 0o600}
+
+
+def test_a_mode_that_somebody_chose_is_kept(path):
+    path.touch()
+    path.chmod(0o640)
+    captured(Store(path), a_run())
+    assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_a_deletion_is_not_said_to_be_done_while_the_log_holds_the_text(path, monkeypatch):
+    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
+    store = Store(path)
+    secret = a_run("secret")
+    secret.question = "where are the jewels?"
+    captured(store, secret)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM runs").fetchone()
+    with pytest.raises(StoreError, match="still in the log"):
+        store.delete("secret")
+    assert b"jewels" in path.with_name("s.db-wal").read_bytes()
+    reader.close()
+    assert store.delete("secret") is True
+    assert store.delete("secret") is False
+    assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
+
+
+def test_what_was_deleted_behind_a_readers_back_goes_when_the_reader_has_gone(path, monkeypatch):
+    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
+    store = Store(path)
+    secret = a_run("secret")
+    secret.question = "where are the jewels?"
+    captured(store, secret)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM runs").fetchone()
+    assert store.prune(time.time_ns()) == 1
+    reader.close()
+    store.housekeep()
+    assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
+
+
+@pytest.mark.parametrize("in_the_middle", [False, True], ids=["idle reader", "reader of an older state"])
+def test_a_closed_store_is_whole_in_its_file_beside_a_reader(path, tmp_path, in_the_middle):
+    store = Store(path)
+    captured(store, a_run("first"))
+    reader = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM runs").fetchone()
+    if not in_the_middle:
+        reader.execute("COMMIT")
+        captured(store, a_run("second"))
+    store.close()
+    copy = tmp_path / "copy.db"
+    copy.write_bytes(path.read_bytes())
+    assert ids(copy) == (["first"] if in_the_middle else ["first", "second"])
+    reader.close()
+
+
+def copied_while_in_use(path, *endings):
+    """Copies the files with these endings of a store whose runs are in its log."""
+    store = Store(path)
+    captured(store, a_run("new"))
+    copy = path.with_name("copy.db")
+    for ending in endings:
+        copy.with_name(copy.name + ending).write_bytes(path.with_name(path.name + ending).read_bytes())
+    store.close()
+    return copy
+
+
+def test_a_copy_without_the_log_is_said_to_be_one(path):
+    copy = copied_while_in_use(path, "")
+    with pytest.raises(StoreError, match=r"copy\.db is an empty file.*copy copy\.db-wal with it, or close"):
+        Store(copy, read_only=True)
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_copy_with_its_log_is_read(path, writable):
+    copy = copied_while_in_use(path, "", "-wal")
+    if not writable:  # a link that leads nowhere: the index of the log cannot be made
+        copy.with_name(f"{copy.name}-shm").symlink_to(path.parent / "no folder" / "index")
+    before = copy.with_name(f"{copy.name}-wal").read_bytes()
+    assert ids(copy) == ["new"]
+    assert copy.with_name(f"{copy.name}-wal").read_bytes() == before

@@ -1,0 +1,117 @@
+"""Runs that begin and end in one transaction: the same records as event by event, in fewer writes."""
+
+import gc
+import sqlite3
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+from support.runs import a_run, as_events
+
+from ragguard.capture.events import OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.storage.sqlite.store import Store
+
+
+def whole(run_id="r"):
+    return as_events(a_run(run_id))
+
+
+def several():
+    """Two runs whose events are mixed; one has a pool, references and a late step, the other stays open."""
+    shared = Passage("shared", id="p", score=0.5, metadata={"page": 1})
+    return [
+        RunStarted(Run("a", "who?", status="open", metadata={"kind": "one"}, pool=[shared], started_ns=1)),
+        RunStarted(Run("b", "", status="open", started_ns=2)),
+        StepEnded(RetrievalStep("s1", "a", 0, 0, "hop", [shared], [shared])),
+        StepEnded(RetrievalStep("s1", "a", 0, 0, "hop", [shared], [shared])),
+        StepEnded(RetrievalStep("s1", "b", 0, 0, "hop", [Passage("other")], [Passage("other")])),
+        RunEnded("a", "ok", "Ada", "", ["Ada"], ["who?"], [shared, Passage("third")], 9, {"more": True}),
+        StepAmended("b", "s1", [Passage("cut")], metadata={"cut": 1}),
+        StepEnded(RetrievalStep("s2", "a", 1, 1, "late", [shared], [shared])),
+        RunEnded("unannounced", "ok", None, "what?", ended_ns=10),
+    ]
+
+
+@pytest.mark.parametrize("events", [whole, several], ids=["whole", "several"])
+@pytest.mark.parametrize("scored", [True, False])
+def test_one_transaction_makes_the_same_records_as_one_for_each_event(tmp_path, events, scored):
+    found = []
+    for name in ("together", "alone"):
+        with closing(Store(tmp_path / f"{name}.db", scored=scored)) as store:
+            for batch in [events()] if name == "together" else [[event] for event in events()]:
+                store.record(batch)
+            runs, due = list(store.runs()), [claim.run.id for claim in store.claim(9)]
+        with closing(sqlite3.connect(tmp_path / f"{name}.db")) as db:
+            rows = db.execute(
+                "SELECT id, body, status, revision, owner IS NULL FROM runs ORDER BY id"
+            ).fetchall()
+            uses = db.execute("SELECT digest, uses FROM passage_uses ORDER BY digest").fetchall()
+        found.append((sorted(runs, key=lambda run: run.id), sorted(due), rows, uses))
+    together, alone = found
+    for run in [*together[0], *alone[0]]:
+        if run.id == "unannounced":
+            run.started_ns = 0
+    assert together == alone
+
+
+def test_a_run_that_begins_and_ends_in_one_transaction_is_written_once(tmp_path):
+    with closing(Store(tmp_path / "s.db", scored=False)) as store:
+        store.record(whole("before"))
+        statements = []
+        store._db._db.set_trace_callback(statements.append)
+        store.record([event for number in range(20) for event in whole(f"r{number}")])
+        store._db._db.set_trace_callback(None)
+        assert store.run_count() == 21
+    assert sum(one.startswith("INSERT INTO runs") for one in statements) == 20
+    assert not [one for one in statements if one.startswith("UPDATE runs")]
+
+
+def test_runs_of_one_transaction_stand_in_the_order_of_their_starts(tmp_path):
+    starts = [RunStarted(Run(f"r{number}", "who?", status="open")) for number in range(5)]
+    with closing(Store(tmp_path / "s.db")) as store:
+        store.record([*starts, *(RunEnded(f"r{number}", "ok") for number in reversed(range(5)))])
+        assert store.run_ids() == [f"r{number}" for number in range(5)]
+
+
+def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
+    """1, 1.0 and True are equal in Python. What is known of a text that came before must not stand for another."""
+    values = [1, True, 1.0, "1", None, 1]
+    with closing(Store(tmp_path / "s.db")) as store:
+        for number, value in enumerate(values):
+            passages = [Passage("one text", metadata={"value": value})]
+            store.record(
+                [StepEnded(RetrievalStep("s", f"r{number}", passages=passages, candidates=passages))]
+            )
+        found = [run.steps[0].passages[0].metadata["value"] for run in store.runs()]
+    assert [(type(one), one) for one in found] == [(type(one), one) for one in values]
+
+
+def test_a_batch_is_read_once_and_each_event_let_go_before_the_next():
+    """What waits for the end of a batch is visited by the garbage collector again and again."""
+    alive = []
+
+    def events():
+        for number in range(20):
+            run = a_run(f"r{number}", steps=1, passages=10)
+            yield OneStepRun(replace(run, steps=[]), run.steps[0])
+            del run
+            alive.append(sum(type(one) is Passage for one in gc.get_objects()) - before)
+
+    with closing(Store(scored=False)) as store:
+        gc.collect()
+        before = sum(type(one) is Passage for one in gc.get_objects())
+        store.record(events())
+        assert store.run_count() == 20
+    assert max(alive) <= 20
+
+
+def test_a_run_in_one_event_becomes_a_part_of_what_is_there_under_its_id(tmp_path):
+    run = a_run("r", steps=1)
+    whole = OneStepRun(replace(run, steps=[]), run.steps[0])
+    with closing(Store(tmp_path / "s.db", scored=False)) as store:
+        store.record([whole])
+        store.record([whole, StepEnded(replace(run.steps[0], id="late", index=1))])
+        assert [step.id for step in store.run("r").steps] == [run.steps[0].id, "late"]
+        assert store.run("r").answer == run.answer
+        assert store.run_count() == 1

@@ -1,0 +1,141 @@
+"""What reports read is what the records say, however odd the texts are."""
+
+import json
+
+import pytest
+from support.runs import a_run, a_step
+
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.storage.sqlite.kept import unread_positions
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.overview import SCALE
+from ragguard.storage.sqlite.store import Store
+
+ODD = 'quote " back \\ zero \x00 line \n \ud800 </script>'
+
+
+def told_of(run, scores, failures=()):
+    """The overview of a run with these scores."""
+    store = Store()
+    store.put(run)
+    store.settle(ScoringOutcome(run.id, "x", 1, scores, failures))
+    [found] = store.overviews(-0.2)
+    return found
+
+
+def rows(text):
+    return json.loads(text)
+
+
+def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
+    run = a_run()
+    of = {"run_id": run.id, "step_id": run.steps[1].id}
+    found = told_of(
+        run,
+        [
+            Score("utility", -0.25001, "passage", position=2, usage=Usage(1, 2, 30, 4, 0.5), **of),
+            Score("answerability", 4.0, "passage", position=2, sub_question=1, **of),
+            Score("redundancy", 0.5, "passage", passage_id="p", **of),
+            Score("udcg", 0.5, "step", stderr=0.125, stage="candidates", engine="b", usage=Usage(1), **of),
+            Score("delta_seper_total", 0.1, "run", run.id, reference_source="answer", engine="a"),
+            Score("delta_seper_total", 0.2, "run", run.id, reference_source="gold", label="yes"),
+        ],
+        [Failure("belief", "Timeout", "too late", True, run.id)],
+    )
+    place = found.steps[1].seq
+    assert rows(found.summary.of_passages) == [
+        [place, 2, "utility", -2500, None],
+        [place, 2, "answerability", 4 * SCALE, 1],
+    ]
+    assert rows(found.summary.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
+    assert [(one.value, one.reference_source, one.label) for one in found.summary.run_scores()] == [
+        (0.1, "answer", ""),
+        (0.2, "gold", "yes"),
+    ]
+    assert (found.summary.worst, found.summary.misleading) == (-0.25001, 1)
+    assert (found.summary.usage, found.summary.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
+    assert [failure.error for failure in found.failures] == ["Timeout"]
+
+
+def test_every_reader_of_a_step_has_the_same_k():
+    texts = [Passage(text) for text in "abcde"]
+    dropping = Decision(texts[:1], [Dropped(one, 1, "junk") for one in texts[1:]], "pruned")
+    cases = [
+        {"passages": texts[:1], "candidates": texts, "decision": dropping},
+        {"passages": texts[:1], "candidates": texts, "decision": dropping, "k": 7},
+        {"passages": texts[:1], "candidates": texts},
+        {"passages": [], "candidates": texts},
+        {"passages": texts, "candidates": texts},
+    ]
+    run = Run("r", "q", steps=[RetrievalStep(f"s{at}", "r", at, **case) for at, case in enumerate(cases)])
+    assert [step.places for step in run.steps] == [5, 7, 1, 5, 5]
+    assert [step.places for step in told_of(run, []).steps] == [5, 7, 1, 5, 5]
+    store = Store()
+    store.put(run)
+    assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
+
+
+def test_what_the_guard_dropped_was_not_given_to_the_model():
+    run = a_run(steps=0)
+    step = a_step(run.id, passages=4)
+    twin = Passage(step.candidates[0].text, step.candidates[0].id, 0.9)
+    step.candidates = [*step.candidates, twin]
+    step.passages = [step.candidates[0], step.candidates[2]]
+    step.decision = Decision(step.passages, [Dropped(step.candidates[1], 2, "why", -0.9)], "pruned", 1.5)
+    run.steps = [step]
+    [line] = told_of(run, []).steps
+    assert line.texts == [passage.text for passage in step.candidates]
+    assert line.kept == [True, False, True, False, False]
+    assert line.reasons == {2: "why"}
+    assert line.decision["elapsed_ms"] == 1.5
+
+
+def test_only_what_the_model_got_counts_as_misleading():
+    run = a_run(steps=3)
+    guarded, reranked, rewritten = run.steps
+    guarded.passages = guarded.candidates[1:]
+    guarded.decision = Decision(guarded.passages, [Dropped(guarded.candidates[0], 1, "why", -0.9)], "pruned")
+    reranked.passages = reranked.candidates[2:]
+    rewritten.passages = [Passage("rewritten")]
+    utilities = [(-0.9, -0.3, 0.4), (-0.8, -0.7, 0.5), (-0.6, -0.6, -0.6, -0.400001)]
+    scores = [
+        Score("utility", utility, "passage", run.id, step.id, position=position)
+        for step, listed in zip(run.steps, utilities, strict=True)
+        for position, utility in enumerate(listed, 1)
+    ]
+    summary = told_of(run, scores).summary
+    assert (summary.worst, summary.misleading) == (-0.400001, 2)
+    assert unread_positions(guarded) == [1]
+    assert unread_positions(reranked) == [1, 2]
+    assert unread_positions(rewritten) == [1, 2, 3]
+
+
+def test_a_run_whose_passages_all_were_dropped_has_no_worst_one():
+    run = a_run(steps=1, passages=1)
+    run.steps[0].decision = Decision([], [Dropped(run.steps[0].candidates[0], 1, "why", -0.9)], "pruned")
+    run.steps[0].passages = []
+    summary = told_of(run, [Score("utility", -0.9, "passage", run.id, run.steps[0].id, position=1)]).summary
+    assert (summary.worst, summary.misleading) == (None, 0)
+
+
+@pytest.mark.parametrize("made", [["a", ODD], "no list", None, {"a": 1}])
+def test_sub_questions_that_a_scorer_made(made):
+    run = a_run()
+    score = Score("coverage_total", 0.5, "run", run.id, label=ODD, metadata={"sub_questions": made})
+    found = told_of(run, [Score("t", 0.1, "run", run.id), score])
+    assert found.summary.sub_questions == (made if isinstance(made, list) else [])
+    assert found.summary.run_scores()[1].label == ODD.replace("\ud800", "?")
+
+
+def test_a_run_of_which_nothing_was_said():
+    found = told_of(Run("r", "why?"), [])
+    assert (found.summary.run_scores(), found.summary.worst, found.steps) == ([], None, [])
+
+
+def test_numbers_alone_need_no_texts():
+    store = Store()
+    for number in range(450):  # more than two pages
+        store.put(a_run(f"r{number}"))
+    found = list(store.overviews(-0.2, texts=False))
+    assert [one.row["id"] for one in found] == [f"r{number}" for number in range(450)]
+    assert {text for one in found for step in one.steps for text in step.texts} == {""}

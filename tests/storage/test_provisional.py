@@ -1,0 +1,214 @@
+"""Scores of an open run are marked, replaced by their keys, and give way at the run's end; what they cost stays."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from support.runs import a_run, as_events, scores_of
+from support.stored import settle
+
+from ragguard.capture.events import RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.records import PROVISIONAL, Failure, Run, Score, Usage
+from ragguard.storage.files.scorefile import read_scored, write_scores
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.means import means_of
+from ragguard.storage.sqlite.store import Store
+
+COST = Usage(1, 4, 100, 8, 0.5)
+CACHED = Usage(0, 4, 0, 0, 0.0, cached=4)
+
+
+@pytest.fixture(params=["file", "memory"])
+def store(request, tmp_path):
+    opened = Store(tmp_path / "s.db" if request.param == "file" else None)
+    yield opened
+    opened.close()
+
+
+def begin(store, run, steps=None):
+    """Puts the run in without its end; returns what the store says has changed."""
+    return store.record(as_events(run)[: 1 + (len(run.steps) if steps is None else steps)])
+
+
+def end(store, run):
+    store.record(as_events(run)[-1:])
+
+
+def provisional(scores, usage=None):
+    return [
+        replace(one, metadata={PROVISIONAL: True}, usage=one.usage if usage is None else usage)
+        for one in scores
+    ]
+
+
+def so_far(store, run, scores, failures=()):
+    return store.settle_open(run.id, scores, failures, None)
+
+
+def test_the_store_says_of_which_open_runs_steps_have_ended_or_changed(store):
+    run = a_run()
+    started, first, second, ended = as_events(run)
+    assert store.record([started]) == {}
+    assert store.record([first]) == {"r1": False}
+    assert store.record([StepEnded(second.step, turn_open=True)]) == {"r1": True}
+    assert store.record([StepAmended("r1", "r1-s0", [])]) == {"r1": False}
+    assert store.record([ended, *as_events(a_run("r2")), *as_events(a_run("r3"))[:2]]) == {"r3": False}
+    assert store.record([first]) == {}
+
+
+def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
+    store.record(as_events(a_run("old")))
+    again = Run("new", "who founded it?", status="open", started_ns=7)
+    assert store.record([RunStarted(again, RunIdentity("new", thread="t", stored="old"))]) == {}
+    step = replace(a_run("new", 1).steps[0], id="later")
+    assert store.record([StepEnded(step)]) == {"old": False}
+    assert [one.id for one in store.open_run("old").steps] == ["old-s0", "old-s1", "later"]
+
+
+def test_only_a_run_that_is_open_has_scores_so_far(store):
+    run = a_run()
+    begin(store, run)
+    assert store.open_run("r1").steps == run.steps
+    end(store, run)
+    assert store.open_run("r1") is None
+    assert so_far(store, run, provisional(scores_of(run))) is None
+    assert so_far(store, a_run("nobody"), provisional(scores_of(run))) is None
+    assert store.scores("r1") == []
+
+
+def test_a_score_that_changes_replaces_itself_and_one_that_does_not_is_no_news(store):
+    run = a_run()
+    begin(store, run)
+    first = provisional(scores_of(run, 0.4))
+    assert so_far(store, run, first) == first
+    assert so_far(store, run, first) == []
+    changed = [*first[:-1], *provisional(scores_of(run, 0.7)[-1:])]
+    assert so_far(store, run, changed) == changed[-1:]
+    assert [(one.name, one.value, one.provisional) for one in store.scores("r1")] == [
+        ("udcg", 0.4, True), ("udcg", 0.4, True), ("udcg_context", 0.7, True),
+    ]  # fmt: skip
+
+
+def test_an_open_run_is_not_done_however_much_was_said_of_it(store):
+    run = a_run()
+    begin(store, run)
+    so_far(store, run, provisional(scores_of(run)))
+    left = store.left()
+    assert (left.pending, left.open) == (0, 1)
+    assert store.claim(5) == []
+    end(store, run)
+    assert [claim.run.id for claim in store.claim(5)] == ["r1"]
+
+
+def test_the_end_takes_the_mark_away_and_keeps_what_was_paid(store):
+    run = a_run()
+    begin(store, run)
+    so_far(store, run, provisional(scores_of(run, 0.4), COST))
+    so_far(store, run, provisional(scores_of(run, 0.5), CACHED))
+    end(store, run)
+    final = [replace(one, usage=CACHED) for one in scores_of(run, 0.5)]
+    assert settle(store, run, final) == final
+    found = store.scores("r1")
+    assert [one.provisional for one in found] == [False] * 3
+    assert [one.usage for one in found] == [COST] * 3
+    assert [dict(one.metadata) for one in found] == [{}] * 3
+
+
+def test_a_score_that_the_end_changes_says_what_it_was(store):
+    run = a_run()
+    begin(store, run)
+    so_far(store, run, provisional(scores_of(run, 0.4), COST))
+    end(store, run)
+    settle(store, run, [replace(one, usage=COST) for one in scores_of(run, 0.6)])
+    assert [(one.value, dict(one.metadata)) for one in store.scores("r1")] == [
+        (0.6, {"provisional_value": 0.4})
+    ] * 3
+    assert store.scores("r1")[0].usage == COST + COST
+
+
+def test_what_the_end_does_not_confirm_is_gone_unless_an_engine_could_not_say(store):
+    run = a_run()
+    begin(store, run)
+    other = [replace(one, scorer="belief", name=f"belief {one.name}") for one in scores_of(run)]
+    so_far(store, run, provisional([*scores_of(run), *other]))
+    end(store, run)
+    first_step = run.steps[0].id
+    outcome = ScoringOutcome(
+        "r1", "x", 1, scores=scores_of(run)[:2], failures=[Failure("belief", "EngineTimeout", "slow", True)],
+        retry_ns=1, uncertain={("belief", first_step)},
+    )  # fmt: skip
+    store.settle(outcome)
+    assert {(one.name, one.step_id, one.provisional) for one in store.scores("r1")} == {
+        ("udcg", first_step, False), ("udcg", run.steps[1].id, False), ("belief udcg", first_step, True),
+    }  # fmt: skip
+    settle(store, run, [*scores_of(run)[:2], *other[:1]])
+    assert not any(one.provisional for one in store.scores("r1"))
+    assert len(store.scores("r1")) == 3
+
+
+def test_final_scores_of_a_run_that_goes_on_stay_until_its_next_end(store):
+    run = a_run()
+    store.record(as_events(run))
+    settle(store, run, scores_of(run, 0.3))
+    store.record([RunStarted(Run("r1", status="open", started_ns=5), RunIdentity("r1", resumes=True))])
+    store.record([StepEnded(replace(run.steps[0], id="later", index=0))])
+    longer = replace(run, steps=[*run.steps, replace(run.steps[0], id="later")])
+    news = so_far(store, longer, provisional(scores_of(longer, 0.6)))
+    assert [one.step_id for one in news] == ["later"]
+    assert [(one.value, one.provisional) for one in store.scores("r1")] == [
+        (0.3, False), (0.3, False), (0.3, False), (0.6, True),
+    ]  # fmt: skip
+    end(store, run)
+    settle(store, longer, scores_of(longer, 0.8), revision=2)
+    assert [(one.value, one.provisional) for one in store.scores("r1")] == [(0.8, False)] * 4
+
+
+def test_failures_so_far_stand_until_more_is_known(store):
+    run = a_run()
+    begin(store, run)
+    so_far(store, run, [], [Failure("utility", "EngineUnreachable", "away", True)])
+    assert [one.error for one in store.failures("r1")] == ["EngineUnreachable"]
+    so_far(store, run, provisional(scores_of(run)))
+    assert store.failures("r1") == []
+    so_far(store, run, [], [Failure("utility", "EngineUnreachable", "away", True)])
+    end(store, run)
+    settle(store, run, scores_of(run))
+    assert store.failures("r1") == []
+
+
+def test_references_that_were_found_for_an_open_run_stay_with_it(store):
+    run = replace(a_run(), references=None)
+    begin(store, run)
+    store.settle_open("r1", [], [], ["Ada Berg"])
+    assert store.open_run("r1").references == ["Ada Berg"]
+
+
+def test_comparisons_and_score_files_leave_provisional_scores_out(store, tmp_path):
+    open_run, ended = a_run("open"), a_run("ended")
+    begin(store, open_run)
+    so_far(store, open_run, provisional(scores_of(open_run)))
+    store.record(as_events(ended))
+    settle(store, ended, scores_of(ended))
+    assert [len(one.means) for one in store.means()] == [0, 2]
+    assert [len(means_of(one).means) for one in store.scored_runs()] == [0, 2]
+    write_scores(store.scored_runs(), tmp_path / "scores.jsonl")
+    assert [(one.run.id, len(one.scores)) for one in read_scored(tmp_path / "scores.jsonl")] == [("ended", 3)]
+
+
+def test_an_overview_says_how_many_scores_are_provisional(store):
+    run = a_run()
+    begin(store, run)
+    so_far(store, run, provisional(scores_of(run)))
+    assert [one.summary.provisional for one in store.overviews(-0.2)] == [3]
+    end(store, run)
+    settle(store, run, scores_of(run))
+    assert [one.summary.provisional for one in store.overviews(-0.2)] == [0]
+
+
+def test_a_text_that_looks_like_the_mark_is_none(store):
+    run = a_run()
+    store.record(as_events(run))
+    words = Score("mine", 1.0, "run", "r1", scorer="mine", metadata={"said": '"provisional":true'})
+    settle(store, run, [words])
+    assert [len(one.means) for one in store.means()] == [1]

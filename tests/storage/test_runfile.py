@@ -1,0 +1,197 @@
+"""Run files: what is written is read back, and what cannot be read is told with its number and its reason."""
+
+import gzip
+import io
+import json
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support.runs import a_run
+
+from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, SubStep, TraceContext
+from ragguard.storage.files import runfile, runformat
+from ragguard.storage.files.runfile import line_of, read_lines, read_runs, write_runs
+
+LEAST = {"question": "who?", "steps": [{"passages": ["a text"]}]}
+
+
+def line(**changes):
+    return json.dumps({**LEAST, **changes})
+
+
+def parse_line(text, number=1):
+    raw = text if isinstance(text, bytes) else text.encode()
+    return line_of(raw, len(raw), number)
+
+
+def problem(text):
+    found = parse_line(text, 7)
+    assert found.run is None
+    return str(found.problem)
+
+
+def test_the_least_that_a_line_needs():
+    run = parse_line(json.dumps(LEAST)).run
+    assert run.question == "who?"
+    assert run.steps[0].query == "who?"
+    assert run.steps[0].passages == run.steps[0].candidates == [Passage("a text")]
+    assert run.status == "ok"
+    assert run.references is None
+    assert run.answer is None
+
+
+def test_equal_lines_without_an_id_are_the_same_run():
+    first, same, other = line(answer="x"), json.dumps({"answer": "x", **LEAST}), line(answer="y")
+    assert parse_line(first).run.id == parse_line(same).run.id
+    assert parse_line(first).run.id != parse_line(other).run.id
+
+
+def test_a_whole_run_comes_back_as_it_was(tmp_path):
+    passages = [Passage("a text", "p1", 0.0, {"tags": ["x"]}, 4), Passage("another 😀 \x00")]
+    step = RetrievalStep(
+        "s1", "r1", 0, 3, "a query", passages[:1], passages, 10, 20, "error", "search",
+        [SubStep("rewritten", [passages[1]], "arm", 11, 12, "cancelled")], "it broke",
+        Decision([passages[0]], [Dropped(passages[1], 2, "utility", 0.0, 0.1, 0.2)], "pruned", 3.5, "why", "m", 9),
+        TraceContext("ab", "cd", True, True), {"k": "v"},
+    )  # fmt: skip
+    run = Run(
+        "r1", "a question", [], "", [step], "interrupted", {"a": {"b": [1, None]}}, ["q1"],
+        [Passage("pooled", grade=5)], "named", 5, 30, TraceContext("ab", "ef", False),
+    )  # fmt: skip
+    write_runs([run, a_run()], tmp_path / "runs.jsonl")
+    assert list(read_runs(tmp_path / "runs.jsonl")) == [run, a_run()]
+    write_runs([run, a_run()], tmp_path / "runs.jsonl.gz")
+    assert list(read_runs(tmp_path / "runs.jsonl.gz")) == [run, a_run()]
+    with gzip.open(tmp_path / "runs.jsonl.gz", "rt") as packed:
+        assert packed.read() == (tmp_path / "runs.jsonl").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("{", "line 7, JSON"),
+        ("[]", r"line 7, line: got \[\]; allowed: an object"),
+        (b"\x89PNG\r\n\x1a\n\x00\x00\xff", "line 7, text: .*UTF-8"),
+        ("[" * 100_000, "line 7, JSON: .*less deeply nested"),
+        (line(question=""), "line 7, question: got ''; allowed: a question that is not empty"),
+        (line(question="  \n"), "question that is not empty"),
+        ('{"steps": []}', "line 7, question: got None; allowed: needed; it is missing"),
+        ('{"question": "who?"}', "line 7, steps: .*missing"),
+        (line(steps=[{}]), r"line 7, steps\[0\]\.passages: .*missing"),
+        (line(steps=[{"passages": [{"id": "p"}]}]), r"steps\[0\]\.passages\[0\]\.text: .*missing"),
+        (line(steps=[{"passages": [5]}]), r"steps\[0\]\.passages\[0\]: got 5; allowed: an object"),
+        (line(format="ragguard.run/2"), "line 7, format: got 'ragguard.run/2'; allowed: 'ragguard.run/1'"),
+        (line(refrences=["x"]), "refrences.*did you mean 'references'"),
+        (line(mine=1), "your own data go into `metadata`"),
+        (line(references=[3]), r"references\[0\]: got 3; allowed: a text"),
+        (line(answer=["x"]), r"answer: .*allowed: a text"),
+        (line(status="fine"), "status: got 'fine'; allowed: open, ok, error"),
+        (line(started_ns=-1), "started_ns: got -1; allowed: a whole number, 0 or more"),
+        (line(started_ns=2**63), "started_ns"),
+        (line(steps=[{"passages": [{"text": "x", "grade": 6}]}]), r"grade: got 6; allowed: a whole number from 1 to 5"),
+        (line(steps=[{"passages": [{"text": "x", "score": "high"}]}]), "score: got 'high'; allowed: a number"),
+        (line(steps=[{"passages": [{"text": "x", "score": 10**400}]}]), "score: .*a number"),
+        ('{"question": "q", "steps": [{"passages": [{"text": "x", "score": NaN}]}]}', "NaN is no number of JSON's"),
+        (line(steps=[{"passages": [], "id": "a"}, {"passages": [], "id": "a"}]), "steps with different ids"),
+        (line(id=""), "id: got ''"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_is_said_with_its_place(text, says):
+    import re
+
+    assert re.search(says, problem(text))
+
+
+def test_a_passage_that_no_model_reads_is_refused():
+    huge = json.dumps({"question": "who?", "steps": [{"passages": ["x" * 10_000_000]}]})
+    assert "steps[0].passages[0]: got '10000000 characters'; allowed: at most 1000000" in problem(huge)
+
+
+def test_a_line_that_is_too_long_is_skipped_without_being_held(monkeypatch):
+    monkeypatch.setattr(runfile, "LONGEST_LINE", 200)
+    good = json.dumps(LEAST).encode()
+    file = io.BytesIO(good + b"\n" + b"x" * 5000 + b"\n" + b"\n" + good)
+    found = [(one.number, one.run is not None) for one in read_lines(file)]
+    assert found == [(1, True), (2, False), (4, True)]
+    assert "over 200 bytes" in str(next(read_lines(io.BytesIO(b"y" * 401))).problem)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_a_line_that_is_too_long_nothing_is_held(tmp_path, monkeypatch, packed):
+    monkeypatch.setattr(runfile, "LONGEST_LINE", 2**20)
+    path = tmp_path / ("runs.jsonl.gz" if packed else "runs.jsonl")
+    with runfile.text_file(path) as file:
+        for _ in range(40):
+            file.write(" " * 2**20)
+        file.write("\n" + json.dumps(LEAST))
+    tracemalloc.start()
+    assert [one.run is not None for one in read_lines(path)] == [False, True]
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * 2**20
+
+
+def test_a_line_of_more_values_than_memory_has_room_for_is_refused_before_it_is_parsed(monkeypatch):
+    monkeypatch.setattr(runfile.json, "loads", lambda *args, **more: pytest.fail("it was parsed"))
+    text = '{"question": "q", "steps": [' + "[]," * 2_100_000 + "[]]}"
+    assert "brackets and commas" in str(next(read_lines(io.BytesIO(text.encode()))).problem)
+
+
+def test_good_lines_are_read_around_bad_ones(tmp_path):
+    path = tmp_path / "runs.jsonl"
+    path.write_bytes(
+        b"\xef\xbb\xbf" + line(id="1").encode() + b"\r\n{broken\n\n\x00\x01\n" + line(id=2).encode()
+    )
+    lines = list(read_lines(path))
+    assert [(one.number, one.run and one.run.id) for one in lines] == [
+        (1, "1"),
+        (2, None),
+        (4, None),
+        (5, "2"),
+    ]
+    with pytest.raises(RunFormatError, match="line 2"):
+        list(read_runs(path))
+
+
+def test_a_file_that_cannot_be_read_or_written_is_said(tmp_path):
+    with pytest.raises(StoreError, match="could not be read"):
+        list(read_lines(tmp_path / "none.jsonl"))
+    (tmp_path / "bad.gz").write_bytes(b"no gzip")
+    with pytest.raises(StoreError, match="could not be read"):
+        list(read_lines(tmp_path / "bad.gz"))
+    with pytest.raises(StoreError, match="could not be written"):
+        write_runs([a_run()], tmp_path / "none" / "runs.jsonl")
+
+
+def test_the_problem_is_an_invalid_input_with_a_number():
+    found = parse_line("{", 3).problem
+    assert isinstance(found, InvalidInput)
+    assert found.line == 3
+
+
+json_like = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(
+        st.sampled_from(["question", "steps", "passages", "text", "score", "id", "metadata", "grade", "trace", "x"]),
+        inner, max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(json_like)
+def test_whatever_a_line_holds_it_is_a_run_or_a_problem(value):
+    found = parse_line(json.dumps(value))
+    assert (found.run is None) != (found.problem is None)
+
+
+@given(st.text(max_size=40), st.text(max_size=40))
+def test_every_text_survives_a_file(question, passage):
+    run = a_run(question="q" + question, steps=1, passages=0)
+    run.steps[0].passages = run.steps[0].candidates = [Passage(passage)]
+    read = parse_line(runfile.dump(runformat.data_of_run(run))).run
+    assert read.question == runformat.storable(run.question)
+    assert read.steps[0].passages[0].text == runformat.storable(passage)

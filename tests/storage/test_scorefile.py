@@ -1,0 +1,96 @@
+"""Score files: JSON lines and Parquet, and back."""
+
+import json
+import sys
+
+import pytest
+from support.runs import a_run, scores_of
+
+from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.records import Failure, Score, ScoredRun, Usage
+from ragguard.storage.files.scorefile import check_score_file, read_scored, write_scores
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
+from ragguard.telemetry.jsonl import JsonlSink
+
+RICH = Score(
+    "answerability", 4.0, "passage", "r1", "r1-s1", "p1", 2, 0.25, "4", "why", "gold", "m/seq", "nano/1",
+    Usage(1, 2, 300, 4, 0.5, 1), "coverage", "2", "ff", 0, 3.7, {"n": 10}, "candidates",
+)  # fmt: skip
+FAILURE = Failure("belief", "EngineUnreachable", "nothing answers", True, "r1", "", 2, 5)
+
+
+def scored():
+    return [
+        ScoredRun(a_run(), [*scores_of(a_run()), RICH], [FAILURE]),
+        ScoredRun(a_run("r2"), scores_of(a_run("r2"))),
+    ]
+
+
+def test_json_lines_come_back_as_they_were(tmp_path):
+    assert write_scores(scored(), tmp_path / "scores.jsonl") == 7
+    first, second = read_scored(tmp_path / "scores.jsonl")
+    assert first.run.id == "r1"
+    assert first.run.question == a_run().question
+    assert first.scores == [*scores_of(a_run()), RICH]
+    assert first.failures == [FAILURE]
+    assert second.scores == scores_of(a_run("r2"))
+    data = json.loads((tmp_path / "scores.jsonl").read_text().splitlines()[1])
+    assert (data["format"], data["question"], data["step_index"]) == ("ragguard.score/1", a_run().question, 1)
+
+
+def test_what_would_keep_it_from_being_written_is_known_beforehand(tmp_path, monkeypatch):
+    check_score_file(tmp_path / "scores.jsonl")
+    for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
+        with pytest.raises(StoreError, match="name another file"):
+            check_score_file(path)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(MissingDependency, match="parquet"):
+        check_score_file(tmp_path / "scores.parquet")
+
+
+def test_parquet_holds_the_same_numbers(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert write_scores(scored(), tmp_path / "scores.parquet") == 7
+    rows = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
+    assert [row["value"] for row in rows] == [score.value for one in scored() for score in one.scores]
+    rich = rows[3]
+    assert rich["question"] == a_run().question
+    assert (rich["step_index"], rich["usage_prompt_tokens"], rich["metadata"]) == (1, 300, '{"n": 10}')
+    assert rich["references_hash"] == "ff"
+
+
+def test_a_parquet_file_without_scores_has_its_columns(tmp_path):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert write_scores([], tmp_path / "none.parquet") == 0
+    assert "value" in parquet.read_table(tmp_path / "none.parquet").column_names
+
+
+def test_a_store_reads_like_a_score_file(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.put(a_run())
+    store.settle(ScoringOutcome("r1", "x", 1, scores_of(a_run())))
+    store.close()
+    [one] = read_scored(tmp_path / "s.db")
+    assert one.scores == scores_of(a_run())
+
+
+def test_a_line_that_is_none_is_said_with_its_number(tmp_path):
+    write_scores(scored(), tmp_path / "scores.jsonl")
+    with (tmp_path / "scores.jsonl").open("a") as file:
+        file.write('{"format": "ragguard.score/9"}\n')
+    with pytest.raises(InvalidInput, match="line 9"):
+        list(read_scored(tmp_path / "scores.jsonl"))
+    with pytest.raises(StoreError, match="could not be read"):
+        list(read_scored(tmp_path / "none.jsonl"))
+
+
+async def test_the_sink_appends_whole_runs(tmp_path):
+    sink = JsonlSink(tmp_path / "scores.jsonl")
+    for one in scored():
+        await sink.submit(one)
+    await sink.submit(ScoredRun(a_run("empty")))
+    await sink.aclose()
+    assert [one.run.id for one in read_scored(tmp_path / "scores.jsonl")] == ["r1", "r2"]
+    with pytest.raises(StoreError, match="no folder"):
+        JsonlSink(tmp_path / "none" / "scores.jsonl")

@@ -1,0 +1,558 @@
+"""The store: what is written is read back, once, by whoever opens it next."""
+
+import os
+import random
+import subprocess
+import time
+from dataclasses import replace
+
+import pytest
+from support.program import command, environment, run_program
+from support.runs import a_run, a_step, as_events, scores_of
+from support.stored import captured, closed_after, settle
+
+from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.errors import Closed, InvalidInput, StoreError
+from ragguard.records import (
+    Decision,
+    Dropped,
+    Failure,
+    Passage,
+    RetrievalStep,
+    Run,
+    Score,
+    ScoredRun,
+    SubStep,
+    TraceContext,
+)
+from ragguard.storage.sqlite.bounds import Bound
+from ragguard.storage.sqlite.store import Store
+from ragguard.text.plain import CUT
+
+
+@pytest.fixture(params=["disk", "memory"])
+def store(request, tmp_path):
+    opened = Store(tmp_path / "s.db" if request.param == "disk" else None)
+    yield opened
+    opened.close()
+
+
+def test_a_captured_run_is_read_back_as_it_was(store):
+    run = a_run()
+    captured(store, run)
+    assert store.run("r1") == run
+    assert list(store.runs()) == [run]
+    assert store.run_count() == 1
+    assert store.run("another") is None
+
+
+def test_everything_a_run_can_hold_is_read_back(store):
+    passages = [Passage("a text", "p1", 0.5, {"tags": ["x"], "page": 3}, 4), Passage("another")]
+    step = RetrievalStep(
+        "s1", "r1", 0, 0, "a query", passages[:1], passages, 10, 20, "ok", "search",
+        [SubStep("rewritten", [passages[1]], "arm", 11, 12)], "",
+        Decision([passages[0]], [Dropped(passages[1], 2, "utility", -0.4, 0.1, 0.2)], "pruned", 3.5, "why", "m", 9),
+        TraceContext("ab", "cd", True, True), {"k": "v"},
+    )  # fmt: skip
+    run = Run(
+        "r1", "a question", ["gold"], "an answer", [step], "error", {"a": {"b": [1, None]}}, ["q1", "q2"],
+        [Passage("pooled", grade=5), passages[0]], "named", 5, 30, TraceContext("ab", "ef"),
+    )  # fmt: skip
+    store.put(run)
+    assert store.run("r1") == run
+
+
+def test_what_json_and_sqlite_cannot_hold_is_kept_as_text(store):
+    class Odd:
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    run = Run(
+        "r1", "half \ud800 a pair", answer="nul \x00 inside", metadata={"nan": float("nan"), "odd": Odd()}
+    )
+    run.steps = [RetrievalStep("s1", "r1", passages=[Passage("t\udfff", metadata={("a", 1): {2}})])]
+    store.put(run)
+    read = store.run("r1")
+    assert read.question == "half ? a pair"
+    assert read.answer == "nul \x00 inside"
+    assert read.metadata == {
+        "nan": None, "odd": "<Odd: unreadable: RuntimeError>", CUT: "odd: unreadable: RuntimeError",
+    }  # fmt: skip
+    assert read.steps[0].passages[0].text == "t?"
+    assert read.steps[0].passages[0].metadata == {"('a', 1)": [2]}
+
+
+def test_writing_the_same_events_again_changes_nothing(store):
+    run = a_run()
+    captured(store, run, run)
+    assert list(store.runs()) == [run]
+    assert store.put(run) is False
+
+
+def test_events_in_any_order_make_the_run(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    store.record([step, started, ended])
+    assert store.run("r1") == run
+
+
+def test_a_step_of_a_run_that_was_never_announced_opens_it(store):
+    store.record([StepEnded(a_step("lost"))])
+    assert store.run("lost").status == "open"
+    store.record([RunEnded("lost", question="what?", ended_ns=9)])
+    assert store.run("lost").question == "what?"
+    assert len(store.run("lost").steps) == 1
+
+
+def test_an_amended_step_keeps_what_was_retrieved(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    kept = [run.steps[0].passages[2], Passage("rewritten by a compressor", "p9")]
+    decision = Decision(kept[:1], [], "pruned")
+    store.record([started, step, StepAmended("r1", step.step.id, kept, decision), ended])
+    read = store.run("r1").steps[0]
+    assert read.passages == kept
+    assert read.candidates == step.step.passages
+    assert read.decision == decision
+
+
+def test_what_the_model_got_is_computed_by_the_writer_and_may_say_something_of_its_step(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    kept, read = [run.steps[0].passages[2]], []
+    amended = StepAmended(
+        "r1", step.step.id, lambda: read.append(1) or Delivered(kept, {"ragguard.delivered": "unknown"})
+    )
+    assert not read
+    store.record([started, step, amended, ended])
+    got = store.run("r1").steps[0]
+    assert (got.passages, got.metadata["ragguard.delivered"], read) == (kept, "unknown", [1])
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_step_that_fails_after_it_has_retrieved_keeps_its_candidates(store, late):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    failed = StepAmended("r1", step.step.id, [], error="the tool is gone")
+    store.record([started, step, *([ended, failed] if late else [failed, ended])])
+    got = store.run("r1").steps[0]
+    assert (got.status, got.error, got.passages) == ("error", "the tool is gone", [])
+    assert got.candidates == run.steps[0].candidates
+
+
+def test_a_candidate_is_kept_as_the_model_reads_it(store):
+    run = a_run(steps=1)
+    started, step, ended = as_events(run)
+    raw = run.steps[0].candidates
+    read = replace(raw[1], text=f"Title: {raw[1].text}")
+    amended = StepAmended("r1", step.step.id, lambda: Delivered([read], {}, [(raw[1], read)]))
+    store.record([started, step, amended, ended])
+    got = store.run("r1").steps[0]
+    assert got.passages == [read]
+    assert got.candidates == [raw[0], read, *raw[2:]]
+
+
+def test_an_event_that_cannot_be_written_does_not_take_the_others_with_it(store, caplog):
+    run = a_run()
+    poison = StepEnded(RetrievalStep("bad", "r1", passages=[Passage(42)]))
+    store.record([*as_events(run)[:-1], poison, as_events(run)[-1]])
+    assert store.run("r1") == run
+    assert store.counts["events_refused"] == 1
+    assert "could not be stored" in caplog.text
+
+
+def test_texts_are_kept_once(tmp_path):
+    store = Store(tmp_path / "s.db")
+    captured(store, *(a_run(f"r{number}") for number in range(50)))
+    store.close()
+    with closed_after(tmp_path / "s.db") as db:
+        assert db.execute("SELECT count(*) FROM passages").fetchone() == (6,)
+        assert db.execute("SELECT sum(uses) + 6 FROM passage_uses").fetchone() == (300,)
+
+
+# Scores
+
+
+def test_each_score_is_stored_once(store):
+    run = a_run()
+    captured(store, run)
+    assert settle(store, run, scores_of(run)) == scores_of(run)
+    assert settle(store, run, scores_of(run, value=0.9)) == []
+    assert store.scores("r1") == scores_of(run)
+
+
+def test_another_engine_or_other_references_give_scores_beside_the_old(store):
+    run = a_run()
+    captured(store, run)
+    settle(store, run, scores_of(run))
+    settle(store, run, scores_of(run, engine="m/second"), identity="y")
+    assert store.scores("r1") == scores_of(run) + scores_of(run, engine="m/second")
+
+
+def test_what_was_said_of_a_run_that_changed_since_is_replaced(store):
+    run = a_run(steps=1)
+    captured(store, run)
+    settle(store, run, scores_of(run, 0.1))
+    store.record([StepEnded(a_step("r1", 1))])
+    [claim] = store.claim(5)
+    assert claim.due.revision == 2
+    assert len(claim.run.steps) == 2
+    settle(store, claim.run, scores_of(claim.run, 0.2), revision=2)
+    assert [score.value for score in store.scores("r1")] == [0.2, 0.2, 0.2]
+
+
+def test_a_run_that_changes_while_it_is_scored_is_due_again(store):
+    run = a_run(steps=1)
+    captured(store, run)
+    [claim] = store.claim(1)
+    store.record([StepEnded(a_step("r1", 1))])
+    settle(store, run, scores_of(run), revision=claim.due.revision)
+    store.release("r1")
+    assert [again.due.revision for again in store.claim(1)] == [2]
+
+
+def test_failures_stand_until_the_next_attempt(store):
+    run = a_run()
+    captured(store, run)
+    down = Failure("belief", "EngineUnreachable", "nothing answers", True, "r1", occurred_ns=5)
+    soon = time.time_ns()
+    settle(store, run, scores_of(run)[:1], [down], retry_ns=soon)
+    assert store.failures("r1") == [down]
+    assert store.left().pending == 1
+    settle(store, run, scores_of(run))
+    assert store.failures("r1") == []
+    assert len(store.scores("r1")) == 3
+    assert store.left().pending == 0
+
+
+def test_a_score_reads_back_whole(store):
+    run = a_run(steps=1)
+    captured(store, run)
+    score = Score(
+        "answerability", 4.0, "passage", "r1", "r1-s0", "p1", 2, 0.25, "4", "why", "gold", "m/seq", "nano/1",
+        scorer="coverage", version="2", references_hash="ff", sub_question=0, expectation=3.7,
+        metadata={"n": 10}, stage="candidates",
+    )  # fmt: skip
+    settle(store, run, [score])
+    assert store.scores("r1") == [score]
+
+
+def test_many_pages_are_walked_in_order(store):
+    runs = [a_run(f"r{number}", steps=1) for number in range(450)]
+    store.record([event for run in runs for event in as_events(run)])
+    for run in runs[::100]:
+        settle(store, run, scores_of(run))
+    assert list(store.runs()) == runs
+    scored = list(store.scored_runs(texts=False))
+    assert [one.run.id for one in scored] == [run.id for run in runs]
+    assert sum(len(one.scores) for one in scored) == 10
+    assert scored[0].run.steps[0].passages[0].text == ""
+    assert isinstance(scored[0], ScoredRun)
+    assert store.runs_by_rank(449, 5) == [runs[-1]]
+
+
+# Work
+
+
+def test_a_run_is_claimed_once_and_only_when_it_has_ended(store):
+    open_run, ended = a_run("open"), a_run("ended")
+    store.record(as_events(open_run)[:-1])
+    captured(store, ended)
+    assert [claim.run.id for claim in store.claim(9)] == ["ended"]
+    assert store.claim(9) == []
+    store.release("ended")
+    assert [claim.run.id for claim in store.claim(9)] == ["ended"]
+    assert (store.left().pending, store.left().open) == (1, 1)
+
+
+def test_a_retry_waits_for_its_time(store):
+    run = a_run()
+    captured(store, run)
+    later = time.time_ns() + 3_600_000_000_000
+    settle(store, run, [], [Failure("s", "EngineTimeout", "late", True)], retry_ns=later)
+    store.release("r1")
+    assert store.claim(1) == []
+    assert store.left().next_ns == later
+
+
+def test_what_the_sinks_have_not_heard_of_comes_again(store):
+    run = a_run()
+    captured(store, run)
+    settle(store, run, scores_of(run), emit=True)
+    [claim] = store.claim(1)
+    assert claim.due.score is False
+    assert claim.unsent == scores_of(run)
+    store.emitted("r1")
+    store.release("r1")
+    assert store.claim(1) == []
+    assert store.left().pending == 0
+
+
+def test_a_submitted_run_is_claimed_unless_all_is_said(store):
+    run = a_run()
+    first = store.submit(run, "x")
+    assert not first.settled
+    assert store.claim(1) == []
+    settle(store, run, scores_of(run), revision=first.due.revision)
+    store.release("r1")
+    assert store.submit(run, "x").settled
+    assert not store.submit(run, "another engine").settled
+
+
+def test_an_id_that_another_question_has_is_refused(store):
+    store.put(a_run())
+    with pytest.raises(InvalidInput, match=r"run\.id.*another question.*who founded it"):
+        store.submit(a_run(question="what else?"), "x")
+
+
+def test_a_submitted_run_replaces_what_was_there(store):
+    store.put(a_run(steps=3, passages=5))
+    store.submit(a_run(steps=1, passages=1), "x")
+    assert store.run("r1") == a_run(steps=1, passages=1)
+
+
+@pytest.mark.parametrize(("drop", "left"), [("oldest", ["r3", "r4"]), ("newest", ["r0", "r1"])])
+def test_memory_bounds_what_waits(drop, left):
+    store = Store(bound=Bound(2, drop))
+    for number in range(5):
+        captured(store, a_run(f"r{number}"))
+    assert sorted(claim.run.id for claim in store.claim(9)) == left
+    assert store.counts["runs_dropped"] == 3
+    gone = next(f"r{number}" for number in range(5) if f"r{number}" not in left)
+    assert [failure.error for failure in store.failures(gone)] == ["QueueFull"]
+
+
+def test_memory_lets_the_oldest_settled_runs_go(monkeypatch):
+    monkeypatch.setattr("ragguard.storage.sqlite.bounds.MEMORY_RUNS", 10)
+    store = Store()
+    for number in range(10):
+        run = a_run(f"r{number}")
+        captured(store, run)
+        settle(store, run, scores_of(run))
+    captured(store, a_run("last"))
+    assert [run.id for run in store.runs()] == ["last"]
+
+
+# Processes
+
+
+def test_runs_of_a_dead_process_are_taken_over(tmp_path):
+    code = (
+        "import os, sys; from ragguard.storage.sqlite.store import Store; from support.runs import *\n"
+        "store = Store(sys.argv[1])\n"
+        "store.record(as_events(a_run('ended')) + as_events(a_run('open'))[:-1])\n"
+        "os._exit(9)"
+    )
+    run_program(code, tmp_path / "s.db", check=False)
+    store = Store(tmp_path / "s.db")
+    assert store.left().pending == 0
+    store.housekeep()
+    assert {claim.run.id: claim.run.status for claim in store.claim(9)} == {
+        "ended": "ok",
+        "open": "abandoned",
+    }
+
+
+def test_runs_of_a_living_process_are_left_to_it(tmp_path):
+    first, second = Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
+    captured(first, a_run())
+    second.housekeep()
+    assert second.claim(9) == []
+    assert len(first.claim(9)) == 1
+
+
+def test_runs_of_a_store_that_was_closed_are_taken_over(tmp_path):
+    first = Store(tmp_path / "s.db")
+    captured(first, a_run())
+    first.close()
+    second = Store(tmp_path / "s.db")
+    second.housekeep()
+    assert len(second.claim(9)) == 1
+
+
+def test_a_lease_that_ran_out_is_no_lease(tmp_path):
+    first, second = Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
+    captured(first, a_run())
+    with closed_after(tmp_path / "s.db") as db:
+        db.execute("UPDATE leases SET expires_ns = 1, place = 'another machine'")
+    second.housekeep()
+    assert len(second.claim(9)) == 1
+
+
+def test_a_run_that_nobody_ends_is_abandoned_after_its_time(store):
+    store.record(as_events(a_run("old"))[:-1])
+    fresh = a_run("fresh")
+    fresh.started_ns = time.time_ns()
+    store.record(as_events(fresh)[:1])
+    store.housekeep(run_ttl=60)
+    assert [(claim.run.id, claim.run.status) for claim in store.claim(9)] == [("old", "abandoned")]
+    store.record([as_events(a_run("old"))[-1]])
+    assert store.run("old").status == "ok"
+
+
+def test_two_processes_write_at_once(tmp_path):
+    code = (
+        "import sys; from ragguard.storage.sqlite.store import Store; from support.runs import *\n"
+        "store = Store(sys.argv[1])\n"
+        "for n in range(100): store.record(as_events(a_run(f'{sys.argv[2]}-{n}')))\n"
+        "store.close()"
+    )
+    path = str(tmp_path / "s.db")
+    running = [subprocess.Popen(command(code, path, name), env=environment()) for name in "abc"]
+    assert [one.wait(timeout=60) for one in running] == [0, 0, 0]
+    store = Store(path)
+    assert store.run_count() == 300
+    with closed_after(path) as db:
+        assert db.execute("SELECT min(uses), max(uses) FROM passage_uses").fetchone() == (299, 299)
+
+
+# Removal
+
+
+def test_texts_stay_as_long_as_anybody_needs_them_and_no_longer(tmp_path):
+    rng = random.Random(0)
+    store = Store(tmp_path / "s.db")
+    there: dict[str, set[str]] = {}
+
+    def some(run_id):
+        run = a_run(run_id, steps=0)
+        for index in range(rng.randrange(3)):
+            step = a_step(run_id, index)
+            step.passages = [Passage(f"text {rng.randrange(12)}") for _ in range(rng.randrange(5))]
+            step.candidates = [*step.passages, Passage(f"text {rng.randrange(12)}")]
+            run.steps.append(step)
+        return run
+
+    for _ in range(400):
+        run = some(f"r{rng.randrange(6)}")
+        match rng.randrange(4):
+            case 0:
+                assert store.delete(run.id) == (there.pop(run.id, None) is not None)
+                continue
+            case 1 if run.id not in there:
+                captured(store, run)
+            case 2 if run.id in there:
+                late = replace(a_step(run.id, 9), id=f"late{rng.random()}", passages=[Passage("text 3")])
+                late.candidates = late.passages
+                store.record([StepEnded(late)])
+                there[run.id] |= {"text 3"}
+                continue
+            case _:
+                store.put(run)
+        there[run.id] = {passage.text for step in run.steps for passage in step.candidates}
+        with closed_after(tmp_path / "s.db") as db:
+            texts = {row[0] for row in db.execute("SELECT text FROM passages")}
+        assert texts == set().union(*there.values())
+    assert {run.id: {p.text for step in run.steps for p in step.candidates} for run in store.runs()} == there
+
+
+def test_deleted_texts_are_gone_from_the_files(tmp_path):
+    store = Store(tmp_path / "s.db")
+    secret, shared = a_run("secret"), a_run("shared")
+    secret.steps[0].passages[0].text = secret.steps[0].candidates[0].text = "the crown jewels"
+    secret.question = "where are the jewels?"
+    captured(store, secret, shared)
+    settle(store, secret, scores_of(secret))
+    assert store.delete("secret") is True
+    assert store.delete("secret") is False
+    assert store.run("secret") is None
+    assert store.run("shared") == shared
+    assert store.scores("secret") == []
+    held = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+    assert b"jewels" not in held
+    assert b"passage 0 1 says" in held
+
+
+def test_old_runs_are_removed_scored_or_not(store):
+    old, young = a_run("old"), a_run("young")
+    young.ended_ns = time.time_ns()
+    captured(store, old, young)
+    store.record(as_events(a_run("open"))[:-1])
+    store.housekeep(retention=60)
+    assert [run.id for run in store.runs()] == ["young", "open"]
+
+
+def test_a_deleted_run_that_was_being_scored_stays_deleted(store):
+    run = a_run()
+    captured(store, run)
+    store.claim(1)
+    store.delete("r1")
+    assert settle(store, run, scores_of(run)) == []
+    assert store.run_count() == 0
+
+
+# Life
+
+
+def test_a_closed_store_says_so(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.close()
+    store.close()
+    with pytest.raises(Closed, match="closed"):
+        store.runs_by_rank(0, 1)
+
+
+def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    for read_only in (False, True):
+        with pytest.raises(StoreError, match="is a pipe, a socket or a device"):
+            Store(tmp_path / "pipe", read_only=read_only)
+
+
+def test_sqlites_name_for_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput, match="None, which keeps everything in memory"):
+        Store(":memory:")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
+    with pytest.raises(StoreError, match="no folder"):
+        Store(tmp_path / "nowhere" / "s.db")
+    with pytest.raises(StoreError, match="is a folder"):
+        Store(tmp_path)
+
+
+def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
+    with pytest.raises(StoreError, match="check the path"):
+        Store(tmp_path / "s.db", read_only=True)
+    writer = Store(tmp_path / "s.db")
+    captured(writer, a_run())
+    reader = Store(tmp_path / "s.db", read_only=True)
+    assert list(reader.runs()) == [a_run()]
+    with pytest.raises(StoreError, match="readonly"):
+        reader.put(a_run("r2"))
+    reader.close()
+    writer.close()
+
+
+def test_counters_add_up_over_processes(tmp_path):
+    for _ in range(2):
+        store = Store(tmp_path / "s.db")
+        store.count("runs_dropped", 3)
+        captured(store, a_run())
+        store.close()
+    assert Store(tmp_path / "s.db").counters() == {"runs_dropped": 6}
+
+
+def test_the_first_event_is_a_start(store):
+    store.record([RunStarted(Run("r1", "q", status="open"))])
+    assert store.run("r1").status == "open"
+
+
+def test_runs_that_an_ended_process_left_are_said_to_a_reader(tmp_path):
+    store = Store(tmp_path / "s.db")
+    store.record(as_events(a_run("waits")))
+    store.record(as_events(a_run("open"))[:1])
+    reader = Store(tmp_path / "s.db", read_only=True)
+    assert reader.remarks == []
+    store.close()
+    (said,) = reader.remarks
+    assert said.startswith(
+        "runs left unfinished by a process that has ended: 2, 1 of them open; the next RagGuard"
+    )
+    taken = Store(tmp_path / "s.db")
+    taken.housekeep()
+    assert reader.remarks == []
+    taken.close()
+    reader.close()

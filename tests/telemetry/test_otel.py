@@ -1,0 +1,408 @@
+"""Spans as a collector receives them: who is whose child, what is linked, what stands on them."""
+
+import json
+import math
+from enum import IntEnum
+
+import numpy as np
+import pytest
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from support.otlp_receiver import attributes_of, otlp_receiver
+from support.scored_runs import MS, START, two_hops
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Passage, Score, TraceContext
+from ragguard.runtime.notices import NOTICES
+from ragguard.telemetry import names
+from ragguard.telemetry.base import Sink
+from ragguard.telemetry.otel import OtelSink
+
+# The oldest supported SDK calls its own log records deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:LogRecord init")
+
+
+@pytest.fixture
+def collector():
+    with otlp_receiver() as received:
+        yield received
+
+
+@pytest.fixture
+def provider(collector):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    yield provider
+    provider.shutdown()
+
+
+async def test_every_span_is_where_it_belongs(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    (chain,) = collector.of("CHAIN")
+    retrievals, guards = collector.of("RETRIEVER"), collector.of("GUARDRAIL")
+    evaluations = collector.of("EVALUATOR")
+    assert len(collector.spans) == 1 + 2 + 1 + 3
+    assert [span.parent_id for span in retrievals] == [chain.span_id] * 2
+    assert [span.kind for span in retrievals] == [3, 3]
+    assert [span.name for span in retrievals] == ["retrieval search"] * 2
+    assert guards[0].parent_id == retrievals[1].span_id
+    targets = [chain, *retrievals]
+    assert [span.parent_id for span in evaluations] == [span.span_id for span in targets]
+    assert [span.links for span in evaluations] == [[(span.trace_id, span.span_id)] for span in targets]
+    assert {span.trace_id for span in collector.spans} == {chain.trace_id}
+    assert {span.scope for span in collector.spans} == {"ragguard"}
+
+
+async def test_without_a_tool_a_retrieval_is_called_by_its_retriever(collector, provider):
+    scored = two_hops()
+    first, second = scored.run.steps
+    first.tool, first.metadata = "", {"retriever": "VectorStoreRetriever"}
+    second.tool, second.metadata = "", {"retriever": 7}
+    await OtelSink(provider).submit(scored)
+    named, nameless = collector.of("RETRIEVER")
+    assert (named.name, named.attributes["gen_ai.data_source.id"]) == (
+        "retrieval VectorStoreRetriever",
+        "VectorStoreRetriever",
+    )
+    assert (nameless.name, "gen_ai.data_source.id" in nameless.attributes) == ("retrieval", False)
+
+
+async def test_times_are_those_of_what_happened(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    (chain,), (first, second), (guard,) = map(collector.of, ("CHAIN", "RETRIEVER", "GUARDRAIL"))
+    assert (chain.start, chain.end) == (START, START + 30 * MS)
+    assert (first.start, first.end) == (START, START + 5 * MS)
+    assert (second.start, second.end) == (START + 10 * MS, START + 15 * MS)
+    assert (guard.start, guard.end) == (START + 13 * MS, START + 15 * MS)
+    assert {(s.start, s.end) for s in collector.of("EVALUATOR")} == {(START + 40 * MS, START + 60 * MS)}
+
+
+async def test_scores_stand_on_the_evaluation_in_both_vocabularies(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    first = collector.of("EVALUATOR")[1]
+    found = first.attributes
+    assert (found["evaluations.0.evaluation.name"], found["evaluations.0.evaluation.score"]) == ("udcg", 0.61)
+    assert found["evaluations.1.evaluation.name"] == "delta_seper"
+    assert found["evaluations.0.evaluation.annotator_kind"] == "LLM"
+    assert found["evaluations.0.evaluation.identifier"] == "utility/1.ab"
+    assert found["ragguard.passages.utility"] == pytest.approx([0.9, -0.1, -1.1])
+    assert found["ragguard.passages.positions"] == [1, 2, 3]
+    assert found["ragguard.usage.prompt_tokens"] == 300
+    assert found["ragguard.step.id"] == "s0"
+    assert [name for name, _ in first.events] == [names.EVENT_EVALUATION] * 2
+    event = first.events[0][1]
+    assert event["gen_ai.evaluation.name"] == "udcg"
+    assert event["gen_ai.evaluation.score.value"] == 0.61
+    assert event["ragguard.evaluation.stderr"] == 0.02
+
+
+async def test_support_is_never_mistaken_for_gold(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    second = collector.of("EVALUATOR")[2]
+    assert second.events[0][1]["gen_ai.evaluation.name"] == "delta_seper.support"
+    assert second.attributes["evaluations.0.evaluation.name"] == "delta_seper.support"
+
+
+async def test_a_failure_is_an_evaluation_with_an_error(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    failure = collector.of("EVALUATOR")[2].events[-1][1]
+    assert failure["error.type"] == "EngineTimeout"
+    assert failure["ragguard.failure.will_retry"] is True
+    assert "gen_ai.evaluation.score.value" not in failure
+
+
+async def test_the_guard_says_what_it_did(collector, provider):
+    await OtelSink(provider).submit(two_hops())
+    found = collector.of("GUARDRAIL")[0].attributes
+    assert (found["ragguard.guard.status"], found["ragguard.guard.dropped"]) == ("pruned", 1)
+    assert found["ragguard.guard.dropped.utility"] == [-0.8]
+    assert found["ragguard.guard.dropped.reasons"] == ["utility -0.80 < -0.20"]
+    assert found["ragguard.guard.elapsed_ms"] == 2.0
+
+
+async def test_with_content_it_says_so_in_words(collector, provider):
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    assert collector.of("GUARDRAIL")[0].attributes["output.value"] == (
+        "pruned: 3 of 4 passages kept (UtilityThreshold)\n"
+        "dropped rank 2: utility -0.80 < -0.20\n    secret junk"
+    )
+
+
+async def test_no_text_leaves_unless_asked_for(collector, provider, monkeypatch):
+    monkeypatch.delenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", raising=False)
+    await OtelSink(provider).submit(two_hops())
+    assert "secret" not in repr([(span.attributes, span.events) for span in collector.spans])
+    retrieval = collector.of("RETRIEVER")[0].attributes
+    assert retrieval["retrieval.documents.0.document.id"] == "doc-0"
+    assert retrieval["retrieval.documents.0.document.score"] == 0.5
+    assert len(retrieval["ragguard.documents.hashes"]) == 3
+
+
+@pytest.mark.parametrize(
+    ("mode", "on_spans", "in_events"),
+    [
+        ("NO_CONTENT", False, False),
+        ("SPAN_ONLY", True, False),
+        ("EVENT_ONLY", False, True),
+        ("span_and_event", True, True),
+        ("nonsense", False, False),
+    ],
+)
+async def test_the_standard_variable_opens_what_it_says(
+    collector, provider, monkeypatch, mode, on_spans, in_events
+):
+    monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", mode)
+    await OtelSink(provider).submit(two_hops())
+    spans, events = repr([s.attributes for s in collector.spans]), repr([s.events for s in collector.spans])
+    assert ("secret text 0.0" in spans) is on_spans
+    assert ("secret query 1" in spans) is on_spans
+    assert ("secret question" in spans) is on_spans
+    assert ("secret reason" in events) is in_events
+
+
+async def test_openinference_can_hide_what_was_opened(collector, provider, monkeypatch):
+    monkeypatch.setenv("OPENINFERENCE_HIDE_INPUTS", "true")
+    monkeypatch.setenv("OPENINFERENCE_HIDE_OUTPUTS", "true")
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    spans = repr([span.attributes for span in collector.spans])
+    assert not any(f"secret {what}" in spans for what in ("question", "query", "text", "answer"))
+
+
+def application_span(provider, sampled=True):
+    """A span the application made, ended long before the scores come."""
+    context = provider.get_tracer("app").start_span("app").get_span_context()
+    return TraceContext(f"{context.trace_id:032x}", f"{context.span_id:016x}", sampled)
+
+
+async def test_inside_an_application_its_spans_are_the_parents(collector, provider):
+    scored, root = two_hops(), application_span(provider)
+    scored.run.trace = root
+    for step in scored.run.steps:
+        step.trace = root
+    await OtelSink(provider).submit(scored)
+    assert collector.of("CHAIN") == []
+    assert {span.parent_id for span in collector.of("RETRIEVER")} == {root.span_id}
+    assert collector.of("EVALUATOR")[0].links == [(root.trace_id, root.span_id)]
+
+
+async def test_a_foreign_retrieval_span_is_scored_instead_of_a_second_one(collector, provider):
+    scored = two_hops()
+    for step in scored.run.steps:
+        step.trace = application_span(provider)
+        step.trace.foreign = True
+    await OtelSink(provider).submit(scored)
+    assert collector.of("RETRIEVER") == []
+    theirs = [step.trace.span_id for step in scored.run.steps]
+    assert [span.parent_id for span in collector.of("EVALUATOR")[1:]] == theirs
+    assert collector.of("GUARDRAIL")[0].parent_id == theirs[1]
+
+
+async def test_what_was_not_sampled_gets_no_span(collector, provider):
+    scored = two_hops()
+    scored.run.trace = application_span(provider, sampled=False)
+    for step in scored.run.steps:
+        step.trace = scored.run.trace
+    await OtelSink(provider).submit(scored)
+    assert collector.spans == []
+
+
+async def test_a_sampler_that_says_no_is_obeyed(collector):
+    provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    await OtelSink(provider).submit(two_hops())
+    provider.shutdown()
+    assert collector.spans == []
+
+
+async def test_own_trace_keeps_the_link_and_leaves_the_trace(collector, provider):
+    await OtelSink(provider, own_trace=True).submit(two_hops())
+    chain, evaluation = collector.of("CHAIN")[0], collector.of("EVALUATOR")[0]
+    assert evaluation.trace_id != chain.trace_id
+    assert evaluation.links == [(chain.trace_id, chain.span_id)]
+
+
+@pytest.mark.parametrize("content", [False, True])
+async def test_sixty_documents_never_push_out_what_names_the_span(collector, provider, content):
+    await OtelSink(provider, capture_content=content, max_documents=60).submit(two_hops(60))
+    for span in collector.of("RETRIEVER"):
+        assert span.dropped == 0
+        assert len(span.attributes) <= 128
+        assert span.attributes["gen_ai.operation.name"] == "retrieval"
+        assert span.attributes["ragguard.documents.total"] == 60
+        exported = span.attributes["ragguard.documents.exported"]
+        assert f"retrieval.documents.{exported - 1}.document.id" in span.attributes
+        assert f"retrieval.documents.{exported}.document.id" not in span.attributes
+
+
+async def test_many_scores_fit_too(collector, provider):
+    scored = two_hops()
+    scored.scores = [Score(f"metric_{i}", i / 100, "step", "r", "s0", label="x") for i in range(60)]
+    await OtelSink(provider).submit(scored)
+    evaluation = next(span for span in collector.of("EVALUATOR") if "ragguard.step.id" in span.attributes)
+    assert evaluation.dropped == 0
+    assert len(evaluation.attributes) <= 128
+    assert len(evaluation.events) == 60
+    assert evaluation.attributes["ragguard.telemetry.skipped"] > 0
+
+
+async def test_odd_values_arrive_or_are_left_out_and_counted(collector, provider):
+    scored = two_hops()
+    odd = [
+        Passage("x" * 1_000_000, 7, np.float32(0.25), {"n": np.int64(3), "deep": {"a": [1]}}),
+        Passage("lone \ud800 surrogate", "\udfff", math.nan),
+        Passage("", "", math.inf, {"self": object()}),
+    ]
+    scored.run.steps[0].passages = odd
+    scored.scores = [
+        Score("udcg", np.float64(0.5), "step", "r", "s0"),
+        Score("t", math.inf, "step", "r", "s0"),
+    ]
+    await OtelSink(provider, capture_content=True, max_text=1000).submit(scored)
+    retrieval = collector.of("RETRIEVER")[0].attributes
+    assert retrieval["retrieval.documents.0.document.id"] == "7"
+    assert retrieval["retrieval.documents.0.document.score"] == 0.25
+    assert retrieval["retrieval.documents.0.document.content"].endswith("[1000000 characters]")
+    assert len(retrieval["retrieval.documents.0.document.content"]) <= 1000
+    assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["deep"] == {"a": [1]}
+    assert retrieval["retrieval.documents.1.document.content"] == "lone ? surrogate"
+    assert "retrieval.documents.1.document.score" not in retrieval
+    assert json.loads(retrieval["retrieval.documents.0.document.metadata"])["n"] == 3
+    assert [one["score"] for one in json.loads(retrieval["gen_ai.retrieval.documents"])] == [0.25, None, None]
+    assert retrieval["ragguard.telemetry.skipped"] == 2
+    evaluation = collector.of("EVALUATOR")[0].attributes
+    assert evaluation["evaluations.0.evaluation.score"] == 0.5
+    assert "evaluations.1.evaluation.score" not in evaluation
+    assert evaluation["ragguard.telemetry.skipped"] == 1
+
+
+async def test_surrogates_and_odd_types_anywhere_never_stop_an_export(collector):
+    """Spans, events, log records and metrics: whatever a user's names, errors and ids are made of."""
+    odd = "lone \ud800 surrogate"
+    scored = two_hops(id=odd, name=odd, question=odd, answer=odd, metadata={"session_id": 7})
+    first, second = scored.run.steps
+    first.id, first.query, first.tool, first.status, first.error = odd, odd, odd, "error", f"{odd}: x"
+    first.passages = [Passage(odd * 65_536, np.int64(3), np.float32(0.5), {odd: odd, 4: {5}})]
+    second.decision.status, second.decision.reason, second.decision.elapsed_ms = "error", odd, np.float64(2)
+    made = {"scorer": odd, "version": odd, "engine": odd, "prompts": odd, "label": odd, "explanation": odd}
+    scored.scores = [
+        Score(odd, np.float32(0.25), "step", odd, odd, stderr=math.nan, **made),
+        Score("utility", np.int64(1), "passage", odd, odd, 3, np.int64(1), **made),
+        Score("answerability", 2.0, "passage", odd, odd, 3, 1, sub_question=np.int64(0), **made),
+        Score(odd, 0.5, "passage", odd, odd, 3, 1, **made),
+    ]
+    scored.failures = [Failure(odd, odd, odd, False, odd, second.id)]
+    sink = OtelSink(otlp=collector.url, log_records=True, capture_content=True, project=odd)
+    await sink.submit(scored)
+    await sink.aclose()
+    (chain,), (retrieval, _), (told, failed) = map(collector.of, ("CHAIN", "RETRIEVER", "EVALUATOR"))
+    assert (chain.name, chain.attributes["session.id"]) == ("run lone ? surrogate", "7")
+    assert (retrieval.name, retrieval.status) == ("retrieval lone ? surrogate", 2)
+    assert retrieval.attributes["retrieval.documents.0.document.id"] == "3"
+    assert retrieval.attributes["retrieval.documents.0.document.content"].endswith("[1048576 characters]")
+    assert told.attributes["evaluations.0.evaluation.score"] == 0.25
+    assert told.attributes["ragguard.passages.utility"] == [1]
+    assert told.attributes["ragguard.passages.lone ? surrogate"] == [0.5]
+    assert "ragguard.evaluation.stderr" not in told.events[0][1]
+    assert failed.events[0][1]["error.type"] == "lone ? surrogate"
+    assert len(collector.logs) == 2
+    (failures,) = collector.metrics["ragguard.evaluation.failures"]
+    assert attributes_of(failures.attributes)["scorer"] == "lone ? surrogate"
+
+
+class Colour(IntEnum):
+    RED = 3
+
+
+class Unsayable:
+    def __str__(self):
+        raise RuntimeError("no")
+
+
+async def test_numbers_of_any_kind_and_metadata_of_any_kind(collector, provider):
+    """An enumeration's member is an int; a range of them all must not be walked through to find that out."""
+    scored = two_hops()
+    first, second = scored.run.steps
+    first.turn = Colour.RED
+    first.passages = [Passage("a", "a", Colour.RED, {"it": Unsayable()}), Passage("b", "b", 2**64)]
+    second.decision.dropped[0].utility = math.nan
+    scored.scores = [Score("grade", Colour.RED, "step", "r", "s0", stderr=math.nan)]
+    await OtelSink(provider, capture_content=True).submit(scored)
+    retrieval, evaluation = collector.of("RETRIEVER")[0].attributes, collector.of("EVALUATOR")[0]
+    assert retrieval["ragguard.step.turn"] == retrieval["retrieval.documents.0.document.score"] == 3
+    assert retrieval["ragguard.telemetry.skipped"] == 1
+    assert "it: unreadable" in retrieval["retrieval.documents.0.document.metadata"]
+    assert evaluation.attributes["evaluations.0.evaluation.score"] == 3
+    assert evaluation.events[0][1]["ragguard.telemetry.skipped"] == 1
+    assert collector.of("GUARDRAIL")[0].attributes["ragguard.telemetry.skipped"] == 1
+
+
+async def test_one_address_is_enough(collector):
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    sink = OtelSink(otlp=collector.url, project="mine", log_records=True, prices={"model": (2.0, 10.0)})
+    assert isinstance(sink, Sink)
+    await sink.submit(two_hops())
+    await sink.aclose()
+    assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+    assert len(collector.spans) == 7
+    assert collector.spans[0].resource["openinference.project.name"] == "mine"
+    assert {"ragguard.evaluation.score", "ragguard.evaluation.failures"} <= set(collector.metrics)
+    utilities = [
+        point
+        for point in collector.metrics["ragguard.evaluation.score"]
+        if attributes_of(point.attributes)["gen_ai.evaluation.name"] == "utility"
+    ]
+    signed = {attributes_of(p.attributes)["ragguard.evaluation.sign"]: p.sum for p in utilities}
+    assert signed == {"positive": pytest.approx(0.9), "negative": pytest.approx(1.2)}
+    (cost,) = collector.metrics["ragguard.usage.cost"]
+    assert cost.as_double == pytest.approx((300 * 2 + 3 * 10) / 1e6)
+    (late,) = collector.metrics["ragguard.evaluation.duration"]
+    assert late.sum == pytest.approx(0.03)
+    assert len(collector.logs) == 5
+    assert {log["event"] for log in collector.logs} == {names.EVENT_EVALUATION}
+    assert {log["span_id"] for log in collector.logs} == {
+        span.span_id for span in collector.spans if span.role in ("CHAIN", "RETRIEVER")
+    }
+
+
+async def test_an_engine_without_a_price_is_said_once_where_a_name_matches_no_engine(collector, caplog):
+    for prices, said in (
+        ({"gpt-9": (2.0, 10.0)}, 1),
+        ({"model": (2.0, 10.0), "gpt-9": (1.0, 1.0)}, 0),
+        ({}, 0),
+    ):
+        NOTICES.forget()
+        caplog.clear()
+        sink = OtelSink(otlp=collector.url, prices=prices)
+        for _ in range(2):
+            await sink.submit(two_hops())
+        await sink.aclose()
+        found = [record.message for record in caplog.records if "no price of the engine" in record.message]
+        assert len(found) == said
+        assert all("names that match no engine so far: 'gpt-9'." in message for message in found)
+
+
+async def test_every_name_that_arrives_is_declared(collector, provider):
+    await OtelSink(provider, capture_content=True).submit(two_hops())
+    declared = {name for group in names.ATTRIBUTES.values() for name in group}
+    indexed = ("retrieval.documents.", "evaluations.", "ragguard.passages.")
+    for span in collector.spans:
+        for name in {*span.attributes, *(key for _, values in span.events for key in values)}:
+            assert name in declared or name.startswith(indexed), name
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"otlp": "localhost:4318"},
+        {"otlp": "http://localhost:4318/v1/traces/"},
+        {"capture_content": "SOMETIMES"},
+        {"max_text": 3},
+        {"max_documents": -1},
+    ],
+)
+def test_settings_that_cannot_be_right_are_refused(settings):
+    with pytest.raises(InvalidInput, match="allowed"):
+        OtelSink(**settings)

@@ -1,0 +1,285 @@
+"""Telemetry when things go wrong around it: forks, providers and collectors that are gone."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import socket
+import weakref
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
+from support.child import in_child
+from support.otlp_receiver import attributes_of, otlp_receiver
+from support.program import run_program
+from support.scored_runs import two_hops
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import Passage, RagGuard
+from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.otlp import ExportError
+
+# The oldest supported SDK calls its own log records deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:LogRecord init")
+
+
+@pytest.fixture
+def collector():
+    with otlp_receiver() as received:
+        yield received
+
+
+def guard(**settings):
+    engine = ScriptedEngine(label=lambda text, label: 0.4)
+    return RagGuard(engine, scorers=("utility",), **{"store": None, **settings})
+
+
+def capture(rg, name):
+    with rg.run("who?", name=name) as run:
+        run.retrieved("who?", [Passage("Ada Berg founded it.", "a")])
+    return run
+
+
+def spans_of_runs(collector):
+    """How many spans of each role each run has at the collector, by the run's name."""
+    names = {span.attributes["ragguard.run.id"]: span.name for span in collector.of("CHAIN")}
+    found = sorted((names[span.attributes["ragguard.run.id"]], span.role) for span in collector.spans)
+    return {name: [role for other, role in found if other == name] for name in names.values()}
+
+
+def measured(reader):
+    """What the reader has been told, by metric."""
+    data = reader.get_metrics_data()
+    scopes = [scope for resource in data.resource_metrics for scope in resource.scope_metrics]
+    return {metric.name: list(metric.data.data_points) for scope in scopes for metric in scope.metrics}
+
+
+ONE_RUN = ["CHAIN", "EVALUATOR", "EVALUATOR", "RETRIEVER"]
+
+
+def test_a_parent_and_a_forked_worker_each_tell_of_their_own_once(collector, tmp_path):
+    rg = guard(otlp=collector.url, store=tmp_path / "runs.db")
+    capture(rg, "before")
+    assert rg.flush(10)
+
+    def work():
+        capture(rg, "child")
+        assert rg.flush(10)
+        rg.close()
+
+    in_child(work)
+    capture(rg, "after")
+    rg.close()
+    assert spans_of_runs(collector) == {f"run {name}": ONE_RUN for name in ("before", "child", "after")}
+    assert len({span.resource["service.instance.id"] for span in collector.spans}) == 2
+
+
+def test_a_child_does_not_send_its_parents_numbers_again(collector):
+    sink = OtelSink(otlp=collector.url)
+    asyncio.run(sink.submit(two_hops()))
+    in_child(lambda: asyncio.run(sink.aclose()))
+    assert (collector.spans, collector.metrics) == ([], {})
+
+    def work():
+        asyncio.run(sink.submit(two_hops()))
+        asyncio.run(sink.aclose())
+
+    in_child(work)
+    asyncio.run(sink.aclose())
+    durations = collector.metrics["ragguard.evaluation.duration"]
+    assert [point.count for point in durations] == [1, 1]
+    assert len(collector.spans) == 14
+
+
+def test_a_worker_forked_from_an_application_with_a_provider(collector):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    rg = guard(tracer_provider=provider)
+    capture(rg, "before")
+    assert rg.flush(10)
+
+    def work():
+        capture(rg, "child")
+        assert rg.flush(10)
+        rg.close()
+        provider.shutdown()
+
+    in_child(work)
+    rg.close()
+    provider.shutdown()
+    assert spans_of_runs(collector) == {"run before": ONE_RUN, "run child": ONE_RUN}
+
+
+def test_a_provider_that_is_shut_down_before_us_costs_its_spans_only(collector):
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
+    rg = guard(tracer_provider=provider)
+    provider.shutdown()
+    capture(rg, "late")
+    assert rg.flush(10)
+    (run,) = rg.runs()
+    assert {score.name for score in rg.scores(run.id)} >= {"udcg", "utility"}
+    assert rg.failures(run.id) == []
+    rg.close()
+    assert collector.spans == []
+
+
+async def test_what_is_not_sampled_is_measured_all_the_same():
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    await OtelSink(TracerProvider(sampler=ALWAYS_OFF), meter_provider=meters, log_records=True).submit(
+        two_hops()
+    )
+    told = measured(reader)
+    assert sum(point.count for point in told["ragguard.evaluation.score"]) == 10
+    assert sum(point.value for point in told["ragguard.evaluation.failures"]) == 1
+    meters.shutdown()
+
+
+@pytest.mark.parametrize("how", ["given", "address"])
+def test_the_metrics_tell_what_waits_and_what_was_lost(collector, how, caplog):
+    class Broken:
+        async def submit(self, scored):
+            raise OSError("disk full")
+
+        async def aclose(self):
+            pass
+
+    if how == "given":
+        rg = guard(sinks=[OtelSink(otlp=collector.url), Broken()])
+    else:
+        rg = guard(otlp=collector.url, sinks=[Broken()])
+    capture(rg, "one")
+    assert "1 scored runs to Broken not delivered (OSError: disk full)" in str(rg.flush(10))
+    rg.close()
+    assert "disk full" in caplog.text
+    (depth,) = collector.metrics["ragguard.queue.depth"]
+    assert depth.as_int == 0
+    lost = {
+        attributes_of(point.attributes)["reason"]: point.as_int
+        for point in collector.metrics["ragguard.dropped"]
+    }
+    assert lost["sink_failures"] == 1
+    assert lost["spans_not_exported"] == lost["runs_dropped"] == 0
+
+
+async def test_what_a_dead_collector_did_not_get_is_counted():
+    sink = OtelSink(otlp="http://127.0.0.1:9", log_records=True)
+    await sink.submit(two_hops())
+    with pytest.raises(ExportError, match="7 spans not exported, 5 log records not exported to http://127"):
+        await sink.aclose()
+    await sink.aclose()
+
+
+async def test_a_forked_child_does_not_tell_of_what_its_parent_could_not_deliver():
+    sink = OtelSink(otlp="http://127.0.0.1:9")
+    await sink.submit(two_hops())
+    await sink.flush()
+    assert sink.undelivered() == {"spans to http://127.0.0.1:9": 7}
+    in_child(lambda: sink.undelivered() == {})
+    with pytest.raises(ExportError):
+        await sink.aclose()
+    assert sink.undelivered() == {"spans to http://127.0.0.1:9": 7}
+
+
+@pytest.mark.parametrize("collector_is", ["gone", "silent"])
+def test_close_keeps_its_time_whatever_the_collector_does(collector_is, monkeypatch):
+    monkeypatch.setattr(
+        "ragguard.telemetry.otlp.EXPORT_S", 3600.0
+    )  # whoever waits for an export waits for ever
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # takes connections and never answers
+        port = silent.getsockname()[1] if collector_is == "silent" else 9
+        rg = guard(otlp=f"http://127.0.0.1:{port}")
+        run = capture(rg, "one")
+        report = rg.flush(1.0)
+        assert not report
+        assert rg.scores(run.id), "a collector must not hold up the scores"
+        assert "4 spans to http://127.0.0.1" in str(report)
+        report = rg.close(timeout=1.0)
+        assert not report
+        assert "4 spans to http://127.0.0.1" in str(report)
+
+
+def test_a_closed_one_can_still_be_measured():
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+    rg = guard(sinks=[OtelSink(TracerProvider(shutdown_on_exit=False), meter_provider=meters)])
+    capture(rg, "one")
+    rg.close()
+    (depth,) = measured(reader)["ragguard.queue.depth"]
+    assert depth.value == 0
+    meters.shutdown()
+
+
+GLOBAL = """
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from ragguard import Passage, RagGuard
+from ragguard.telemetry.otel import OtelSink
+from support.program import run_program
+from support.scripted_engine import ScriptedEngine
+
+exporter, provider = InMemorySpanExporter(), TracerProvider()
+provider.add_span_processor(SimpleSpanProcessor(exporter))
+trace.set_tracer_provider(provider)
+rg = RagGuard(ScriptedEngine(label=lambda text, label: 0.4), scorers=("utility",), store=None, sinks=[OtelSink()])
+with rg.run("who?") as run:
+    run.retrieved("who?", [Passage("Ada")])
+rg.close()
+print(sorted(span.name for span in exporter.get_finished_spans()))
+"""
+
+
+def test_an_applications_own_provider_gets_each_span_once_with_a_sink_as_without():
+    done = run_program(GLOBAL)
+    assert done.stdout == "['evaluate retrieval', 'evaluate run', 'retrieval', 'run']\n"
+    assert run_program(GLOBAL.replace(", sinks=[OtelSink()]", "")).stdout == done.stdout
+
+
+def test_all_who_tell_one_provider_are_heard_of(caplog):
+    """A provider asks whoever made an instrument first, and would ask no other."""
+
+    class Broken:
+        async def submit(self, scored):
+            raise OSError("disk full")
+
+        async def aclose(self):
+            pass
+
+    reader = InMemoryMetricReader()
+    meters = MeterProvider([reader], shutdown_on_exit=False)
+
+    def one():
+        return OtelSink(TracerProvider(shutdown_on_exit=False), meter_provider=meters)
+
+    def lost():
+        points = measured(reader)["ragguard.dropped"]
+        return sum(point.value for point in points if point.attributes["reason"] == "sink_failures")
+
+    first, second = guard(sinks=[one()]), guard(sinks=[one(), Broken()])
+    capture(second, "lost")
+    assert second.flush(10).undelivered
+    assert lost() == 1
+    second.close()
+    assert lost() == 1, "what was lost stays lost when its RagGuard is closed"
+    third = guard(sinks=[one(), Broken()])
+    capture(third, "lost as well")
+    assert third.flush(10).undelivered
+    assert lost() == 2
+    third.close()
+    fourth = guard(sinks=[one()])
+    for rg in (first, fourth):
+        rg.close()
+    kept = weakref.ref(fourth)
+    del fourth, rg
+    gc.collect()
+    assert kept() is None, "no provider keeps a closed one alive"
+    assert measured(reader)["ragguard.queue.depth"][0].value == 0
+    meters.shutdown()

@@ -1,0 +1,124 @@
+"""Keys and passwords do not stand in texts, whatever form they took on the way."""
+
+from __future__ import annotations
+
+import io
+import json
+import logging
+from base64 import b64encode
+from urllib.parse import quote
+
+import pytest
+
+from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.text.credentials import checked_key, split_credentials
+from ragguard.text.secret_filter import clean_cause, keep_secret, logger, without_secrets
+
+KEY = "cnry+7/Qx'\"%é\\Zw_0123456789"
+
+
+@pytest.fixture(autouse=True)
+def kept():
+    keep_secret(KEY + "\n")
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        KEY, f"Bearer {KEY}", quote(KEY), quote(KEY, safe=""), repr(KEY), json.dumps(KEY),
+        json.dumps(KEY, ensure_ascii=False), f"b'Bearer {KEY}\\n'", b64encode(KEY.encode()).decode(),
+        b64encode(KEY.encode()).decode().rstrip("="), KEY[:8], KEY[:9] + "...", KEY[:15] + "…",
+    ],
+)  # fmt: skip
+def test_every_form_is_removed(shown):
+    text = without_secrets(f"the server said: <{shown}> and went")
+    assert text.startswith("the server said: <")
+    assert text.endswith("> and went")
+    assert KEY[:8] not in text
+    assert b64encode(KEY.encode()).decode()[:10] not in text
+
+
+def test_ordinary_words_stay():
+    keep_secret("ragguard-internal-9", "EMPTY", "abc")
+    told = "ragguard: EMPTY abc reply from http://localhost:8000/v1, a basic requirement of bearer shares"
+    assert without_secrets(told) == told
+    assert without_secrets("with ragguard-internal-9") == "with …"
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        ("GET http://user:pass@host/v1", "GET http://…@host/v1"),
+        ("'http://user:pa/ss#w?rd@host/v1'", "'http://…@host/v1'"),
+        ("Authorization: Bearer abc-123-xyz-9", "Authorization: Bearer …"),
+        ("key sk-proj-abcdefghijkl0123456789", "key …"),
+        ("hf_abcdefghijklmnopqrstuv", "…"),
+    ],
+)
+def test_what_looks_like_a_secret_is_removed_unregistered(text, clean):
+    assert without_secrets(text) == clean
+
+
+@pytest.mark.parametrize("given", ["key-12345678\n", "\tkey-12345678 ", "key-12345678\r\n"])
+def test_a_mounted_secret_loses_its_line_end(given):
+    assert checked_key("api_key", given) == "key-12345678"
+
+
+@pytest.mark.parametrize("given", ["key 12345678 with space", "key-123\n45678", "schlüssel-1234", b"key", 7])
+def test_a_key_that_no_header_can_hold_is_refused_and_not_shown(given):
+    with pytest.raises(InvalidInput, match="api_key") as caught:
+        checked_key("api_key", given)
+    assert "1234" not in str(caught.value)
+
+
+def test_an_address_loses_its_password():
+    bare, credentials = split_credentials("otlp", "https://me:p%2Fw%40d-77@host:4318/x", "…")
+    assert bare == "https://host:4318/x"
+    assert credentials is not None
+    assert credentials.header == "Basic " + b64encode(b"me:p/w@d-77").decode()
+    assert without_secrets(f"tried p/w@d-77 and {credentials.header}") == "tried … and Basic …"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://me:pa/ss-1@host/v1",
+        "http://me:12#ss-1@host",
+        "http://me:pa?ss-1@host",
+        "http://me:1/ss-1@host",
+    ],
+)
+def test_a_password_with_signs_of_its_own_is_refused_and_not_shown(url):
+    with pytest.raises(InvalidInput, match="%2F") as caught:
+        split_credentials("engine", url, "http://HOST")
+    assert "ss-1" not in str(caught.value)
+
+
+def test_a_models_name_may_hold_an_at_sign():
+    assert split_credentials("engine", "http://host/v1#org/model@main", "…")[1] is None
+
+
+def test_errors_of_the_package_hold_none():
+    assert KEY not in str(EngineRejected(f"refused {KEY}"))
+    assert KEY[:8] not in str(InvalidInput("engine", f"{KEY}" + "x" * 200, "something else"))
+    assert clean_cause(ValueError(f"Illegal header value {KEY!r}")) is None
+    plain = ValueError("no route")
+    assert clean_cause(plain) is plain
+
+
+def test_logs_hold_none_tracebacks_included():
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    log = logger("ragguard.test_secrets")
+    log.addHandler(handler)
+    try:
+        try:
+            raise ValueError(f"Illegal header value b'Bearer {KEY}'")
+        except ValueError:
+            log.exception("asking %s failed", f"http://me:{KEY}@host")
+    finally:
+        log.removeHandler(handler)
+    told = stream.getvalue()
+    assert "asking http://…@host failed" in told
+    assert "ValueError: Illegal header value b'Bearer …'" in told
+    assert KEY[:8] not in told
