@@ -11,7 +11,7 @@ PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c co
 help:
 	@echo "make demo          install what the demonstration needs and run it"
 	@echo "make test          install what the tests need and run all of them"
-	@echo "make check         lint, format and types"
+	@echo "make check         lint, format, types, and what the pages and the words of the code are held to"
 	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, also in an actor of Ray, in environments of their own (4 GB)"
@@ -44,11 +44,12 @@ demo: .venv/.demo
 	$(BIN)/ragguard demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not vllm and not phoenix and not install and not foreign"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign"
 
 lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m pytest -q tests/lint
 
 types: .venv/.dev
 	$(BIN)/mypy

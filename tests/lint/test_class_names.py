@@ -4,7 +4,7 @@ import ast
 from collections import defaultdict
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHARED = {"GuardedRetriever"}
 """Public names that both integrations have on purpose."""
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "promises.md").read_text()
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
 

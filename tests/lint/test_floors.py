@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.floors import FLOORS
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = sorted((ROOT / "ragguard").rglob("*.py"))
 INTEGRATIONS = sorted((ROOT / "integrations").rglob("*.py"))
 MODULES = {

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 POLLING = TESTS / "support" / "polling.py"
 MONOTONIC = {"monotonic", "monotonic_ns"}
 """Clocks that deadlines are made of; an assertion on one bounds a time."""

@@ -3,7 +3,7 @@
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 FILES = sorted([*(ROOT / "ragguard").rglob("*.py"), *(ROOT / "integrations").rglob("*.py")])
 MOST = 4
 

@@ -10,7 +10,7 @@ from support.floors import FLOORS
 
 from docs import generate
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers",
          "ragguard.telemetry",
          "ragguard_langchain", "ragguard_llamaindex")  # fmt: skip
