@@ -288,11 +288,11 @@ def capture() -> str:
 
 
 GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
-    ("settings.md", "settings"): settings,
-    ("settings.md", "commands"): command_tables,
-    ("metrics.md", "metrics"): metrics,
-    ("telemetry.md", "names"): telemetry,
-    ("neighbours.md", "capture"): capture,
+    ("reference/settings.md", "settings"): settings,
+    ("reference/settings.md", "commands"): command_tables,
+    ("reference/metrics.md", "metrics"): metrics,
+    ("how-to/telemetry.md", "names"): telemetry,
+    ("background/neighbours.md", "capture"): capture,
 }
 """Page and marker → what stands between `<!-- marker -->` and `<!-- /marker -->`."""
 

@@ -16,7 +16,12 @@ from ragguard.cli.app import app
 from ragguard.storage.files.runfile import write_runs
 
 ROOT = Path(__file__).parent.parent
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+DOCS = [
+    path
+    for folder in ("", "tutorial", "how-to", "reference", "background")
+    for path in sorted((ROOT / "docs" / folder).glob("*.md"))
+]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *DOCS]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 BLOCKS = [
     pytest.param(block, id=f"{page.name}-{number}")
@@ -57,7 +62,16 @@ def test_block_runs(block, tmp_path):
     run_block(block, tmp_path)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guard.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/tutorial/first-run.md", "docs/tutorial/hops.md"])
+def test_the_output_that_is_shown_is_what_the_block_prints(page, tmp_path):
+    block, shown = re.search(
+        r"^```python\n(.*?)^```\n\n```text\n(.*?)^```", (ROOT / page).read_text(), re.M | re.S
+    ).groups()
+    printed = re.sub(r"^run [0-9a-f]{32}\n", "", run_block(block, tmp_path), flags=re.MULTILINE)
+    assert [line.rstrip() for line in printed.strip().splitlines()] == shown.strip().splitlines()
+
+
+@pytest.mark.parametrize("page", ["docs/tutorial/guard.md", "docs/how-to/guard.md"])
 def test_the_guard_that_is_shown_drops_something(page, tmp_path):
     """However busy the machine that shows it."""
     (block,) = [one for one in BLOCK.findall((ROOT / page).read_text()) if "guard.prune(" in one]
@@ -72,7 +86,7 @@ def files(tmp_path_factory):
     write_runs([world.make_run(case, junk=1) for case in cases], folder / "runs.jsonl")
     done = CliRunner().invoke(app, ["score", f"{folder}/runs.jsonl", "--store", f"{folder}/ragguard.db"])
     assert done.exit_code == 0, done.output
-    for name in ("old.db", "new.db"):
+    for name in ("old.db", "new.db", "first.db"):
         shutil.copy(folder / "ragguard.db", folder / name)
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "examples" / "contexts.jsonl", folder)
@@ -86,7 +100,9 @@ def files(tmp_path_factory):
         for n in range(12)
     )
     (prompts,) = re.findall(
-        r"^```toml\n(.*?)^```", (ROOT / "docs" / "prompts.md").read_text(), re.MULTILINE | re.DOTALL
+        r"^```toml\n(.*?)^```",
+        (ROOT / "docs" / "how-to" / "prompts.md").read_text(),
+        re.MULTILINE | re.DOTALL,
     )
     (folder / "ours.toml").write_text(prompts)
     (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labels))

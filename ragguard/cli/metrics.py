@@ -15,7 +15,9 @@ def run(
     names: Annotated[
         list[str] | None, typer.Argument(help="The metrics to print; all where none is named.")
     ] = None,
-    markdown: Annotated[bool, typer.Option("--markdown", help="Print the table of docs/metrics.md.")] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the table of docs/reference/metrics.md.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print every metric: range, direction, unit, what it needs, its paper."""

@@ -22,5 +22,6 @@ TextFiles: TypeAlias = Annotated[
     ),
 ]
 PromptSetName: TypeAlias = Annotated[
-    str | None, typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/prompts.md).")
+    str | None,
+    typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/how-to/prompts.md)."),
 ]

@@ -27,7 +27,7 @@ def run(
     data: Annotated[
         str,
         typer.Argument(
-            metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/validation.md."
+            metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/how-to/validation.md."
         ),
     ],
     format: Annotated[

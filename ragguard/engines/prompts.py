@@ -235,7 +235,7 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
     """Returns a set of prompts by its name, from a TOML file, or as it is given.
 
     Args:
-        source: `default`, `nano`, a path to a TOML file (docs/prompts.md describes it), or a PromptSet.
+        source: `default`, `nano`, a path to a TOML file (docs/how-to/prompts.md describes it), or a PromptSet.
     """
     if isinstance(source, PromptSet):
         return source

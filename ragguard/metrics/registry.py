@@ -1,7 +1,7 @@
 """The declarations of metrics: name, range, direction, unit, what is needed, and the paper.
 
-Each family has one table of declarations behind its functions. The page docs/metrics.md, `ragguard metrics`, captions
-of reports and OpenTelemetry descriptions are all made from these declarations.
+Each family has one table of declarations behind its functions. The page docs/reference/metrics.md,
+`ragguard metrics`, captions of reports and OpenTelemetry descriptions are all made from these declarations.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
 def test_the_example_says_what_the_page_shows(tmp_path):
     done = validate(ROOT / "examples" / "contexts.jsonl", "--engine", "nano", "--markdown", tmp_path / "t.md")
     assert done.exit_code == 0, done.output
-    assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "validation.md").read_text()
+    assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "how-to" / "validation.md").read_text()
 
 
 def test_without_an_engine_the_data_speak_for_themselves(tmp_path):

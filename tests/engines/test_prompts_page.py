@@ -1,4 +1,4 @@
-"""docs/prompts.md: its prompt set scores runs, and every task, placeholder and field is described."""
+"""docs/how-to/prompts.md: its prompt set scores runs, and every task, placeholder and field is described."""
 
 import dataclasses
 import re
@@ -12,7 +12,7 @@ from ragguard.engines.prompts import TASKS, Template, load_prompts
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 
-PAGE = (Path(__file__).parents[2] / "docs" / "prompts.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "prompts.md").read_text("utf-8")
 (SET,) = re.findall(r"^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
 ROWS = {cells[1].strip(): cells for line in PAGE.splitlines() if len(cells := line.split("|")) > 4}
 

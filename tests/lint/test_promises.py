@@ -1,4 +1,4 @@
-"""docs/promises.md names a test for each promise; each of those exists."""
+"""docs/reference/promises.md names a test for each promise; each of those exists."""
 
 import re
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "promises.md").read_text()
+PAGE = (ROOT / "docs" / "reference" / "promises.md").read_text()
 NAMED = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
 
 

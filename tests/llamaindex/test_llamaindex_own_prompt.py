@@ -1,4 +1,4 @@
-"""A workflow whose own prompt holds a part of its nodes, captured as docs/llama-index.md shows it."""
+"""A workflow whose own prompt holds a part of its nodes, captured as docs/how-to/llama-index.md shows it."""
 
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from support.llamaindex_parts import ListRetriever

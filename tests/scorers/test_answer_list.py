@@ -1,4 +1,5 @@
-"""Verdicts on 200 answers that were labelled by hand; `docs/scorers.md` tells how the list was made, and its errors."""
+"""Verdicts on 200 answers that were labelled by hand;
+`docs/reference/scorers.md` tells how the list was made, and its errors."""
 
 import json
 from pathlib import Path

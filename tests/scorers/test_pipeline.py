@@ -39,7 +39,7 @@ from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
 
 ALL = FAMILIES
-PAGE = Path(__file__).parents[2] / "docs" / "scorers.md"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "scorers.md"
 
 
 def pipeline(engine=None, **more):

@@ -1,5 +1,5 @@
-"""The tables of scored parts of an input: scores, failures, runs and counts, with their columns. `docs/run-format.md`
-describes them for users.
+"""The tables of scored parts of an input: scores, failures, runs and counts, with their columns.
+`docs/reference/run-format.md` describes them for users.
 
 The columns are versioned: `FORMAT` changes when one of them changes its meaning or goes away.
 """

@@ -1,4 +1,4 @@
-"""Reads and writes run files: one run a line, as JSON. `docs/run-format.md` describes the format for users.
+"""Reads and writes run files: one run a line, as JSON. `docs/reference/run-format.md` describes the format for users.
 
 Reading goes line by line with bounded memory. A line that cannot be read becomes a problem with its
 number and its reason, and the lines after it are read all the same.

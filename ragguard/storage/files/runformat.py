@@ -1,7 +1,7 @@
 """The run format: the content of a run file's line, as data from JSON and as records.
 
 Every field is checked here, and a wrong one is named with its path in the line. Knows no file: `runfile.py` reads
-and writes files, and `docs/run-format.md` tells users of the format.
+and writes files, and `docs/reference/run-format.md` tells users of the format.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """Reads and writes score files: one score or failure a line as JSON, or a Parquet table of scores.
-`docs/run-format.md` describes both."""
+`docs/reference/run-format.md` describes both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The table of scores: its columns, its rows, and a Parquet file of it. `docs/run-format.md` describes it for users."""
+"""The table of scores: its columns, its rows, and a Parquet file of it.
+`docs/reference/run-format.md` describes it for users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/validation.md shows what was measured, and the examples of docs/validation-data.md can be read."""
+"""docs/how-to/validation.md shows what was measured, and the examples of docs/how-to/validation-data.md can be read."""
 
 import asyncio
 import json
@@ -16,7 +16,7 @@ from ragguard.analysis.validation.scoring import score_contexts
 from ragguard.engines.connect import connect
 
 ROOT = Path(__file__).parents[3]
-PAGE, DATA = ROOT / "docs" / "validation.md", ROOT / "docs" / "validation-data.md"
+PAGE, DATA = ROOT / "docs" / "how-to" / "validation.md", ROOT / "docs" / "how-to" / "validation-data.md"
 
 
 def test_the_page_shows_what_the_example_gives():

@@ -1,4 +1,4 @@
-"""The lines of contexts with outcomes that `docs/validation-data.md` describes.
+"""The lines of contexts with outcomes that `docs/how-to/validation-data.md` describes.
 
 {"question": "…", "passages": [{"text": "…", "relevance": 1}, …], "references": ["…"], "outcome": 2}
 """
