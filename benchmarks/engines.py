@@ -305,7 +305,7 @@ def main() -> None:
     parser.add_argument("--url", help="a vLLM server that is there")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--device", default="CPU", help="what the server runs on")
-    parser.add_argument("--name", default="engines", help="results/NAME.json")
+    parser.add_argument("--name", default="engines", help="the name of the file, without .json")
     arguments = parser.parse_args()
     url, count = arguments.url, arguments.rounds
     figures = asyncio.run(measure(url, count)) if url else measure_here(count)

@@ -3,7 +3,7 @@
     python benchmarks/fuzz.py [--calls 1000000] [--seed 0]
 
 Each seed makes 100,000 calls over a store of its own. Ends with 1 where anything was found. Writes
-results/fuzz.json.
+fuzz.json.
 """
 
 from __future__ import annotations

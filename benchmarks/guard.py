@@ -299,7 +299,6 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=1200)
     parser.add_argument("--on-time", action="store_true")
     parser.add_argument("--hostile", action="store_true")
-    parser.add_argument("--no-record", action="store_true")
     args = parser.parse_args()
     before = RESULTS / "guard.json"
     figures: dict[str, Any] = {}
@@ -314,8 +313,7 @@ def main() -> None:
     else:
         figures["helps"] = asyncio.run(helps(args.cases))
     print(figures)
-    if not args.no_record:
-        print(record("guard", figures))
+    print(record("guard", figures))
 
 
 if __name__ == "__main__":

@@ -56,6 +56,7 @@ def captures(folder: Path) -> tuple[list[float], list[float]]:
     hooks, to_disk = [], []
     with RagGuard("nano", scorers=(), store=folder / "s.db") as rg, rg.run("who founded it?") as run:
         run.retrieved("warm up", passages)
+        rg.flush(timeout=10)  # the writer has made the file
         reader = Store(folder / "s.db", read_only=True)
         while reader.run(run.id) is None:
             time.sleep(0.001)

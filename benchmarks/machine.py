@@ -1,4 +1,5 @@
-"""The machine on which a figure was measured, and the file in which figures are kept."""
+"""The machine on which a figure was measured, and the file in which figures are written: `out/`, which git ignores, or
+with RECORD=1 in the environment `results/`, which documentation and tests quote."""
 
 from __future__ import annotations
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
+SCRATCH = Path(__file__).parent / "out"
 
 
 def machine() -> dict[str, Any]:
@@ -33,9 +35,10 @@ def _model() -> str:
 
 
 def record(name: str, figures: Mapping[str, Any]) -> Path:
-    """Writes `results/NAME.json`."""
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+    """Writes NAME.json into `results/` where RECORD=1 is set, else into `out/`; returns its path."""
+    folder = RESULTS if os.environ.get("RECORD") == "1" else SCRATCH
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     result = {"measured": time.strftime("%Y-%m-%d"), "machine": machine(), **figures}
     path.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return path

@@ -325,14 +325,13 @@ def show(figures: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Measures, shows and keeps the figures; 1 if a value differs from a peer's."""
+    """Measures, shows and writes the figures; 1 if a value differs from a peer's."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--queries", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--no-ranx", dest="ranx", action="store_false", help="leave ranx out")
-    parser.add_argument("--no-record", dest="record", action="store_false", help="keep no results file")
     options = parser.parse_args()
     if options.ranx:
         try:
@@ -365,8 +364,7 @@ def main() -> int:
         "targets": targets(micros),
     }
     show(figures)
-    if options.record:
-        print(record("metrics", figures))
+    print(record("metrics", figures))
     return int(max(differences.values()) > 1e-9)
 
 

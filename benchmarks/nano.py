@@ -1,4 +1,4 @@
-"""How fast nano is: `python benchmarks/nano.py` writes benchmarks/results/nano.json. Wants two idle cores."""
+"""Measures how fast nano is: `python benchmarks/nano.py`, on two idle cores. Writes nano.json."""
 
 from __future__ import annotations
 

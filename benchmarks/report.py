@@ -180,7 +180,7 @@ def processor_seconds() -> float:
 
 
 def main() -> None:
-    """Measures and writes `results/report.json`."""
+    """Measures and writes `report.json`."""
     with tempfile.TemporaryDirectory() as folder:
         rng = random.Random(0)
         store, page = Store(Path(folder) / "s.db"), Path(folder) / "report.html"

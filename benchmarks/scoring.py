@@ -1,7 +1,7 @@
 """Counts what scoring asks, beside a plan that shares nothing; and how many steps a second it scores.
 
     python benchmarks/scoring.py              counts on 200 two-hop runs, live scoring, and nano's pace
-    python benchmarks/scoring.py --live       live scoring alone, into results/scoring_live.json
+    python benchmarks/scoring.py --live       live scoring alone, into scoring_live.json
     python benchmarks/scoring.py --vllm       the pace on a real vLLM server too (started here, serving nano)
     python benchmarks/scoring.py --url URL    the pace on a server that is there
 

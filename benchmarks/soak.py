@@ -3,7 +3,7 @@
     python benchmarks/soak.py [--seconds 600]
 
 Threads capture runs without a pause beyond their pace; the engine answers from a hash and is away for a while
-now and then, so that retries, failures and recovery are part of it. Writes results/soak.json.
+now and then, so that retries, failures and recovery are part of it. Writes soak.json.
 """
 
 from __future__ import annotations
