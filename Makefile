@@ -83,7 +83,7 @@ test-foreign: .venv/.dev
 	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py tests/langchain/test_langfuse.py tests/llamaindex/test_llamaindex_langfuse.py
 
 test-ray: .venv/.dev
-	python=$$($(ENVIRONMENT) ray) && $$python -m pytest tests/parts/on_ray
+	python=$$($(ENVIRONMENT) ray) && $$python -m pytest tests/on_ray
 
 test-phoenix: .venv/.dev
 	-$(ENVIRONMENT) phoenix

@@ -122,9 +122,10 @@ def program(code: str, told: dict[str, Any]) -> dict[str, Any]:
 
 def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The scores of actors beside those of `ragguard score -c 1`, for all families of scorers."""
-    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
     from tests.parts.on_ray.test_command import in_parts, in_store, score
+
+    from ragguard.storage.files.runfile import write_runs
 
     runs, families = folder / "same.jsonl", "belief,utility,coverage,grades"
     write_runs(made(40), runs)
@@ -195,8 +196,9 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """Runs a second between the first part that is complete and the last one, and CPU seconds a run of all processes
     that score, of one process without Ray, of one actor and of two."""
-    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
+
+    from ragguard.storage.files.runfile import write_runs
 
     runs = folder / "pace.jsonl"
     write_runs(made(1200), runs)
@@ -223,8 +225,9 @@ def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 
 def memory(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The driver's largest memory with twenty parts and with sixty times as many, and an actor's over these."""
-    from ragguard.storage.files.runfile import write_runs
     from tests.parts.on_ray.conftest import made
+
+    from ragguard.storage.files.runfile import write_runs
 
     runs = folder / "memory.jsonl"
     write_runs(made(40), runs)

@@ -45,9 +45,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Scoring in parts": {
         "ragguard.parts": """
-            ScoringSettings PartJob score_on_ray Processes RayActors prepare carry_out find_runs plan_parts read_part
-            PartScorer PartFolder table_schemas
+            ScoringSettings PartJob Processes prepare carry_out find_runs plan_parts read_part PartScorer PartFolder
         """,
+        "ragguard_ray": "score_on_ray RayActors",
     },
     "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome"},
     "Sinks": {"ragguard.telemetry": "OtelSink PhoenixSink JsonlSink"},
@@ -69,8 +69,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 NOT_CONFIGURED = frozenset(
     """
     Advice AdviceCalibration Adviser
-    Ask BufferingSink Calibration Duplicate Engine EngineInfo EntailQuestion Entailer Entailments Executor Failure
-    JobProgress JobReport JobTotals Judged LabelProbs LabelQuestion Message Pair Part PartCounts Passage Plan Policy
+    Ask BufferingSink Calibration Engine EngineInfo EntailQuestion Entailer Entailments Failure
+    JobReport Judged LabelProbs LabelQuestion Message Pair Part Passage Plan Policy
     PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score
     ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters
     uninstrument world

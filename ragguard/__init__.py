@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from ragguard.storage.files.runfile import read_lines as read_lines
     from ragguard.storage.files.runfile import read_runs as read_runs
     from ragguard.storage.files.runfile import write_runs as write_runs
-    from ragguard.storage.files.scorefile import read_scored as read_scored
     from ragguard.storage.files.scorefile import write_scores as write_scores
+    from ragguard.storage.source import read_scored as read_scored
     from ragguard.telemetry.base import Sink as Sink
 
 _HOMES = {
@@ -67,7 +67,7 @@ _HOMES = {
     "print_hops": "ragguard.analysis.hops",
     "read_lines": "ragguard.storage.files.runfile",
     "read_runs": "ragguard.storage.files.runfile",
-    "read_scored": "ragguard.storage.files.scorefile",
+    "read_scored": "ragguard.storage.source",
     "retrieval": "ragguard.capture.decorator",
     "retrieved": "ragguard.capture.anywhere",
     "write_runs": "ragguard.storage.files.runfile",

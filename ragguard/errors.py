@@ -21,6 +21,7 @@
     │   └── CapExceeded
     ├── StoreError                       the store cannot be opened, read or written
     │   └── SchemaMismatch               made by another version
+    ├── WorkerLost                       a process that scores parts has ended; another one tries its parts again
     ├── CalibrationError                 too few examples, or a calibration made with another engine
     ├── AdviceError                      no advice can be given about this run: it has ended, has no step …
     ├── WrongEventLoop (RuntimeError)    awaited on a loop that is not asyncio's, such as trio's
@@ -163,6 +164,10 @@ class StoreError(RagguardError):
 
 class SchemaMismatch(StoreError):
     """The store was made by a version of ragguard that this one cannot read."""
+
+
+class WorkerLost(RagguardError):
+    """A process that scores parts of the input has ended; the message says how. Another one tries its parts again."""
 
 
 class CalibrationError(RagguardError):

@@ -29,8 +29,8 @@ PUBLIC = {
         Calibration Deduplicate DistractorGuard Example Judged Policy TokenBudget TopUtility UtilityThreshold
     """,
     "ragguard.parts": """
-        Duplicate Executor JobProgress JobReport JobTotals Part PartCounts PartFolder PartJob PartScorer PreparedJob
-        Processes RayActors ScoringSettings carry_out find_runs plan_parts prepare read_part score_on_ray table_schemas
+        JobReport Part PartFolder PartJob PartScorer PreparedJob Processes ScoringSettings carry_out find_runs
+        plan_parts prepare read_part
     """,
     "ragguard.scorers": """
         Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer
@@ -44,6 +44,7 @@ PUBLIC = {
     "ragguard_llamaindex": """
         AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever advise_step instrument uninstrument
     """,
+    "ragguard_ray": "RayActors score_on_ray",
 }
 """The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ragguard.storage.files.scorefile import read_means
+from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.means import RunMeans, Series
 from ragguard.text.answers import normalise
 

@@ -57,14 +57,14 @@ def run(
     try:
         if html is not None:
             title = f"ragguard: {Path(data).name}"
-            count = write_html(source.overviews(MISLEADS), html, title, lambda: _remarks(source))
+            count = write_html(source.store.overviews(MISLEADS), html, title, lambda: _remarks(source))
             say(f"{_runs(count)} written to {html}; open it in a browser")
         elif run_id:
             _show_run(source, run_id)
         elif recall:
             _show_recall(source, most)
         else:
-            _show_runs(source.lines(MISLEADS), sort, most)
+            _show_runs(source.store.lines(MISLEADS), sort, most)
         for remark in source.remarks if not (run_id or html) else _remarks(source):
             say(f"{remark}.")
     finally:
@@ -128,7 +128,7 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.analysis.hops import hop_table
     from ragguard.analysis.ids import run_of_part
 
-    scored = source.scored_run(run_of_part(wanted, source.run_ids()))
+    scored = source.store.scored_run(run_of_part(wanted, source.store.run_ids()))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
@@ -141,7 +141,7 @@ def _show_recall(source: ScoredSource, most: int) -> None:
         raise InvalidInput(
             "--recall", True, "--runs FILE beside it: a folder of parts does not hold the passages"
         )
-    found = estimate_recall(source.scored_runs())
+    found = estimate_recall(source.store.scored_runs())
     if not found:
         raise InvalidInput(
             "the store", "no such query", "one that was asked twice or more, with judged passages"

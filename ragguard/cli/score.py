@@ -90,8 +90,8 @@ def run(
         ),
     ] = None,
     actors: Annotated[
-        str | None,
-        typer.Option(metavar="LEAST:MOST", help="With --on ray: how many actors score. [default: 1:8]"),
+        int | None,
+        typer.Option(min=1, help="With --on ray: how many actors score at most. [default: 8]"),
     ] = None,
     gpus: Annotated[
         float | None,

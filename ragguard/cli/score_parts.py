@@ -9,19 +9,20 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
 from ragguard.cli.source import about_references
 from ragguard.cli.terminal import say
-from ragguard.errors import EngineError, InvalidInput
+from ragguard.errors import EngineError, InvalidInput, MissingDependency
 from ragguard.text.terminal import harmless
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard.parts.job import Executor, JobReport, PreparedJob
+    from ragguard.parts.driver import Executor, JobReport, PreparedJob
     from ragguard.parts.totals import JobProgress
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.settings import ScoringSettings
@@ -44,15 +45,16 @@ class PlannedParts(NamedTuple):
 
 
 def executor_of(
-    on: str, address: str | None = None, actors: str | None = None, gpus: float | None = None
+    on: str, address: str | None = None, actors: int | None = None, gpus: float | None = None
 ) -> Executor:
     """Returns the executor that `--on` names, with the options for Ray."""
-    from ragguard.parts.processes import Processes
-
     if on == "ray":
-        from ragguard.parts.on_ray import RayActors
-
-        return RayActors(address, actors=_actors(actors or "1:8"), gpus=gpus)
+        try:
+            ray = import_module("ragguard_ray")
+        except ImportError as error:
+            raise MissingDependency("ragguard_ray", "scoring on a Ray cluster", "ray") from error
+        executor: Executor = ray.RayActors(address, actors=actors or 8, gpus=gpus)
+        return executor
     for name, value in (("--address", address), ("--actors", actors)):
         if value is not None:
             raise InvalidInput(name, value, "nothing without --on ray")
@@ -61,14 +63,9 @@ def executor_of(
         raise InvalidInput("--on", on, WHERE)
     if gpus is not None and not float(gpus).is_integer():
         raise InvalidInput("--gpus", gpus, "a whole number, but with --on ray")
+    from ragguard.parts.processes import Processes
+
     return Processes(int(number) if colon else os.cpu_count() or 1, gpus=int(gpus or 0))
-
-
-def _actors(text: str) -> tuple[int, int]:
-    least, _, most = text.partition(":")
-    if not (least.isdecimal() and (most or least).isdecimal()):
-        raise InvalidInput("--actors", text, "the least and the most actors, such as 1:8, or one number")
-    return int(least), int(most or least)
 
 
 def read_engine_args(text: str | None) -> dict[str, Any] | None:
@@ -88,15 +85,15 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
 
 def score_in_parts(
     inputs: Sequence[str], console: Console, *, on: str, out: str | None, store: str | None, max_tokens: int | None,
-    concurrency: int, dry_run: bool, quiet: bool, address: str | None, actors: str | None, gpus: float | None,
+    concurrency: int, dry_run: bool, quiet: bool, address: str | None, actors: int | None, gpus: float | None,
     retry_failures: bool, references: Mapping[str, list[str]], scoring: ScoringSettings,
 ) -> PlannedParts | None:  # fmt: skip
     """Scores an input in parts, with the options of the command, and prints the result; returns what a dry run found.
 
     Raises typer.Exit(1) where something is missing, and typer.Exit(130) after Ctrl-C.
     """
-    from ragguard.parts.job import prepare
-    from ragguard.parts.settings import PartJob
+    from ragguard.parts.driver import prepare
+    from ragguard.parts.part_job import PartJob
 
     executor = executor_of(on, address, actors, gpus)
     if max_tokens is not None:
@@ -127,7 +124,7 @@ def score_in_parts(
 
 
 def _carried_out(prepared: PreparedJob, executor: Executor, console: Console, quiet: bool) -> JobReport:
-    from ragguard.parts.job import carry_out
+    from ragguard.parts.driver import carry_out
 
     with _progress(console, quiet, prepared.progress) as show:
 
@@ -171,16 +168,16 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
             said += f"; {lasting:,} of the failures come from the runs' own passages and caps, and would come again"
         lines.append(said)
     if rejected := before.rejected + now.rejected:
-        lines.append(f"{rejected:,} lines were rejected; the table `parts` names them")
-    if report.duplicates:
-        named = "; ".join(map(str, report.duplicates[:_REASONS_SHOWN]))
-        lines.append(f"{len(report.duplicates):,} run ids stand twice, and so do their scores: {named}")
+        lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
+    if report.repeated:
+        named = "; ".join(map(str, report.repeated[:_REASONS_SHOWN]))
+        lines.append(f"{len(report.repeated):,} run ids stand twice, and so do their scores: {named}")
     return "\n".join(lines)
 
 
 async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
     """Plans the runs of the parts that are left, and prints the lines that cannot be read."""
-    from ragguard.parts.reading import read_part
+    from ragguard.parts.part import read_part
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.references import ReferenceTable, with_references
 
@@ -203,7 +200,7 @@ async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
     if rejected:
         lines.append(f"{rejected:,} lines were rejected, see above; mend them and run the same command again")
     if before := prepared.progress.before.rejected:
-        lines.append(f"{before:,} lines of complete parts were rejected; the table `parts` names them")
+        lines.append(f"{before:,} lines of complete parts were rejected; the counts in `parts` name them")
     return PlannedParts(total, "\n".join(lines), rejected + before)
 
 
@@ -214,11 +211,11 @@ def _progress(console: Console, quiet: bool, progress: JobProgress) -> Iterator[
 
     columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
     with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task(said(progress), total=progress.all_bytes, completed=progress.bytes)
-        yield lambda now: bar.update(task, completed=now.bytes, description=said(now))
+        task = bar.add_task(progress_line(progress), total=progress.all_bytes, completed=progress.bytes)
+        yield lambda now: bar.update(task, completed=now.bytes, description=progress_line(now))
 
 
-def said(progress: JobProgress) -> str:
+def progress_line(progress: JobProgress) -> str:
     """Returns the counts of a job in one line."""
     now, left = progress.now, progress.seconds_left
     tokens = now.usage.prompt_tokens + now.usage.output_tokens

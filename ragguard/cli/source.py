@@ -71,8 +71,8 @@ def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | 
     """
     if not files:
         return None
+    from ragguard.parts.part import read_part
     from ragguard.parts.plan import find_runs, plan_parts
-    from ragguard.parts.reading import read_part
 
     parts = plan_parts(find_runs(files))
     return lambda: (line.run for part in parts for line in read_part(part) if line.run is not None)

@@ -1,4 +1,7 @@
-"""Plans the parts of an input: which files hold runs, and which ranges of them one process scores at a time."""
+"""Plans the parts of an input: which files hold runs, and which ranges of them one process scores at a time.
+
+Planning reads the whole input once, since a part is identified by its content.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,10 @@ import gzip
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.parts.part import Part, PartKind
-from ragguard.parts.reading import open_parquet
+from ragguard.parts.part import Part, PartKind, content_of, open_parquet
 from ragguard.storage.files.partfolder import is_part_folder
 from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, raw_lines
 from ragguard.storage.sqlite.filesystems import FileInfo, find_files, locate, opened_at
@@ -69,28 +71,38 @@ def plan_parts(files: Sequence[FileInfo], size: int = LARGEST_PART) -> list[Part
 
 
 def _parts_of(file: FileInfo, size: int) -> Iterator[Part]:
-    kind = _kind_of(file.address)
-    if kind == "parquet":
-        ranges = _row_ranges(file, size)
-    elif kind == "gzip":
-        ranges = [(0, file.size, file.size)]
-    else:
-        ranges = [(at, min(at + size, file.size), 0) for at in range(0, file.size, size)]
-    for start, end, weight in ranges:
-        if end > start:
-            yield Part(
-                source=file.address, kind=kind, start=start, end=end, size=file.size,
-                modified_ns=file.modified_ns, bytes=weight or end - start,
-            )  # fmt: skip
-
-
-def _row_ranges(file: FileInfo, size: int) -> list[tuple[int, int, int]]:
-    """Returns (first row, row behind, bytes) of each part: whole row groups, and large groups in equal pieces."""
-    place = locate(file.address)
+    if not file.size:
+        return
+    kind, place = _kind_of(file.address), locate(file.address)
     with opened_at(place) as opened:
-        metadata = open_parquet(opened, place.shown).metadata
-        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-        sizes = [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
+        if kind == "parquet":
+            ranges = _row_ranges(open_parquet(opened, place.shown).metadata, size)
+        elif kind == "gzip":
+            ranges = [(0, file.size, file.size)]
+        else:
+            ranges = [*_line_ranges(opened, file.size, size)]
+        for start, end, weight in ranges:
+            if end > start:
+                content = content_of(opened, kind, start, end, place.shown)
+                yield Part(
+                    source=file.address, kind=kind, start=start, end=end, bytes=weight, content=content
+                )
+
+
+def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, int, int]]:
+    """Yields (first byte, byte behind, bytes) of each part: at least `size` bytes, up to the end of a line."""
+    start = 0
+    while start < whole:
+        file.seek(start + size - 1)
+        end = min(whole, start + size - 1 + next((length for _, length in raw_lines(file, 0)), 0))
+        yield start, end, end - start
+        start = end
+
+
+def _row_ranges(metadata: Any, size: int) -> list[tuple[int, int, int]]:
+    """Returns (first row, row behind, bytes) of each part: whole row groups, and large groups in equal pieces."""
+    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    sizes = [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
     ranges: list[tuple[int, int, int]] = []
     first = rows = held = 0
     for count, weight in sizes:

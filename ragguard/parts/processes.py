@@ -1,6 +1,5 @@
-"""Scores parts on several processes of this machine, with the standard library alone.
+"""Runs workers as processes of this machine, with the standard library alone.
 
-Each process works on one part at a time. One that ends without a result is replaced and its part is tried again.
 The processes are started anew (spawned), so a script that scores on processes guards its start with
 `if __name__ == "__main__":`.
 """
@@ -12,93 +11,23 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import Counter, deque
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
-from typing import Literal
+from typing import Any
 
-from ragguard.errors import EngineError, InvalidInput, PartUnanswered, RagguardError
+from ragguard.errors import InvalidInput, PartUnanswered, WorkerLost
 from ragguard.parts.part import Part
-from ragguard.parts.scoring import PartScorer
-from ragguard.parts.settings import PartJob
+from ragguard.parts.part_job import PartJob
+from ragguard.parts.part_scorer import PartScorer, portable
 from ragguard.runtime.arguments import whole_number
-from ragguard.runtime.faults import describe
 from ragguard.storage.files.parttables import PartCounts
 
 _CLOSE_SECONDS = 5.0
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
-_LOST_AT_START = 3
-"""The number of processes in a row that end before they can score, after which the job ends."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProcessNews:
-    """A message from a process to its parent: it can score, a part is complete, or it ends and says why."""
-
-    kind: Literal["ready", "complete", "unanswered", "failed"]
-    counts: PartCounts | None = None
-    error: RagguardError | None = None
-
-
-class _PartProcess:
-    """A process that scores one part at a time."""
-
-    def __init__(self, job: PartJob, gpus: str | None) -> None:
-        context = multiprocessing.get_context("spawn")
-        self.connection, theirs = context.Pipe()
-        self._process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
-        # Ctrl-C is blocked for the process, until it ignores it. Multiprocessing's own helper is started before, as its
-        # start unblocks Ctrl-C.
-        resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
-            self._process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-        self.gpus = gpus
-        self.part: Part | None = None
-        self.ready = False
-        """True once the process has said that it can score."""
-
-    def take(self, part: Part) -> None:
-        """Hands a part to the process."""
-        self.part = part
-        with suppress(OSError):  # it has ended, which is seen when it is heard
-            self.connection.send(part)
-
-    def heard(self) -> ProcessNews | None:
-        """Returns the next message of the process; None where the process has ended."""
-        try:
-            message = self.connection.recv()
-        except (EOFError, OSError):
-            return None
-        return message if isinstance(message, ProcessNews) else None
-
-    def leave(self) -> None:
-        """Asks the process to end: at once, unless it waits for a part and can close its engine."""
-        self.connection.close()
-        if self.part is not None or not self.ready:
-            self._process.terminate()
-
-    def kill(self) -> None:
-        """Ends the process at once."""
-        self._process.kill()
-
-    def join(self) -> str:
-        """Waits until the process has ended, kills it where that takes too long, and returns how it ended."""
-        for force in (self._process.terminate, self._process.kill):
-            self._process.join(_CLOSE_SECONDS)
-            if self._process.exitcode is None:
-                force()
-        self._process.join()
-        code = self._process.exitcode or 0
-        with suppress(ValueError):
-            return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return f"ended by signal {-code}"
 
 
 class Processes:
@@ -114,66 +43,101 @@ class Processes:
         self.workers = whole_number("workers", workers, 1)
         whole_number("gpus", gpus, 0)
         self._devices: list[str | None] = _devices(workers, gpus) if gpus else [None] * workers
+        self._started: list[ProcessWorker] = []
 
     def connect(self) -> None:
         """Does nothing: processes are started when parts are scored."""
 
-    def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
-        waiting = deque(parts)
-        crew: list[_PartProcess] = []
-        lost = 0
-        """Processes in a row that ended before they could score."""
+    def worker(self, job: PartJob) -> ProcessWorker:
+        """Starts a process."""
+        in_use = Counter(worker.gpus for worker in self._started if not worker.stopped)
+        free = [*(Counter(self._devices) - in_use).elements()]
+        self._started.append(ProcessWorker(job, free[0]))
+        return self._started[-1]
+
+    def close(self) -> None:
+        """Waits until all processes have ended, and ends those that take too long."""
         try:
-            while waiting or any(worker.part is not None for worker in crew):
-                self._occupy(job, crew, waiting)
-                for worker in _with_news(crew):
-                    message = worker.heard()
-                    if message is None or message.kind == "unanswered":
-                        crew.remove(worker)
-                        how = worker.join()
-                        lost += not worker.ready
-                        if lost >= _LOST_AT_START:
-                            raise EngineError(
-                                f"{lost} processes in a row ended before they could score, the last one {how}; their "
-                                "own messages, if any, stand above"
-                            )
-                        if worker.part is not None:
-                            waiting.appendleft(worker.part)
-                            key = worker.part.key(job.digest)
-                            job.folder.explain_last(key, job.invocation, f"its process {how}")
-                    elif message.error is not None:
-                        raise message.error
-                    elif message.counts is not None:
-                        worker.part = None
-                        yield message.counts
-                    else:
-                        worker.ready, lost = True, 0
+            for worker in self._started:
+                worker.join()
+        except KeyboardInterrupt:  # a second one: nothing is waited for any more
+            for worker in self._started:
+                worker.process.kill()
+            raise
         finally:
-            try:
-                for worker in crew:
-                    worker.leave()
-                for worker in crew:
-                    worker.join()
-            except KeyboardInterrupt:  # a second one: nothing is waited for any more
-                for worker in crew:
-                    worker.kill()
-                raise
-
-    def _occupy(self, job: PartJob, crew: list[_PartProcess], waiting: deque[Part]) -> None:
-        """Hands waiting parts to idle processes, and starts processes for those parts that are still waiting."""
-        for worker in crew:
-            if waiting and worker.ready and worker.part is None:
-                worker.take(waiting.popleft())
-        idle = sum(worker.part is None for worker in crew)
-        missing = min(self.workers - len(crew), len(waiting) - idle)
-        free = list((Counter(self._devices) - Counter(worker.gpus for worker in crew)).elements())
-        crew.extend(_PartProcess(job, free[number]) for number in range(missing))
+            self._started.clear()
 
 
-def _with_news(workers: Sequence[_PartProcess]) -> list[_PartProcess]:
-    """Waits until at least one process has sent a message or ended, and returns all that have."""
-    found = wait([worker.connection for worker in workers])
-    return [worker for worker in workers if worker.connection in found]
+class ProcessWorker:
+    """A process that scores one part at a time. A thread waits for its answers."""
+
+    slots = 1
+
+    def __init__(self, job: PartJob, gpus: str | None) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
+        # Ctrl-C is blocked for the process, until it ignores it. Multiprocessing's own helper is started before, as its
+        # start unblocks Ctrl-C.
+        resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            self.process.start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        theirs.close()
+        self.gpus = gpus
+        self.stopped = False
+        self._busy = False
+        self._joining = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-part-process")
+
+    def start(self, *, after_loss: bool) -> Future[Any]:
+        """Loads or reaches the engine."""
+        return self._submit("start", after_loss=after_loss)
+
+    def attempt(self, part: Part, causes: Sequence[str]) -> Future[PartCounts]:
+        """Scores a part."""
+        return self._submit("attempt", part=part, causes=tuple(causes))
+
+    def stop(self) -> None:
+        """Ends the process at once, unless it waits for a part and can close its engine."""
+        self.stopped = True
+        if self._busy:
+            self.process.terminate()
+        else:
+            with suppress(OSError):
+                self._connection.send(None)
+        self._thread.shutdown(wait=False)
+
+    def join(self) -> str:
+        """Waits until the process has ended, kills it where that takes too long, and returns how it ended."""
+        with self._joining:
+            for force in (self.process.terminate, self.process.kill):
+                self.process.join(_CLOSE_SECONDS)
+                if self.process.exitcode is None:
+                    force()
+            self.process.join()
+        code = self.process.exitcode or 0
+        with suppress(ValueError):
+            return f"ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        return f"ended by signal {-code}"
+
+    def _submit(self, method: str, **arguments: Any) -> Future[Any]:
+        self._busy = True
+        return self._thread.submit(self._ask, method, arguments)
+
+    def _ask(self, method: str, arguments: dict[str, Any]) -> Any:
+        """Calls a method of the `PartScorer` in the process."""
+        try:
+            self._connection.send((method, arguments))
+            answer = self._connection.recv()
+        except (EOFError, OSError):
+            raise WorkerLost(self.join()) from None
+        self._busy = False
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
 
 def _devices(workers: int, gpus: int) -> list[str | None]:
@@ -188,41 +152,30 @@ def _devices(workers: int, gpus: int) -> list[str | None]:
 
 
 def _serve(job: PartJob, connection: Connection, gpus: str | None) -> None:
-    """Scores the parts that come through the connection; the body of a process."""
+    """Answers the calls that come through the connection; the body of a process."""
     if gpus is not None:
         os.environ[_VISIBLE] = gpus  # before anything looks for GPUs
     # Ctrl-C reaches the whole group; the parent ends its processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
-    with suppress(EOFError, OSError):  # the parent has closed the connection
-        asyncio.run(_work(job, connection))
+    asyncio.run(_work(job, connection))
 
 
 async def _work(job: PartJob, connection: Connection) -> None:
-    try:
-        scorer = PartScorer(job)
-        await scorer.start()
-        connection.send(ProcessNews("ready"))
-        with suppress(EOFError):
-            while True:
-                part = await asyncio.to_thread(connection.recv)
-                connection.send(ProcessNews("complete", counts=await scorer.attempt(part)))
+    scorer: PartScorer | None = None
+    while (call := await asyncio.to_thread(connection.recv)) is not None:
+        method, arguments = call
+        try:
+            scorer = scorer or PartScorer(job)
+            answer = await getattr(scorer, method)(**arguments)
+        except Exception as error:  # noqa: BLE001 - it is raised in the parent
+            answer = portable(error)
+        connection.send(answer)
+        if isinstance(answer, PartUnanswered):
+            os._exit(1)  # what is left of its engine may never end
+    if scorer is not None:
         await scorer.aclose()
-    except PartUnanswered:
-        connection.send(ProcessNews("unanswered"))
-        os._exit(1)  # what is left of its engine may never end
-    except Exception as error:  # noqa: BLE001 - it ends the job, with one sentence of the parent's
-        connection.send(ProcessNews("failed", error=_portable(error)))
-
-
-def _portable(error: Exception) -> RagguardError:
-    """Returns an error that can be pickled, which those with arguments of their own cannot."""
-    if isinstance(error, EngineError):
-        return EngineError(str(error))
-    return RagguardError(
-        str(error) if isinstance(error, RagguardError) else f"a process failed: {describe(error)}"
-    )
 
 
 def _end_with_parent() -> None:

@@ -49,7 +49,7 @@ class JobProgress:
     all_bytes: int
     """The size of all parts together, complete or not."""
     before: JobTotals = field(default_factory=JobTotals)
-    """The parts that were complete before; of these only `parts` and `bytes` are counted."""
+    """The parts that were complete before."""
     now: JobTotals = field(default_factory=JobTotals)
     started: float = field(default_factory=time.monotonic)
 

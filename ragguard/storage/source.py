@@ -1,66 +1,46 @@
-"""Reads scored runs from a store, or from a folder of parts that `ragguard score --out DIR` wrote.
+"""Opens scored runs to read them: a store, a folder of parts that `ragguard score --out DIR` wrote, or a score file.
 
-Reports, comparisons and validations read a `ScoredSource` and do not know which of the two it is.
+A folder and a score file are imported into a temporary store first, so that everything is read from a store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from ragguard.errors import InvalidInput
-from ragguard.records import Level, Run, ScoredRun
+from ragguard.records import Run, ScoredRun
 from ragguard.storage.files.partfolder import is_part_folder
+from ragguard.storage.files.scorefile import read_score_file
+from ragguard.storage.imported import ImportedParts, TemporaryStore
 from ragguard.storage.sqlite.files import is_store
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 from ragguard.storage.sqlite.means import RunMeans
-from ragguard.storage.sqlite.overview import Overview, RunLine
 from ragguard.storage.sqlite.store import Store
 
 
-class ScoredSource(Protocol):
-    """Runs with their scores and failures, to be read in the order in which they were stored."""
+@dataclass(kw_only=True)
+class ScoredSource:
+    """A store of scored runs that is open to be read."""
 
-    @property
-    def has_texts(self) -> bool:
-        """True where runs come with their steps and the texts of their passages."""
-        ...
+    store: Store
+    has_texts: bool = True
+    """True where runs come with the texts of their passages."""
+    imported: TemporaryStore | None = None
+    _remarks: list[str] = field(default_factory=list)
 
     @property
     def remarks(self) -> list[str]:
         """The facts that a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read.
-        Complete once an iterator has ended."""
-        ...
-
-    def run_ids(self) -> Sequence[str]:
-        """Returns the ids of all runs."""
-        ...
-
-    def scored_run(self, run_id: str) -> ScoredRun | None:
-        """Returns one run with its scores and failures; None where there is none of that id."""
-        ...
-
-    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
-        """Yields all runs with their failures and their scores, of one level where one is named."""
-        ...
-
-    def lines(self, misleads: float) -> Iterator[RunLine]:
-        """Yields all runs for a list of them; a passage that the model got counts as misleading where its
-        utility is under `misleads`."""
-        ...
-
-    def overviews(self, misleads: float) -> Iterator[Overview]:
-        """Yields all runs for a page."""
-        ...
-
-    def means(self) -> Iterator[RunMeans]:
-        """Yields all runs for a comparison."""
-        ...
+        Complete once all runs were read."""
+        return [*self._remarks, *self.store.remarks]
 
     def close(self) -> None:
-        """Closes the files."""
-        ...
+        """Closes the store; removes it where it is a temporary one."""
+        self.store.close()
+        if self.imported is not None:
+            self.imported.close()
 
 
 def is_folder(path: str | Path) -> bool:
@@ -74,18 +54,84 @@ def holds_parts(path: str | Path) -> bool:
 
 
 def is_source(path: str | Path) -> bool:
-    """True where a path is that of a store or of a folder, which `open_source` opens."""
+    """True where a path is that of a store or of a folder."""
     return is_folder(path) or is_store(path)
 
 
 def open_source(path: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> ScoredSource:
-    """Opens a store or a folder of parts to read it. `runs` gives the runs of a folder with their texts, which the
-    folder does not hold, each time that they are needed; a store has the texts."""
-    if is_folder(path):
-        pyarrow_for("reading a folder of scored parts")
-        from ragguard.storage.files.parts_source import PartsSource
+    """Opens a store, or a folder of parts, to read it.
 
-        return PartsSource(path, runs)
-    if runs is not None:
-        raise InvalidInput("--runs", str(path), "nothing beside it: a store has the texts of its runs")
-    return Store(path, read_only=True)
+    Args:
+        path: The store or the folder.
+        runs: Returns the runs of a folder with their texts, which the folder does not hold; a store has the texts.
+    """
+    if not is_folder(path):
+        if runs is not None:
+            raise InvalidInput("--runs", str(path), "nothing beside it: a store has the texts of its runs")
+        return ScoredSource(store=Store(path, read_only=True))
+    parts = ImportedParts(path)
+    remarks = parts.remarks
+    try:
+        if runs is not None and (without := _add_texts(parts.store.path, runs())):
+            remarks.append(f"{path}: {without:,} runs are not in the run files and come without texts")
+        store = Store(parts.store.path, read_only=True)
+    except BaseException:
+        parts.store.close()
+        raise
+    return ScoredSource(store=store, has_texts=runs is not None, imported=parts.store, _remarks=remarks)
+
+
+def read_scored(path: str | Path) -> Iterator[ScoredRun]:
+    """Yields scored runs from a store, a folder of parts or a score file of JSON lines, without the texts of passages;
+    the runs of a score file have no steps, and no provisional scores, which a sink appends while a run is open.
+
+    Args:
+        path: The store, the folder or the score file.
+    """
+    if not is_source(path):
+        yield from read_score_file(path)
+        return
+    with closing(open_source(path)) as source:
+        yield from source.store.scored_runs(texts=False)
+
+
+def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
+    """Yields scored runs as `read_scored` does, each as one mean a metric.
+
+    `remarks` gets the facts that a reader of the numbers has to know, once all runs were read.
+    """
+    if not isinstance(path, str | Path):
+        raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
+    has_steps = is_source(path)
+    with closing(open_source(path) if has_steps else _of_score_file(path)) as source:
+        for means in source.store.means():
+            means.steps_known = has_steps
+            yield means
+        if remarks is not None:
+            remarks.extend(source.remarks)
+
+
+def _of_score_file(path: str | Path) -> ScoredSource:
+    imported = TemporaryStore()
+    try:
+        for scored in read_score_file(path):
+            imported.add_scored(scored)
+        imported.finish()
+        return ScoredSource(store=Store(imported.path, read_only=True), has_texts=False, imported=imported)
+    except BaseException:
+        imported.close()
+        raise
+
+
+def _add_texts(path: Path, runs: Iterable[Run]) -> int:
+    """Puts the runs of the run files in place of those without texts; returns how many runs have no texts then."""
+    store = Store(path, scored=False)
+    try:
+        wanted = {run.id: run.question for run in store.runs()}
+        for run in runs:
+            if wanted.get(run.id) == run.question:
+                del wanted[run.id]
+                store.put(run)
+        return len(wanted)
+    finally:
+        store.close()

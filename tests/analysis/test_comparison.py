@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from support.means import means_of
 from support.runs import a_run
 
 from ragguard.analysis.comparison import compare
@@ -12,7 +13,6 @@ from ragguard.analysis.pairs import questions_of, read_questions
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.scorefile import write_scores
-from ragguard.storage.sqlite.means import means_of
 
 
 def side(values, name="udcg", **fields):

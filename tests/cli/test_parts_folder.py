@@ -146,7 +146,7 @@ def test_a_folder_validates_as_its_store_does(tmp_path):
 
     assert tables(tmp_path / "scores", "--runs", tmp_path / "runs.jsonl") == tables(store)
     assert tables(tmp_path / "scores", "--format", "runs")[0]["rows"][0][0] == "udcg_context"
-    (tmp_path / "scores" / "parts" / "0001.parquet").unlink()
+    (tmp_path / "scores" / "parts" / "0001.json").unlink()
     notes = tables(tmp_path / "scores")[0]["notes"]
     assert any("1 of 5 parts are missing" in note for note in notes)
     assert "--runs" in call("validate", store, "--runs", tmp_path / "runs.jsonl", code=2)
@@ -164,7 +164,7 @@ def unfinished(tmp_path):
     ]
     runs[0].failures = [Failure("belief", "EngineTimeout", "too late", True, "r0")]
     write_parts(tmp_path / "scores", runs)
-    (tmp_path / "scores" / "parts" / "0001.parquet").unlink()
+    (tmp_path / "scores" / "parts" / "0001.json").unlink()
     write_scores(runs, tmp_path / "scores.jsonl")
     return tmp_path
 

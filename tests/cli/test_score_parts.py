@@ -10,9 +10,9 @@ from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.cli.score_parts import executor_of, said
+from ragguard.cli.score_parts import executor_of, progress_line
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts import JobProgress, JobTotals
+from ragguard.parts.totals import JobProgress, JobTotals
 from ragguard.records import Usage
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
@@ -56,11 +56,10 @@ def score(*words):
         (["runs.jsonl", "--engine-args", '{"x": 1}'], "only vllm:MODEL takes them"),
         (["runs.jsonl", "--on", "nonsense"], "--on: got 'nonsense'; allowed: processes"),
         (["runs.jsonl", "--on", "processes:0"], "workers: got 0"),
-        (["runs.jsonl", "--actors", "2"], "--actors: got '2'; allowed: nothing without --on ray"),
+        (["runs.jsonl", "--actors", "2"], "--actors: got 2; allowed: nothing without --on ray"),
         (["runs.jsonl", "--gpus", "0.5"], "--gpus: got 0.5; allowed: a whole number, but with --on ray"),
         (["runs.jsonl", "--retry-failures", "--dry-run", "--on", "nowhere"], "--on: got 'nowhere'"),
         (["runs.jsonl", "--address", "auto"], "--address: got 'auto'; allowed: nothing without --on ray"),
-        (["runs.jsonl", "--on", "ray", "--actors", "many"], "--actors: got 'many'; allowed: the least and the most"),
         (["file:///no/such/folder"], "file:///no/such/folder does not exist"),
         (["nonsense://x"], "is no address that pyarrow opens"),
     ],
@@ -207,9 +206,11 @@ class Broken:
     def connect(self):
         pass
 
-    def completed(self, job, parts):
+    def worker(self, job):
         raise self.error
-        yield
+
+    def close(self):
+        pass
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_progress_says_all_counts(monkeypatch):
     )
     monkeypatch.setattr("ragguard.parts.totals.time.monotonic", lambda: 100.0)
     assert progress.share == 0.5
-    assert said(progress) == (
+    assert progress_line(progress) == (
         "4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens, 0.4 runs a second, 3 min left"
     )
 

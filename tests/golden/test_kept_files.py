@@ -16,7 +16,7 @@ from support.fixed_runs import fixed_runs
 from ragguard.engines.prompts import load_prompts
 from ragguard.guard.calibration import Calibration
 from ragguard.storage.files.runfile import read_runs
-from ragguard.storage.files.scorefile import read_scored
+from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.store import Store
 

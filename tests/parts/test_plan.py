@@ -46,24 +46,69 @@ def test_an_address_finds_the_same_files_and_a_file_given_twice_is_one(folder):
     assert find_runs([folder, folder / "a.jsonl"]) == local
 
 
-def test_equal_files_have_equal_parts_and_no_byte_is_in_two():
-    file = FileInfo("/runs.jsonl", 1000, 5)
-    parts = plan_parts([file], 300)
-    assert parts == plan_parts([file], 300)
-    assert [(part.start, part.end) for part in parts] == [(0, 300), (300, 600), (600, 900), (900, 1000)]
-    assert plan_parts([FileInfo("/empty.jsonl", 0, 5)]) == []
+def lines_file(path, count=10):
+    """A file of lines of 100 bytes, each with its own content."""
+    path.write_bytes(b"".join(b"%099d\n" % at for at in range(count)))
+    return path
 
 
-def test_a_key_changes_with_all_that_decides_about_a_part():
-    (part,) = plan_parts([FileInfo("/runs.jsonl", 1000, 5)])
-    others = [
-        FileInfo("/other.jsonl", 1000, 5),
-        FileInfo("/runs.jsonl", 1001, 5),
-        FileInfo("/runs.jsonl", 1000, 6),
+def cut(path, size):
+    return plan_parts(find_runs([path]), size)
+
+
+def test_plan_cuts_files_at_the_ends_of_lines(tmp_path):
+    path = lines_file(tmp_path / "runs.jsonl")
+    assert [(part.start, part.end) for part in cut(path, 250)] == [
+        (0, 300),
+        (300, 600),
+        (600, 900),
+        (900, 1000),
     ]
-    keys = {part.key("s"), part.key("t"), *(one.key("s") for one in plan_parts(others))}
-    keys |= {one.key("s") for one in plan_parts([FileInfo("/runs.jsonl", 1000, 5)], 600)}
-    assert len(keys) == 7
+    assert [(part.start, part.end) for part in cut(path, 300)] == [
+        (0, 300),
+        (300, 600),
+        (600, 900),
+        (900, 1000),
+    ]
+    assert cut(path, 250) == cut(path, 250)
+    (tmp_path / "empty.jsonl").touch()
+    assert cut(tmp_path / "empty.jsonl", 250) == []
+
+
+def test_part_key_depends_on_content_and_settings_alone(tmp_path):
+    path = lines_file(tmp_path / "runs.jsonl")
+    keys = [part.key("s") for part in cut(path, 300)]
+    assert len({*keys, *(part.key("t") for part in cut(path, 300))}) == 8
+    path.rename(moved := tmp_path / "moved.ndjson")
+    os.utime(moved, (1, 1))
+    assert [part.key("s") for part in cut(moved, 300)] == keys
+    with open(moved, "ab") as file:
+        file.write(b"%099d\n" % 10)
+    assert [part.key("s") for part in cut(moved, 300)][:3] == keys[:3]
+    moved.write_bytes(moved.read_bytes().replace(b"4\n", b"x\n"))
+    assert [mine == theirs for mine, theirs in zip(keys, (part.key("s") for part in cut(moved, 300)), strict=True)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_part_of_parquet_is_identified_by_its_column_of_runs(tmp_path):
+    def key(rows, **more):
+        pq.write_table(pa.table({"run": rows, **more}), tmp_path / "runs.parquet", row_group_size=2)
+        return [part.key("s") for part in cut(tmp_path / "runs.parquet", 1)]
+
+    first = key(["a", "b", "c", "d"], other=[1, 2, 3, 4])
+    assert key(["a", "b", "c", "d"], other=[5, 6, 7, 8]) == first
+    changed = key(["a", "b", "c", "x"], other=[1, 2, 3, 4])
+    assert len(set(first)) == 4
+    assert [one == other for one, other in zip(first, changed, strict=True)] == [True, True, False, False]
+
+
+def test_folder_with_a_link_to_itself_is_walked_once(tmp_path):
+    (tmp_path / "runs" / "below").mkdir(parents=True)
+    write_runs([a_run("a")], tmp_path / "runs" / "below" / "a.jsonl")
+    for name in ("self", "again"):
+        (tmp_path / "runs" / name).symlink_to(tmp_path / "runs", target_is_directory=True)
+    assert [file.address for file in find_runs([tmp_path / "runs"])] == [str(tmp_path / "runs/below/a.jsonl")]
 
 
 def test_a_declared_language_decides_about_scores_too():

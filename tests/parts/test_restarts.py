@@ -1,7 +1,7 @@
 """A server of models that is killed and started again while several processes score: no score fails."""
 
 import subprocess
-from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from support.model_process import ModelProcess
@@ -23,13 +23,10 @@ def server():
     process.kill()
 
 
-def given_up(out):
-    """The notes of attempts that ended since the engine did not answer."""
-    found = []
-    for path in (out / "attempts").glob("*"):
-        with suppress(FileNotFoundError):
-            found.append(path.read_text())
-    return [note for note in found if "answered" in note]
+def processes_of(pid):
+    """The processes that score for a command."""
+    children = [path.read_text().split() for path in Path(f"/proc/{pid}/task").glob("*/children")]
+    return {child for some in children for child in some}
 
 
 def test_a_server_that_is_killed_and_started_again_costs_no_score(server, tmp_path):
@@ -51,8 +48,9 @@ def test_a_server_that_is_killed_and_started_again_costs_no_score(server, tmp_pa
         server.start()
         before = len(folder.finished())
         eventually(lambda: job.poll() is not None or len(folder.finished()) > before, 60)
+        first = processes_of(job.pid)
         server.kill()
-        eventually(lambda: job.poll() is not None or given_up(out), 120)
+        eventually(lambda: job.poll() is not None or processes_of(job.pid) - first, 120)  # one is replaced
         assert job.poll() is None
         written = {path: path.stat().st_mtime_ns for path in (out / "parts").iterdir()}
         server.start()

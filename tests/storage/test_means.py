@@ -1,12 +1,13 @@
 """What comparisons read from a store is what its records say."""
 
 from support.mean_checks import check_same_means
+from support.means import means_of
 from support.runs import a_run
 
 from ragguard.records import Failure, Score, ScoredRun
-from ragguard.storage.files.scorefile import read_means, write_scores
+from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.means import means_of
 from ragguard.storage.sqlite.store import Store
 
 

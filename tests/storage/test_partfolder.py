@@ -1,31 +1,18 @@
 """A part that is scored again: wherever its process is killed, nobody reads old and new tables for one part."""
 
-import json
 import os
 
 import pytest
-from support.parts import write_part
-from support.program import run_program
+from support.parts import rows_of, write_part
 from support.runs import a_run
 
 from ragguard.errors import StoreError
 from ragguard.records import Score, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.parttables import TABLES
 
-CHANGES = 9
-"""Four files are written, the counts of before removed, and four files renamed."""
-
-
-READING = """
-import json, sys
-from pathlib import Path
-from ragguard.storage.files.partfolder import PartFolder
-
-folder, keys = PartFolder(sys.argv[1]), json.loads(sys.argv[2])
-for some in (keys[:60], keys):
-    assert sum(batch.num_rows for batch in folder.read("runs", some, ["run_hash"])) == 3 * len(some)
-    print(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
-"""
+CHANGES = 11
+"""Five files are written, the counts of before removed, and five files renamed."""
 
 
 class Killed(BaseException):
@@ -60,9 +47,7 @@ def scored(value):
 
 
 def values(folder):
-    return {
-        one for batch in folder.read("scores", folder.finished(), ["value"]) for one in batch[0].to_pylist()
-    }
+    return set(rows_of(folder, "scores", "value"))
 
 
 def begun(path):
@@ -85,7 +70,7 @@ def test_a_part_is_replaced_whole_or_is_not_complete(tmp_path, changes):
     folder = begun(tmp_path / "out")
     with pytest.raises(Killed):
         write_part(failing(folder, changes, Killed()), "a", scored(0.75))
-    if changes <= 4:
+    if changes <= 5:
         assert (folder.finished(), values(folder)) == (["a"], {0.25})
     else:
         assert folder.finished() == []
@@ -112,16 +97,26 @@ def test_a_disk_that_fills_up_leaves_the_result_of_before(tmp_path):
     assert not list((tmp_path / "out").rglob(".*"))
 
 
-def test_reading_many_parts_holds_few_of_them(tmp_path):
-    """Peak memory, in a process of its own: of 1,200 parts some 8 MiB more than of 60, and not 40 KiB for each."""
-    folder = begun(tmp_path / "out")
-    (runs,) = folder.paths("runs", ["a"])
-    keys = [f"{number:04x}" for number in range(1200)]
-    for path in folder.paths("runs", keys):
-        os.link(runs, path)
-    done = run_program(READING, tmp_path / "out", json.dumps(keys))
-    few, many = map(int, done.stdout.split())
-    assert many - few < 20 * 1024
+def test_files_are_on_the_disk_before_they_are_renamed(tmp_path, monkeypatch):
+    folder, happened = begun(tmp_path / "out"), []
+    force, move = PartFolder._force_to_disk, folder.place.filesystem.move
+
+    def forced(self, path):
+        happened.append(("forced", os.path.basename(path)))
+        force(self, path)
+
+    def moved(self, temporary, path):
+        happened.append(("moved", os.path.basename(temporary)))
+        move(temporary, path)
+
+    monkeypatch.setattr(PartFolder, "_force_to_disk", forced)
+    monkeypatch.setattr(FailingFilesystem, "move", moved, raising=False)
+    write_part(failing(folder, 10**9, Killed(), ()), "a", scored(0.75))
+    renamed = [at for at, (what, _) in enumerate(happened) if what == "moved"]
+    assert len(renamed) == 5
+    assert all(happened[:5][number][0] == "forced" for number in range(5))
+    assert {name for _, name in happened[:5]} == {happened[at][1] for at in renamed}
+    assert [name for what, name in happened[5:] if what == "forced"] == [*TABLES, "parts"]
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()], ids=["full", "killed"])
@@ -147,11 +142,11 @@ def test_a_job_may_begin_while_its_folder_is_read(tmp_path, monkeypatch):
     listed = PartFolder._names
 
     def begins(folder, *below):
-        PartFolder(tmp_path / "out").begin({"made": True})
+        PartFolder(tmp_path / "out").begin({"settings": {"made": True}, "part_bytes": 1})
         return listed(folder, *below)
 
     (tmp_path / "out").mkdir()
     monkeypatch.setattr(PartFolder, "_names", begins)
     settings = PartFolder(tmp_path / "out").settings()
     assert settings is not None
-    assert settings["made"]
+    assert settings["settings"]["made"]

@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from support.means import means_of
 from support.runs import a_run, as_events, scores_of
 from support.stored import settle
 
 from ragguard.capture.events import RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import PROVISIONAL, Failure, Run, Score, Usage
-from ragguard.storage.files.scorefile import read_scored, write_scores
+from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.means import means_of
 from ragguard.storage.sqlite.store import Store
 
 COST = Usage(1, 4, 100, 8, 0.5)

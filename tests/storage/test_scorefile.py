@@ -8,7 +8,8 @@ from support.runs import a_run, scores_of
 
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 from ragguard.records import Failure, Score, ScoredRun, Usage
-from ragguard.storage.files.scorefile import check_score_file, read_scored, write_scores
+from ragguard.storage.files.scorefile import check_score_file, write_scores
+from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.jsonl import JsonlSink

@@ -5,13 +5,13 @@
 prints the interpreter of the environment; where it cannot be had, says why and ends with 1. The names:
 
 - `vllm`: a real vLLM for a machine without a GPU, some 3.5 GB;
-- `vllm-ray`: Ray Data beside that vLLM, for actors that each run one: a small environment over that of `vllm`;
+- `vllm-ray`: Ray beside that vLLM, for actors that each run one: a small environment over that of `vllm`;
 - `phoenix`: a real Phoenix;
 - `foreign`: the other instrumentations that ragguard works beside, some of which want other versions of shared
   packages than the tests do;
 - `newest`: what the tests of the store, the service and the guard need, on the newest Python of this machine or on
   INTERPRETER. When connections are closed and collected, and what an event loop does at its end, differs by version;
-- `ray`: Ray Data, for tests that start a cluster of two nodes on this machine, and a server that speaks S3;
+- `ray`: Ray, for tests that start a cluster of two nodes on this machine, and a server that speaks S3;
 - `langchain-floor`, `llamaindex-floor`, `telemetry-floor`: the lowest supported versions.
 """
 
@@ -96,11 +96,11 @@ TELEMETRY_FLOOR = CachedVenv(  # lower versions know no events in log records, o
     "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http, pytest_asyncio, pytest_timeout",
 )
 
-RAY_DATA = ("ray[data]>=2.60,<3", "pyarrow>=17")
+RAY_CORE = ("ray>=2.60,<3", "pyarrow>=17")
 RAY = CachedVenv(
     "ray",
-    (*RAY_DATA, "aiohttp>=3.9", "moto[server]>=5.1,<6", *TELEMETRY, *CORE),
-    "import ray.cluster_utils, ray.data, moto.server, pytest_asyncio, pytest_timeout, numpy, httpx",
+    (*RAY_CORE, "moto[server]>=5.1,<6", *TELEMETRY, *CORE),
+    "import ray.cluster_utils, pyarrow, moto.server, pytest_asyncio, pytest_timeout, numpy, httpx",
 )
 
 _NEWEST = (
@@ -169,12 +169,12 @@ def _fill_vllm_ray(venv: CachedVenv) -> None:
     (below,) = VLLM.home.glob("lib/python*/site-packages")
     (packages,) = venv.home.glob("lib/python*/site-packages")
     (packages / "vllm.pth").write_text(f"{below}\n")  # what is there is not installed again
-    venv.pip(*RAY_DATA)
+    venv.pip(*RAY_CORE)
 
 
 VLLM_RAY = CachedVenv(
     "vllm-ray",
-    (*VLLM.packages, *RAY_DATA),
+    (*VLLM.packages, *RAY_CORE),
     "import ray.cluster_utils, ray.data, vllm.entrypoints.openai.api_server, pytest_asyncio, pytest_timeout",
     _fill_vllm_ray,
 )

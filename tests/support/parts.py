@@ -4,15 +4,17 @@ executor in this process."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pyarrow
 
 from ragguard.parts import Part, PartJob, PartScorer
 from ragguard.records import ScoredRun
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts, PartRows
+from ragguard.storage.files.parttables import PartCounts, PartRows, Table
 from ragguard.storage.sqlite.filesystems import pyarrow_for
 
 
@@ -39,8 +41,15 @@ def write_part(folder: PartFolder, key: str, runs: Iterable[ScoredRun], *, rejec
     folder.write(counts, rows.tables(pyarrow))
 
 
+def rows_of(folder: PartFolder, table: Table, *columns: str) -> list[Any]:
+    """Returns the rows of a table over all complete parts: values of one column, or tuples of some."""
+    found = [tables[table] for tables in folder.tables(folder.counts(folder.finished()), table)]
+    values = [[value for part in found for value in part[name].to_pylist()] for name in columns]
+    return values[0] if len(columns) == 1 else [*zip(*values, strict=True)]
+
+
 class ExecutorHere:
-    """An executor in this process.
+    """An executor whose one worker scores in this process.
 
     Args:
         stop_after: The parts after which it is interrupted.
@@ -49,19 +58,50 @@ class ExecutorHere:
     workers = 1
 
     def __init__(self, stop_after: int = 10**9) -> None:
-        self.stop_after, self.started, self.connected = stop_after, 0, False
+        self.stop_after, self.started, self.connected, self.closed = stop_after, 0, False, False
 
     def connect(self) -> None:
         """Notes that it was called."""
         self.connected = True
 
-    def completed(self, job: PartJob, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
-        """Scores the parts one after another."""
+    def worker(self, job: PartJob) -> WorkerHere:
+        """Returns the worker."""
         assert self.connected
         self.started += 1
-        scorer = PartScorer(job)
-        asyncio.run(scorer.start())
-        for part in parts[: self.stop_after]:
-            yield asyncio.run(scorer.attempt(part))
-        if len(parts) > self.stop_after:
+        return WorkerHere(job, self.stop_after)
+
+    def close(self) -> None:
+        """Notes that it was called."""
+        self.closed = True
+
+
+class WorkerHere:
+    """Scores parts while its caller waits."""
+
+    slots = 1
+
+    def __init__(self, job: PartJob, stop_after: int) -> None:
+        self.scorer, self.left = PartScorer(job), stop_after
+
+    def start(self, *, after_loss: bool) -> Future[Any]:
+        """Reaches the engine."""
+        return _done(lambda: asyncio.run(self.scorer.start(after_loss=after_loss)))
+
+    def attempt(self, part: Part, causes: Sequence[str]) -> Future[PartCounts]:
+        """Scores a part."""
+        if not self.left:
             raise KeyboardInterrupt
+        self.left -= 1
+        return _done(lambda: asyncio.run(self.scorer.attempt(part, causes)))
+
+    def stop(self) -> None:
+        """Does nothing."""
+
+
+def _done(work: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    try:
+        future.set_result(work())
+    except Exception as error:  # noqa: BLE001 - it is the future's
+        future.set_exception(error)
+    return future

@@ -85,12 +85,12 @@ def _obey_full_disk(order: Path) -> None:
     if write.__name__ == "full":
         return
 
-    def full(self: PartFolder, *args: object) -> None:
+    def full(self: PartFolder, *args: object) -> object:
         if order.exists():
             from ragguard.storage.sqlite.filesystems import writing
 
             with writing(self.place):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        write(self, *args)
+        return write(self, *args)
 
     PartFolder.write = full

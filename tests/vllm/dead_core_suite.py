@@ -8,6 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+from support.parts import rows_of
 from support.polling import eventually
 from support.program import command, environment
 from support.ray_cluster import ray_cluster
@@ -15,7 +16,7 @@ from support.ray_cluster import ray_cluster
 from ragguard.engines.nano.checkpoint import write_checkpoint
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.runfile import write_runs
-from tests.parts.on_ray.conftest import made
+from tests.on_ray.conftest import made
 
 RUNS = 300
 IN_FLIGHT = 2
@@ -31,7 +32,7 @@ def cores() -> list[int]:
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             parent = (folder / "stat").read_text().rpartition(")")[2].split()[1]
-            if b"EngineCore" in (folder / "cmdline").read_bytes() and b"MapWorker" in (
+            if b"EngineCore" in (folder / "cmdline").read_bytes() and b"PartActor" in (
                 Path("/proc", parent, "cmdline").read_bytes()
             ):
                 found.append(int(folder.name))
@@ -48,7 +49,7 @@ def test_a_core_that_is_killed_costs_no_score(tmp_path: Path) -> None:
     with ray_cluster() as cluster:
         words = (
             "score", tmp_path / "runs.jsonl", "--scorers", "utility", "--on", "ray", "--address", cluster.address,
-            "--actors", "1:1", "--gpus", "0", "--engine", f"vllm:{tmp_path / 'nano'}",
+            "--actors", "1", "--gpus", "0", "--engine", f"vllm:{tmp_path / 'nano'}",
             "--engine-args", json.dumps(SETTINGS), "--out", out,
         )  # fmt: skip
         job = subprocess.Popen(
@@ -73,8 +74,8 @@ def test_a_core_that_is_killed_costs_no_score(tmp_path: Path) -> None:
     assert len(complete) < len(counts)
     assert sum(part.runs for part in counts) == RUNS
     assert not any(part.failures for part in counts)
-    scores = [row for batch in folder.read("scores", folder.finished(), KEY) for row in batch.to_pylist()]
-    assert {row["run_id"] for row in scores} == {run.id for run in made(RUNS)}
-    assert len({tuple(row.values()) for row in scores}) == len(scores)  # none stands twice
+    scores = rows_of(folder, "scores", *KEY)
+    assert {run_id for run_id, *_ in scores} == {run.id for run in made(RUNS)}
+    assert len({*scores}) == len(scores)  # none stands twice
     assert 1 <= len(again) <= IN_FLIGHT
     assert not complete & {part.key for part in again}

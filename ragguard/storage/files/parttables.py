@@ -1,4 +1,4 @@
-"""The tables of scored parts of an input: scores, failures, runs and counts, with their columns.
+"""The tables of scored parts of an input: scores, failures, runs, steps and counts, with their columns.
 `docs/reference/run-format.md` describes them for users.
 
 The columns are versioned: `FORMAT` changes when one of them changes its meaning or goes away.
@@ -6,35 +6,32 @@ The columns are versioned: `FORMAT` changes when one of them changes its meaning
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
-from ragguard.records import Failure, RetrievalStep, Run, ScoredRun, Usage
+from ragguard.records import Failure, Passage, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.storage.files.scoretable import score_rows, score_schema
 from ragguard.storage.sqlite.columns import Data
-from ragguard.storage.sqlite.kept import unread_positions
+from ragguard.storage.sqlite.rows import STEP_COLUMNS, step_row
 
-FORMAT = "ragguard.parts/1"
+FORMAT = "ragguard.parts/2"
 """The version of a folder of scored parts and of all its tables but scores, whose rows name theirs."""
-Table: TypeAlias = Literal["scores", "failures", "runs", "parts"]
-TABLES: tuple[Table, ...] = ("scores", "failures", "runs", "parts")
-"""The tables, in the order in which they are written: a part whose row of counts stands in `parts` is complete."""
+Table: TypeAlias = Literal["scores", "failures", "runs", "steps"]
+TABLES: tuple[Table, ...] = ("scores", "failures", "runs", "steps")
 MOST_REASONS = 100
 """The different reasons of failures, and the rejected lines, that the counts of a part name."""
-
 _COSTS = ("requests", "prompts", "prompt_tokens", "output_tokens", "cached")
 """The fields of a usage that the counts of a part have: all but its seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartCounts:
-    """The counts of one part of the input: the row that makes it complete."""
+    """The counts of one part of the input: the file that makes it complete."""
 
     key: str
-    """The digest of the input's name, size and time, of the part's range, and of all settings; see `parts.PartJob`."""
+    """The digest of the part's content and of all settings; see `parts.PartJob`."""
     source: str
     """The address of the file, without keys and passwords."""
     kind: str
@@ -46,8 +43,9 @@ class PartCounts:
     """The approximate size of the part in bytes of the file."""
     runs: int = 0
     """Runs that were read, scored or not."""
+    steps: int = 0
     referenced: int = 0
-    """Runs with references, their own or those of the job's table; 0 in folders of earlier versions."""
+    """Runs with references, their own or those of the job's table."""
     failed_runs: int = 0
     """Runs with at least one failure."""
     scores: int = 0
@@ -70,6 +68,8 @@ class PartCounts:
     """The most frequent reasons of failures, each with its number; at most 100."""
     rejected_lines: Sequence[str] = ()
     """The first 100 rejected lines: file, byte and reason."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """The SHA-256 of the file of each table."""
     format: str = FORMAT
 
     @property
@@ -77,27 +77,13 @@ class PartCounts:
         """The cost of the scores."""
         return Usage(**{name: getattr(self, name) for name in _COSTS})
 
-    def row(self) -> Data:
-        """Returns the counts as plain data: a row of the table `parts`."""
-        row: Data = {one.name: getattr(self, one.name) for one in fields(self)}
-        row["reasons"] = [{"reason": reason, "count": count} for reason, count in self.reasons.items()]
-        row["rejected_lines"] = list(self.rejected_lines)
-        return row
-
-    @classmethod
-    def of_row(cls, row: Mapping[str, Any]) -> PartCounts:
-        """Returns the counts of a row."""
-        known = {one.name: row[one.name] for one in fields(cls) if row.get(one.name) is not None}
-        known["reasons"] = {one["reason"]: one["count"] for one in row.get("reasons") or ()}
-        return cls(**known)
-
 
 class PartRows:
     """Collects the results of one part as rows; gives the same tables whatever the order in which runs were scored."""
 
     def __init__(self) -> None:
-        self._rows: dict[Table, dict[int, list[Data]]] = {"scores": {}, "failures": {}, "runs": {}}
-        """The rows of each table, by the place of their run."""
+        self._rows: dict[Table, dict[int, list[Data]]] = {table: {} for table in TABLES}
+        """The rows of each table, by the byte or row at which their run begins."""
         self.referenced = 0
         self.usage = Usage()
         self.reasons: Counter[str] = Counter()
@@ -107,7 +93,14 @@ class PartRows:
         run = scored.run
         self._rows["scores"][place] = list(score_rows(scored))
         self._rows["failures"][place] = [_failure_row(run, failure) for failure in scored.failures]
-        self._rows["runs"][place] = [_run_row(place, scored)]
+        self._rows["steps"][place] = [_step_row(run, step) for step in run.steps]
+        self._rows["runs"][place] = [
+            {
+                "run_id": run.id, "question": run.question, "name": run.name, "status": run.status,
+                "started_ns": run.started_ns, "ended_ns": run.ended_ns, "place": place, "steps": len(run.steps),
+                "scores": len(scored.scores), "failures": len(scored.failures),
+            }
+        ]  # fmt: skip
         self.referenced += bool(run.references)
         self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
@@ -125,7 +118,7 @@ class PartRows:
         }
 
     def tables(self, pa: Any) -> dict[Table, Any]:
-        """Returns the tables of scores, failures and runs."""
+        """Returns the tables; the rows of each stand in the order of their runs."""
         schemas = table_schemas(pa)
         return {
             table: pa.Table.from_pylist(
@@ -142,6 +135,7 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
         pa: The module pyarrow.
     """
     text, whole = pa.string(), pa.int64()
+    numbers = ("idx", "turn", "started_ns", "ended_ns", "k")
     columns: dict[Table, list[tuple[str, Any]]] = {
         "failures": [
             ("run_id", text), ("step_id", text), ("question", text), ("step_index", whole), ("scorer", text),
@@ -149,54 +143,51 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
             ("occurred_ns", whole),
         ],
         "runs": [
-            ("run_id", text), ("run_hash", whole), ("question", text), ("name", text), ("status", text),
-            ("started_ns", whole), ("ended_ns", whole), ("place", whole), ("steps", whole), ("passages", whole),
-            ("places", whole), ("dropped", whole), ("scores", whole), ("failures", whole),
-            ("unread", pa.list_(pa.struct([("step_id", text), ("position", whole)]))),
+            ("run_id", text), ("question", text), ("name", text), ("status", text), ("started_ns", whole),
+            ("ended_ns", whole), ("place", whole), ("steps", whole), ("scores", whole), ("failures", whole),
         ],
-        "parts": [(one.name, _kind_of(pa, one.name)) for one in fields(PartCounts)],
+        "steps": [
+            ("run_id", text), *((name, whole if name in numbers else text) for name in STEP_COLUMNS),
+        ],
     }  # fmt: skip
     mark = {"format": FORMAT}
     found: dict[Table, Any] = {name: pa.schema(some, metadata=mark) for name, some in columns.items()}
     return {"scores": score_schema(pa).with_metadata(mark), **found}
 
 
-LATER: Mapping[Table, tuple[str, ...]] = {"runs": ("unread",), "parts": ("referenced",)}
-"""The columns that were added to a table of this format. A folder that was written before has none of them."""
+def counts_of(data: Mapping[str, Any]) -> PartCounts:
+    """Returns counts from plain data, as `dataclasses.asdict` gives it; raises TypeError where a field is missing."""
+    return PartCounts(**{one.name: data[one.name] for one in fields(PartCounts)})
 
 
-def run_hash(run_id: str) -> int:
-    """Returns a number of 64 bits for a run's id, by which equal ids in two parts are found."""
-    return int.from_bytes(hashlib.blake2b(run_id.encode("utf-8"), digest_size=8).digest(), "big", signed=True)
+def _step_row(run: Run, step: RetrievalStep) -> Data:
+    row = step_row(_without_texts(step), {})
+    return {"run_id": run.id, **dict(zip(STEP_COLUMNS, row.columns, strict=True))}
 
 
-def _kind_of(pa: Any, name: str) -> Any:
-    if name == "reasons":
-        return pa.list_(pa.struct([("reason", pa.string()), ("count", pa.int64())]))
-    if name == "rejected_lines":
-        return pa.list_(pa.string())
-    if name == "seconds":
-        return pa.float64()
-    return pa.string() if name in ("key", "source", "kind", "identity", "format") else pa.int64()
+def _without_texts(step: RetrievalStep) -> RetrievalStep:
+    """Returns a step whose passages have numbers in place of their texts and nothing else but their ids; equal passages
+    have equal numbers, so that it can still be told which of them the model got."""
+    numbers: dict[tuple[str, str], Passage] = {}
 
+    def numbered(passages: Iterable[Passage]) -> list[Passage]:
+        keys = [(passage.id, passage.text) for passage in passages]
+        return [numbers.setdefault(key, Passage(str(len(numbers)), key[0])) for key in keys]
 
-def _run_row(place: int, scored: ScoredRun) -> Data:
-    run = scored.run
-    return {
-        "run_id": run.id, "run_hash": run_hash(run.id), "question": run.question, "name": run.name,
-        "status": run.status, "started_ns": run.started_ns, "ended_ns": run.ended_ns, "place": place,
-        "steps": len(run.steps), "passages": sum(len(step.passages) for step in run.steps),
-        "places": sum(step.places for step in run.steps), "dropped": sum(map(_dropped, run.steps)),
-        "scores": len(scored.scores), "failures": len(scored.failures),
-        "unread": [
-            {"step_id": step.id, "position": position} for step in run.steps for position in unread_positions(step)
-        ],
-    }  # fmt: skip
-
-
-def _dropped(step: RetrievalStep) -> int:
-    """Returns how many of a step's passages a guard dropped."""
-    return 0 if step.decision is None else len({one.position for one in step.decision.dropped})
+    candidates = numbered(step.candidates)
+    decision = step.decision
+    if decision is not None:
+        dropped = [
+            replace(drop, passage=passage)
+            for drop, passage in zip(
+                decision.dropped, numbered(drop.passage for drop in decision.dropped), strict=True
+            )
+        ]
+        decision = replace(decision, kept=numbered(decision.kept), dropped=dropped)
+    return replace(
+        step, candidates=candidates, passages=numbered(step.passages), decision=decision, sub_steps=[], trace=None,
+        advice=None,
+    )  # fmt: skip
 
 
 def _failure_row(run: Run, failure: Failure) -> Data:

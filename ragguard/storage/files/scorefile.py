@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from contextlib import closing
 from dataclasses import asdict
 from itertools import groupby
 from pathlib import Path
@@ -14,10 +13,8 @@ from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun, Usage
 from ragguard.storage.files.runfile import text_file
 from ragguard.storage.files.scoretable import FIELDS, FORMAT, about_steps, write_table
-from ragguard.storage.source import is_source, open_source
 from ragguard.storage.sqlite.columns import dump
 from ragguard.storage.sqlite.filesystems import pyarrow_for
-from ragguard.storage.sqlite.means import RunMeans, means_of
 from ragguard.text.plain import plain_metadata
 
 
@@ -57,17 +54,9 @@ def check_score_file(path: str | Path) -> None:
         pyarrow_for("writing Parquet")
 
 
-def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields scored runs from a store, a folder of parts or a score file of JSON lines. The runs of the latter two have
-    no steps; those of a score file have no provisional scores, which a sink appends while a run is open.
-
-    Args:
-        path: The store, the folder or the score file.
-    """
-    if is_source(path):
-        with closing(open_source(path)) as source:
-            yield from source.scored_runs(texts=False)
-        return
+def read_score_file(path: str | Path) -> Iterator[ScoredRun]:
+    """Yields the runs of a score file of JSON lines, without steps and without provisional scores, which a sink appends
+    while a run is open."""
     for (run_id, question), group in groupby(_records(path), key=lambda record: record[:2]):
         results = [result for _, _, result in group if not (isinstance(result, Score) and result.provisional)]
         if not results:  # a provisional score: the scores of the run's end come later in the file
@@ -77,25 +66,6 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
             [result for result in results if isinstance(result, Score)],
             [result for result in results if isinstance(result, Failure)],
         )
-
-
-def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
-    """Yields scored runs as `read_scored` does, each as one mean a metric: much quicker from a store or a folder.
-
-    `remarks` gets the facts that a reader of the numbers has to know, once all runs were read.
-    """
-    if not isinstance(path, str | Path):
-        raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
-    if not is_source(path):
-        for scored in read_scored(path):
-            means = means_of(scored)
-            means.steps_known = False
-            yield means
-        return
-    with closing(open_source(path)) as source:
-        yield from source.means()
-        if remarks is not None:
-            remarks.extend(source.remarks)
 
 
 def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:

@@ -99,7 +99,10 @@ def find_files(address: str | Path) -> list[FileInfo] | None:
             )
         if found.type != fs.FileType.Directory:
             return [_file_info(place.address, found)]
-        below = place.filesystem.get_file_info(fs.FileSelector(place.path, recursive=True))
+        if isinstance(place.filesystem, fs.LocalFileSystem):
+            below = place.filesystem.get_file_info(_local_files(place.path))
+        else:
+            below = place.filesystem.get_file_info(fs.FileSelector(place.path, recursive=True))
     files = []
     for info in below:
         names = info.path[len(place.path) :].strip("/")
@@ -107,6 +110,21 @@ def find_files(address: str | Path) -> list[FileInfo] | None:
         if info.type == fs.FileType.File and not hidden:
             files.append(_file_info(place.within(names).address, info))
     return sorted(files)
+
+
+def _local_files(folder: str) -> list[str]:
+    """Returns the paths of all files below a folder of this machine. Links to folders are followed, and each folder is
+    walked once, by whatever links it is reached."""
+    files: list[str] = []
+    walked: set[str] = set()
+    for path, folders, names in os.walk(folder, followlinks=True):
+        if (real := os.path.realpath(path)) in walked:
+            folders.clear()
+            continue
+        walked.add(real)
+        folders.sort()
+        files += [os.path.join(path, name) for name in names]
+    return files
 
 
 def file_at(place: Location) -> FileInfo | None:

@@ -1,4 +1,4 @@
-"""Prepares scored runs for a comparison: one mean for each metric of a run, computed in SQL for the runs of a store."""
+"""Prepares scored runs for a comparison: one mean for each metric of a run, computed in SQL."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
-from ragguard.records import Level, ScoredRun
+from ragguard.records import Level
 from ragguard.storage.files.unreadable import WRONG_SCORES, check_scores
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
@@ -102,26 +102,6 @@ class _ScoresOfRun:
 def _made_last(inner: dict[str, dict[K, V]], key: str) -> dict[K, V]:
     """Returns the dictionary under a key, an empty one where there is none, and makes the key the last one."""
     found = inner[key] = inner.pop(key, {})
-    return found
-
-
-def means_of(scored: ScoredRun) -> RunMeans:
-    """Returns the means of a run's records. Where a series was scored in several ways, the latest way holds."""
-    steps = scored.run.steps
-    found = RunMeans(
-        scored.run.question, len(steps), sum(len(step.passages) for step in steps),
-        sum(step.places for step in steps), failures=len(scored.failures),
-    )  # fmt: skip
-    scores = _ScoresOfRun()
-    for score in scored.scores:
-        if score.provisional:  # the run is open
-            continue
-        stage = score.stage if score.level != "run" else "passages"
-        series = Series(score.name, score.level, score.reference_source == "answer", stage)
-        origin = f"{score.engine}, {score.prompts}, {score.scorer} {score.version}"
-        references = score.reference_source, score.references_hash
-        scores.add(series, origin, score.step_id, references, score.value, 1)
-    scores.into(found)
     return found
 
 

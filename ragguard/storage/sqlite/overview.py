@@ -11,23 +11,19 @@ import sqlite3
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ragguard.capture.delivered import notice
-from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Run, Usage, places_of
+from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Usage, places_of
 from ragguard.storage.files.unreadable import WRONG_SCORES, check_scores
 from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.kept import kept_passages
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
-from ragguard.storage.sqlite.rows import STEP_COLUMNS, step_row, usage_of
+from ragguard.storage.sqlite.rows import usage_of
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
-
-
-RowValues: TypeAlias = sqlite3.Row | Mapping[str, Any]
-"""The values of a row by the names of their columns."""
 
 
 class RunScore(NamedTuple):
@@ -84,7 +80,7 @@ class StepLine:
 
     seq: int
     """The number by which the rows of `ScoreSummary` name the step."""
-    row: RowValues
+    row: sqlite3.Row
     texts: list[str]
     kept: list[bool]
     """True for each of the texts that the model got."""
@@ -134,7 +130,7 @@ class RunLine:
 class Overview:
     """A run with its steps, scores and failures."""
 
-    row: RowValues
+    row: sqlite3.Row
     references: list[str]
     sub_questions: list[str]
     steps: list[StepLine]
@@ -154,29 +150,12 @@ class Overview:
         )  # fmt: skip
 
 
-def overview_of(run: Run, summary: ScoreSummary, failures: list[Failure]) -> Overview:
-    """Returns the overview of a run's records. Steps are numbered by their index."""
-    row = {
-        "id": run.id, "question": run.question, "name": run.name, "status": run.status, "answer": run.answer,
-        "started_ns": run.started_ns, "ended_ns": run.ended_ns,
-    }  # fmt: skip
-    found = Overview(
-        row, run.references or [], run.sub_questions or [], [], summary=summary, failures=failures
-    )
-    for step in run.steps:
-        texts: dict[bytes, str] = {}
-        columns = dict(zip(STEP_COLUMNS, step_row(step, texts).columns, strict=True)) | {"seq": step.index}
-        known = {digest.hex(): text for digest, text in texts.items()}
-        found.steps.append(_step(columns, json.loads(columns["body"]), known))
-    return found
-
-
 def overviews_at(
     connection: sqlite3.Connection, seqs: Sequence[int], misleads: float, *, texts: bool = True
 ) -> dict[int, Overview]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)
-    known = texts_of(connection, [body for _, body in steps]) if texts else {}
+    known = texts_of(connection, [body for _, body in steps]) if texts else None
     summaries = _summaries(connection, seqs, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
@@ -216,7 +195,7 @@ def _count_only_what_was_read(
         summary.misleading = sum(utility < misleads for utility in utilities)
 
 
-def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
+def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
@@ -227,7 +206,7 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
     kept, rewritten = kept_passages(found, read_as, reasons)
     read = [given[index] for index in rewritten]
     kept += [True] * len(read)
-    shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
+    shown = [_text(items[position], texts) for position in (*candidates, *read)]
     metadata = body.get("metadata", {})
     guarded = decision or {"kept": (), "dropped": ()}
     k = places_of(
@@ -238,6 +217,15 @@ def _step(row: RowValues, body: Data, texts: Mapping[str, str]) -> StepLine:
         advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
     )  # fmt: skip
+
+
+def _text(item: Sequence[Any], texts: Mapping[str, str] | None) -> str:
+    """Returns the text of a passage, or its id where the store has no text, as one made from a folder of parts has
+    none; nothing where no texts are wanted."""
+    digest, id = item[:2]
+    if texts is None:
+        return ""
+    return texts.get(digest, f"({id})" if id else "")
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"

@@ -105,9 +105,15 @@ def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str |
 
 def _is_dead(lease: sqlite3.Row) -> bool:
     # On the same machine the process table tells at once, whatever the clock; elsewhere only the lease's end does.
-    if lease["place"] == _machine() and (born := _born(lease["pid"])) != "":
-        return bool(born != lease["born"])
-    return bool(lease["expires_ns"] < time.time_ns())
+    ended = has_ended(lease["place"], lease["pid"], lease["born"])
+    return bool(lease["expires_ns"] < time.time_ns()) if ended is None else ended
+
+
+def has_ended(machine: str, pid: int, born: str) -> bool | None:
+    """Returns whether a process has ended; None where that cannot be found out, as for one of another machine."""
+    if machine != _machine() or (found := _born(pid)) == "":
+        return None
+    return found != born
 
 
 @cache

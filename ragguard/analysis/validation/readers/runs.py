@@ -33,7 +33,7 @@ def read(
         return
     source = open_source(path, runs)
     try:
-        for scored in source.scored_runs(level="run"):
+        for scored in source.store.scored_runs(level="run"):
             numbers = {score.name: score.value for score in scored.scores if not score.provisional}
             outcome = next((numbers[name] for name in _STATES if name in numbers), None)
             given = {name: value for name, value in numbers.items() if name not in _STATES}

@@ -10,7 +10,6 @@ from typing import Any
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.parts.part import digest_of
-from ragguard.records import new_id
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.once import computed_once
 from ragguard.scorers.scorer import Scorer
@@ -42,8 +41,6 @@ class PartJob:
     """How often a part is begun at most, 1 or more. After that its runs are failures with their cause."""
     patience_s: float = 600.0
     """The seconds that a process waits for an engine that does not answer when the process starts."""
-    invocation: str = field(default_factory=new_id)
-    """The id of a call of the command; attempts of earlier calls are not counted."""
 
     def __post_init__(self) -> None:
         """Refuses what cannot be given to another process."""

@@ -9,8 +9,8 @@ from support.polling import eventually
 
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.filesystems import locate
-from tests.parts.on_ray.conftest import made
-from tests.parts.on_ray.scored import in_parts, in_store, score
+from tests.on_ray.conftest import made
+from tests.on_ray.scored import in_parts, in_store, score
 
 pytestmark = [
     pytest.mark.skipif(find_spec("moto") is None, reason="NO S3 HERE: run `make test-ray`"),

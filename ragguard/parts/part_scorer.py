@@ -4,7 +4,7 @@ This is the work of one process or actor, whatever started it:
 
     scorer = PartScorer(job)
     await scorer.start()                    # waits for the engine; raises what keeps it from working
-    counts = await scorer.attempt(part)     # raises PartUnanswered: leave this process, so that another one tries
+    counts = await scorer.attempt(part)     # raises PartUnanswered: end this process, so that another one tries
     await scorer.aclose()
 """
 
@@ -14,14 +14,14 @@ import asyncio
 import dataclasses
 import itertools
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 
-from ragguard.errors import EngineError, EngineUnreachable, PartUnanswered, StoreError
-from ragguard.parts.part import Part, digest_of
-from ragguard.parts.reading import read_part
-from ragguard.parts.settings import PartJob
+from ragguard.errors import EngineError, EngineUnreachable, PartUnanswered, RagguardError, StoreError
+from ragguard.parts.part import Part, digest_of, read_part
+from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
+from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.runtime.stream import bounded
@@ -29,13 +29,13 @@ from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
-from ragguard.storage.files.partfolder import PartAttempt
 from ragguard.storage.files.parttables import MOST_REASONS, PartCounts, PartRows
 from ragguard.storage.sqlite.filesystems import pyarrow_for
 
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""
 _BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
+_AFTER_LOSS = RetrySchedule(attempts=4, first=5.0, longest=20.0)
 _BETWEEN_PASSES = RetrySchedule(attempts=5, first=1.0, longest=30.0)
 _LAST_PASSES = 2
 """How often those runs are asked again that would be failures, each time after the engine has answered."""
@@ -60,21 +60,27 @@ class PartScorer:
         self._pipeline = job.scoring.build()
         self._identity = ""
 
-    async def start(self) -> None:
-        """Loads or reaches the engine; waits up to `patience_s` for one that does not answer, and then raises."""
+    async def start(self, *, after_loss: bool = False) -> None:
+        """Loads or reaches the engine; waits up to `patience_s` for one that does not answer, and then raises.
+
+        Args:
+            after_loss: True where this process replaces a lost one. What that one held of a GPU is given back a little
+                later, so that an engine which cannot be loaded is tried a few times.
+        """
         until = time.monotonic() + self._job.patience_s
         for attempt in itertools.count(1):
             try:
                 self._identity = await identity_digest(self._pipeline)
                 return
             except EngineError as error:
-                wait = _BEFORE_START.wait(attempt)
-                if not worth_repeating(error) or time.monotonic() + wait > until:
+                again = worth_repeating(error)
+                wait = _BEFORE_START.wait(attempt) if again else _AFTER_LOSS.after(attempt)
+                if wait is None or time.monotonic() + wait > until or not (again or after_loss):
                     raise
                 NOTICES.warn("parts", _WAITS.format(error, self._job.patience_s))
             await asyncio.sleep(wait)
 
-    async def attempt(self, part: Part) -> PartCounts:
+    async def attempt(self, part: Part, causes: Sequence[str] = ()) -> PartCounts:
         """Scores a part, writes its results and returns its counts.
 
         A fault of a scorer or an engine is a failure of its run. Where the part was begun too often, all its runs
@@ -82,37 +88,29 @@ class PartScorer:
         is complete already, and is scored again for its failures, then keeps its earlier result. Raises
         PartUnanswered where no run was answered any more: the process should end then. Raises StoreError where the
         file cannot be read or the results cannot be written.
+
+        Args:
+            part: The part.
+            causes: Why the earlier attempts at the part ended, one text for each.
         """
         job, key = self._job, part.key(self._job.digest)
-        beyond = job.attempts + 1
-        attempt = await asyncio.to_thread(self._folder.attempt, key, job.invocation, beyond + 1)
-        if attempt.number > beyond:
-            raise StoreError(
-                f"{part.shown}, {part.start} to {part.end}: every process that read this part was lost; look at it"
-            )
         started = time.monotonic()
         results = _Results(part)
-        if attempt.number == beyond:
+        if len(causes) < job.attempts:
+            await self._score(part, results)
+        else:
             if (error := await self._silence()) is not None:
                 raise EngineUnreachable(
                     f"the engine answers nothing, after {job.attempts} attempts at a part: {error}"
                 )
             if (earlier := await asyncio.to_thread(self._folder.complete, key)) is not None:
-                await asyncio.to_thread(self._folder.forget, attempt)
                 return earlier
-            await asyncio.to_thread(self._give_up, part, attempt, results)
-        else:
-            try:
-                await self._score(part, results)
-            except PartUnanswered as error:
-                await asyncio.to_thread(self._folder.explain, attempt, str(error))
-                raise
+            await asyncio.to_thread(self._give_up, part, causes[-1], results)
         counts = results.counts(
-            key, attempts=min(attempt.number, job.attempts), identity=self._identity,
+            key, attempts=min(1 + len(causes), job.attempts), identity=self._identity,
             seconds=time.monotonic() - started,
         )  # fmt: skip
-        await asyncio.to_thread(self._write, counts, results, attempt)
-        return counts
+        return await asyncio.to_thread(self._write, counts, results)
 
     async def aclose(self) -> None:
         """Closes the engines."""
@@ -192,18 +190,15 @@ class PartScorer:
             await asyncio.sleep(wait)
         return None
 
-    def _give_up(self, part: Part, attempt: PartAttempt, results: _Results) -> None:
+    def _give_up(self, part: Part, cause: str, results: _Results) -> None:
         """Records every run of a part as a failure, with the cause of the last attempt."""
-        causes = self._folder.causes(attempt)
-        why = causes[-1] if causes else "the process that scored it ended without a word"
-        message = f"its part was begun {self._job.attempts} times without a result; the last time: {why}"
+        message = f"its part was begun {self._job.attempts} times without a result; the last time: {cause}"
         for place, run in _runs(part, self._job, results):
             failure = Failure("part", LOST, message, run_id=run.id, attempts=self._job.attempts)
             results.rows.add(place, ScoredRun(run, [], [failure]))
 
-    def _write(self, counts: PartCounts, results: _Results, attempt: PartAttempt) -> None:
-        self._folder.write(counts, results.rows.tables(pyarrow_for("writing parts")))
-        self._folder.forget(attempt)
+    def _write(self, counts: PartCounts, results: _Results) -> PartCounts:
+        return self._folder.write(counts, results.rows.tables(pyarrow_for("writing parts")))
 
 
 class _Results:
@@ -244,3 +239,12 @@ def _runs(part: Part, job: PartJob, results: _Results) -> Iterator[tuple[int, Ru
 async def identity_digest(pipeline: ScoringPipeline) -> str:
     """Returns a digest of engine, judge, prompts and scorers; raises where a model cannot be reached."""
     return digest_of(dataclasses.asdict(await pipeline.identity()))
+
+
+def portable(error: Exception) -> RagguardError:
+    """Returns an error that can be pickled, which those with arguments of their own cannot; its class says whether the
+    part is tried again, the engine is at fault, or something else ends the job."""
+    for kind in (PartUnanswered, EngineError, StoreError, RagguardError):
+        if isinstance(error, kind):
+            return kind(str(error))
+    return RagguardError(f"a process failed: {describe(error)}")

@@ -10,8 +10,8 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 
 from ragguard.storage.files.runfile import write_runs
-from tests.parts.on_ray.conftest import made
-from tests.parts.on_ray.scored import in_parts, in_store, score
+from tests.on_ray.conftest import made
+from tests.on_ray.scored import in_parts, in_store, score
 
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY HERE: run `make test-ray`"),
@@ -30,7 +30,7 @@ def alone(tmp_path_factory):
 
 def test_one_actor_without_overlap_gives_the_very_scores_of_one_process(alone, cluster):
     out = alone / "one"
-    score(alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "1:1", "-c", 1, "--out", out,
+    score(alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "1", "-c", 1, "--out", out,
           "--scorers", "utility")  # fmt: skip
     assert in_parts(out) == in_store(alone / "alone.db")
 
@@ -40,7 +40,7 @@ def on_two_nodes(alone, cluster):
     """The same runs, scored on both nodes."""
     out = alone / "two"
     said = score(
-        alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "2:2", "--out", out, "--scorers",
+        alone / "runs.jsonl", "--on", "ray", "--address", cluster.address, "--actors", "2", "--out", out, "--scorers",
         "utility",
     )  # fmt: skip
     assert "40 runs are in" in said

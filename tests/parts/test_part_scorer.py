@@ -4,6 +4,7 @@ import dataclasses
 import pickle
 
 import pytest
+from support.parts import rows_of
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
@@ -42,19 +43,22 @@ def part(tmp_path):
     return part
 
 
-async def attempt(job, part):
-    job.folder.begin({})
+async def attempt(job, part, causes=()):
+    job.folder.begin({"settings": {}, "part_bytes": 1})
     scorer = PartScorer(job, waits=NO_WAIT)
     await scorer.start()
     try:
-        return await scorer.attempt(part)
+        return await scorer.attempt(part, causes)
     finally:
         await scorer.aclose()
 
 
 def rows(job, table, column):
-    folder = job.folder
-    return [value for batch in folder.read(table, folder.finished()) for value in batch[column].to_pylist()]
+    return rows_of(job.folder, table, column)
+
+
+LOST = ("its process ended by SIGKILL",) * 3
+"""Why as many attempts as are allowed ended."""
 
 
 def left_over(tmp_path):
@@ -74,7 +78,7 @@ async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, 
                        strict=True))) == 440  # fmt: skip
     (kept,) = job.folder.counts(job.folder.finished())
     assert kept == dataclasses.replace(counts, rejected_lines=list(counts.rejected_lines))
-    assert all(name.endswith(".parquet") for name in left_over(tmp_path))  # no notes of attempts
+    assert len(left_over(tmp_path)) == 5
 
 
 async def test_a_run_that_fails_is_a_failure_and_the_others_are_scored(engine, job, part):
@@ -138,67 +142,48 @@ async def test_a_part_whose_engine_is_gone_is_not_written(engine, job, part, tmp
     with pytest.raises(PartUnanswered, match="gone"):
         await attempt(job, part)
     assert job.folder.finished() == []
-    assert all(".parquet" not in name for name in left_over(tmp_path))
+    assert left_over(tmp_path) == []
 
 
 async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engine, job, part, tmp_path):
     """Where the engine answers other questions: it is up to the part."""
     engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
-    for _ in range(job.attempts):
-        with pytest.raises(PartUnanswered):
-            await attempt(job, part)
-    counts = await attempt(job, part)
+    counts = await attempt(job, part, LOST)
     assert (counts.runs, counts.failed_runs, counts.failures, counts.scores) == (40, 40, 40, 0)
     assert set(rows(job, "failures", "error")) == {"PartLost"}
     (message,) = set(rows(job, "failures", "message"))
-    assert message.startswith(
-        "its part was begun 3 times without a result; the last time: no run of the part was"
+    assert (
+        message == "its part was begun 3 times without a result; the last time: its process ended by SIGKILL"
     )
-    assert all(".parquet" in name for name in left_over(tmp_path))  # the notes of the attempts are gone
 
 
 async def test_a_complete_part_that_is_begun_too_often_keeps_its_result(engine, job, part, tmp_path):
     engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
     first = await attempt(job, part)
     engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
-    for _ in range(job.attempts):
-        with pytest.raises(PartUnanswered):
-            await attempt(job, part)
-    assert await attempt(job, part) == dataclasses.replace(first, rejected_lines=list(first.rejected_lines))
+    assert await attempt(job, part, LOST) == dataclasses.replace(
+        first, rejected_lines=list(first.rejected_lines)
+    )
     assert (first.runs, first.failed_runs, set(rows(job, "failures", "run_id"))) == (40, 1, {"r07"})
-    assert all(name.endswith(".parquet") for name in left_over(tmp_path))
 
 
 async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, job, part, tmp_path):
     engine.fault = lambda call: EngineUnreachable("gone")
-    for _ in range(job.attempts):
-        with pytest.raises(PartUnanswered):
-            await attempt(job, part)
     with pytest.raises(EngineUnreachable, match="answers nothing, after 3 attempts at a part: gone"):
-        await attempt(job, part)
+        await attempt(job, part, LOST)
     assert job.folder.finished() == []
     engine.fault = lambda call: None
-    again = dataclasses.replace(job, invocation="another call")
-    assert (await attempt(again, part)).scores == 440
-
-
-async def test_attempts_of_another_call_do_not_count(engine, job, part):
-    engine.fault = lambda call: EngineUnreachable("gone")
-    for _ in range(2 * job.attempts):
-        with pytest.raises(PartUnanswered):
-            await attempt(dataclasses.replace(job, invocation=f"other{_}"), part)
-    engine.fault = lambda call: None
-    assert (await attempt(job, part)).failures == 0
+    assert (await attempt(job, part)).scores == 440
 
 
 async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
     def full(self, files, replaced=None):
         raise OSError(28, "No space left on device")
 
-    job.folder.begin({})
+    job.folder.begin({"settings": {}, "part_bytes": 1})
     scorer = PartScorer(job)
     await scorer.start()
-    monkeypatch.setattr("ragguard.storage.files.partfolder.PartFolder._put", full)
+    monkeypatch.setattr("ragguard.storage.files.partfolder.PartFolder._write", full)
     with pytest.raises(
         StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
     ):
@@ -210,7 +195,7 @@ async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkey
 async def test_an_engine_that_nobody_can_reach_is_waited_for_and_then_told(
     engine, job, monkeypatch, patience
 ):
-    monkeypatch.setattr("ragguard.parts.scoring._BEFORE_START", NO_WAIT)
+    monkeypatch.setattr("ragguard.parts.part_scorer._BEFORE_START", NO_WAIT)
     asked, known = 0, engine.info
 
     async def info():

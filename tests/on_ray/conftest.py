@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.parts import rows_of
 from support.program import command, environment
 from support.ray_cluster import RayCluster, ray_cluster
 from support.recorded_scorer import Orders
@@ -26,7 +27,7 @@ import json, sys
 from support.recorded_scorer import Orders
 from pathlib import Path
 from ragguard.parts import PartJob, ScoringSettings
-from ragguard.parts.on_ray import score_on_ray
+from ragguard_ray import score_on_ray
 
 told = json.loads(sys.argv[1])
 if told["engine"]:
@@ -90,8 +91,7 @@ class Drivers:
     def rows(self, table: Table = "scores") -> list[str]:
         """Returns the run ids of a table's rows."""
         folder = PartFolder(self.out)
-        keys = folder.finished() if folder.settings() else []
-        return [one for batch in folder.read(table, keys, ["run_id"]) for one in batch.column(0).to_pylist()]
+        return rows_of(folder, table, "run_id") if folder.settings() else []
 
     def counts(self) -> list[PartCounts]:
         """Returns the counts of the complete parts."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from support.parts import rows_of
 from support.program import environment
 
 from ragguard.storage.files.partfolder import PartFolder
@@ -31,9 +32,7 @@ def score(*arguments, code=0):
 def in_parts(folder):
     """Returns what the scores of a folder say, by their keys."""
     found = PartFolder(folder)
-    columns = [*KEY, *SAID]
-    rows = [row for batch in found.read("scores", found.finished(), columns) for row in batch.to_pylist()]
-    return by_key([row[name] for name in columns] for row in rows)
+    return by_key(rows_of(found, "scores", *KEY, *SAID))
 
 
 def in_store(path):

@@ -1,16 +1,18 @@
 """A whole job: checked before anything is written, finished parts skipped, ids that stand twice found."""
 
 import dataclasses
+import json
+import os
 
 import pytest
-from support.parts import ExecutorHere
+from support.parts import ExecutorHere, rows_of
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError
 from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
-from ragguard.parts.duplicates import find_duplicates
 from ragguard.storage.files.runfile import write_runs
+from ragguard.storage.sqlite.owners import this_process
 
 
 @pytest.fixture
@@ -44,9 +46,7 @@ def score(inputs, job, executor=None, **more):
 
 
 def run_ids(job):
-    folder = job.folder
-    batches = folder.read("runs", folder.finished(), ["run_id"])
-    return sorted(run_id for batch in batches for run_id in batch["run_id"].to_pylist())
+    return sorted(rows_of(job.folder, "runs", "run_id"))
 
 
 def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothing(engine, job, runs):
@@ -161,27 +161,99 @@ def test_nothing_is_written_before_everything_is_known_to_be_right(engine, job, 
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("at_once", [1, 7, 10**6])
-def test_run_ids_that_stand_twice_are_found(engine, job, runs, tmp_path, at_once):
+def test_run_ids_that_stand_in_several_files_are_named(engine, job, runs, tmp_path):
     write_runs([a_run("r5"), a_run("once"), a_run("r39")], tmp_path / "more.jsonl")
     report = score([runs, tmp_path / "more.jsonl"], job, size=4000)
-    assert [one.run_id for one in report.duplicates] == ["r39", "r5"]
+    assert [one.run_id for one in report.repeated] == ["r39", "r5"]
     assert not report.whole
-    first = report.duplicates[0].places
+    first = report.repeated[0].places
     assert first[0].startswith(f"{tmp_path / 'more.jsonl'}, byte ")
     assert first[1].startswith(f"{runs}, byte ")
-    assert find_duplicates(job.folder, job.folder.finished(), 43, at_once) == report.duplicates
+    assert score([runs, tmp_path / "more.jsonl"], job).repeated == report.repeated
+
+
+def test_input_that_was_moved_is_not_asked_again(engine, job, runs, tmp_path):
+    score([runs], job, size=4000)
+    asked = len(engine.calls)
+    runs.rename(tmp_path / "moved.jsonl")
+    report = score([tmp_path / "moved.jsonl"], job)
+    assert (len(engine.calls), report.totals.runs, report.progress.before.runs) == (asked, 0, 40)
+    assert report.whole
+
+
+def test_equal_files_are_scored_once(engine, job, runs, tmp_path):
+    (tmp_path / "copy.jsonl").write_bytes(runs.read_bytes())
+    report = score([runs, tmp_path / "copy.jsonl"], job)
+    assert (report.totals.runs, report.repeated, report.whole) == (40, [], True)
+
+
+@pytest.mark.parametrize("table", ["scores", "failures", "runs", "steps", "parts"])
+@pytest.mark.parametrize("damage", ["empty", "bit", "gone", "of another part"])
+def test_damaged_part_is_an_error_that_says_to_remove_it(engine, job, runs, tmp_path, table, damage):
+    score([runs], job, size=4000)
+    suffix = "json" if table == "parts" else "parquet"
+    key, other, *_ = job.folder.finished()
+    file = tmp_path / "out" / table / f"{key}.{suffix}"
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    match damage:
+        case "empty":
+            file.write_bytes(b"")
+        case "bit":
+            file.write_bytes(content)
+        case "gone":
+            file.unlink()
+        case "of another part":
+            file.write_bytes((file.parent / f"{other}.{suffix}").read_bytes())
+    if (table, damage) in (("parts", "gone"), ("failures", "of another part")):
+        return  # not complete; an equal table without rows
+    with pytest.raises(
+        StoreError, match=f"{table}/{key}.{suffix} in .* is damaged .*remove parts/{key}.json there"
+    ):
+        score([runs], job)
+    (tmp_path / "out" / "parts" / f"{key}.json").unlink()
+    report = score([runs], job)
+    assert (report.totals.parts, report.whole) == (1, True)
+    assert run_ids(job) == sorted(f"r{at}" for at in range(40))
+
+
+def test_second_driver_on_a_folder_is_refused_with_the_way_out(engine, job, runs, tmp_path):
+    prepared = prepare([runs], job)
+    lock = tmp_path / "out" / "driver.lock"
+    with job.folder.locked():
+        with pytest.raises(
+            StoreError, match=rf"the process {os.getpid()} on .* scores into .* remove {lock} and run"
+        ):
+            carry_out(prepared, ExecutorHere())
+        assert job.folder.settings() is None
+    assert not lock.exists()
+    assert carry_out(prepared, ExecutorHere()).totals.runs == 40
+
+
+@pytest.mark.parametrize("content", [None, "", "[]"], ids=["of a dead process", "empty", "something else"])
+def test_lock_of_a_process_that_has_ended_is_taken_over(engine, job, runs, tmp_path, content):
+    lock = tmp_path / "out" / "driver.lock"
+    lock.parent.mkdir()
+    if content is None:
+        own = this_process("")
+        lock.write_text(
+            json.dumps({"host": "here", "machine": own.machine, "pid": own.pid, "born": "long ago"})
+        )
+        assert score([runs], job).totals.runs == 40
+    else:
+        lock.write_text(content)
+        with pytest.raises(StoreError, match="another process scores into"):
+            score([runs], job)
 
 
 def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, runs, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         score([runs], job, ExecutorHere(stop_after=3), size=4000)
     (key, *_), out = job.folder.finished(), tmp_path / "out"
-    left = [out / "scores" / f".{key}.parquet.abc", out / "attempts" / f"{key}.older.1"]
-    for path in left:
-        path.touch()
+    left = out / "scores" / f".{key}.parquet.abc"
+    left.touch()
     score([runs], job)
-    assert not any(path.exists() for path in left)
+    assert not left.exists()
 
 
 def test_what_an_executor_cannot_reach_is_said_before_anything_is_written(runs, job):
