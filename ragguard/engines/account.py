@@ -19,7 +19,7 @@ from typing import TypedDict
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.arguments import LARGEST, number_between
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.per_process import PerProcess
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +119,7 @@ class Account:
         self._price = price or Price(0.0, 0.0)
         self._limits = Spent(requests, tokens, money)
         self._spent = Cost()
-        self._begin()
-        at_fork(in_child=self._begin)
-
-    def _begin(self) -> None:
-        """Starts with no call in flight: at first, and in a forked child."""
-        self._lock = threading.Lock()
-        self._reserved = Cost()
+        self._in_flight = PerProcess(_InFlight)
 
     @classmethod
     def of(cls, budget: Account | Limits | None) -> Account | None:
@@ -145,14 +139,15 @@ class Account:
     @property
     def spent(self) -> Spent:
         """The amounts that were spent so far; `money` by the given price."""
-        with self._lock:
+        with self._in_flight.get().lock:
             return Spent(self._spent.requests, int(self._spent.tokens), self._money(self._spent))
 
     @property
     def left(self) -> Spent:
         """The amounts that may still be spent, less those reserved for calls in flight."""
-        with self._lock:
-            used = self._spent + self._reserved
+        in_flight = self._in_flight.get()
+        with in_flight.lock:
+            used = self._spent + in_flight.reserved
         requests, tokens, money = self._limits.requests, self._limits.tokens, self._limits.money
         return Spent(
             None if requests is None else max(0, requests - used.requests),
@@ -162,40 +157,42 @@ class Account:
 
     def refusal(self, want: Cost) -> str | None:
         """Returns the reason why a cost exceeds what is left, as text; None where it does not."""
-        with self._lock:
-            return self._refusal(want)
+        in_flight = self._in_flight.get()
+        with in_flight.lock:
+            return self._refusal(want, in_flight)
 
     @contextmanager
     def reserving(self, want: Cost) -> Iterator[Reservation]:
         """Reserves a cost while the block runs, and releases the part that was not spent."""
-        with self._lock:
-            refusal = self._refusal(want)
-            if refusal:
+        in_flight = self._in_flight.get()
+        with in_flight.lock:
+            if refusal := self._refusal(want, in_flight):
                 raise BudgetExceeded(refusal)
-            self._reserved += want
+            in_flight.reserved += want
         reservation = Reservation(self, want)
         token = _reservation.set(reservation)
         try:
             yield reservation
         finally:
             _reservation.reset(token)
-            with self._lock:
+            with in_flight.lock:
                 reservation.open = False
-                self._reserved -= want.less(reservation.drawn)
+                in_flight.reserved -= want.less(reservation.drawn)
 
     def _spend(self, reservation: Reservation, cost: Cost, *, refuse: bool) -> None:
         """Counts a cost: first against the reservation, the rest against the unreserved amount."""
-        with self._lock:
+        in_flight = self._in_flight.get()
+        with in_flight.lock:
             reserved = reservation.wanted.less(reservation.drawn) if reservation.open else Cost()
             beyond = cost.less(reserved)
-            if refuse and (refusal := self._refusal(beyond)):
+            if refuse and (refusal := self._refusal(beyond, in_flight)):
                 raise BudgetExceeded(refusal)
             self._spent += cost
-            self._reserved -= cost - beyond
+            in_flight.reserved -= cost - beyond
             reservation.drawn += cost
 
-    def _refusal(self, want: Cost) -> str | None:
-        total = self._spent + self._reserved + want
+    def _refusal(self, want: Cost, in_flight: _InFlight) -> str | None:
+        total = self._spent + in_flight.reserved + want
         limits = self._limits
         for name, limit, used, need in (
             ("requests", limits.requests, total.requests, want.requests),
@@ -213,6 +210,14 @@ class Account:
         return self._price.of(cost.prompt_tokens, cost.output_tokens)
 
 
+class _InFlight:
+    """The cost that is reserved for the calls of this process, under a lock of this process."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.reserved = Cost()
+
+
 @dataclass(eq=False, slots=True)
 class Reservation:
     """The cost that is reserved for one call, and the part that it has spent."""
@@ -227,7 +232,7 @@ class Reservation:
         """Counts a cost; with `refuse` raises BudgetExceeded where it is not left."""
         self.account._spend(self, cost, refuse=refuse)
 
-    def settle(self, cost: Cost) -> None:
+    def spend_rest(self, cost: Cost) -> None:
         """Counts the part of a call's cost that is not counted yet."""
         self.spend(cost.less(self.drawn))
 

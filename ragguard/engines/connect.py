@@ -8,7 +8,7 @@ from typing import Any
 
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import Layer
+from ragguard.engines.engine import ConnectedEngine, Layer
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
@@ -49,9 +49,13 @@ def connect(
     _check_engine_args(engine, engine_args)
     if isinstance(engine, Layer):
         return Budget(engine, account=account) if account else engine
-    bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s, engine_args=engine_args)
-    limited = Budget(bare, account=account) if account else bare
-    return Cache(Coalesce(Retry(Priority(limited))), cache)
+
+    def make() -> Layer:
+        bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s, engine_args=engine_args)
+        limited = Budget(bare, account=account) if account else bare
+        return Cache(Coalesce(Retry(Priority(limited))), cache)
+
+    return ConnectedEngine(make)
 
 
 def connect_judge(judge: str | Engine, account: Account | None = None) -> Engine:

@@ -31,6 +31,7 @@ from ragguard.engines.requests.labels import LabelRequest
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.deadline import until
+from ragguard.runtime.per_process import PerProcess
 
 T = TypeVar("T")
 
@@ -74,7 +75,7 @@ class Verbs(ABC):
         )
 
     @abstractmethod
-    async def send(self, request: Request[R]) -> R:
+    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
         """Answers a request."""
 
 
@@ -91,11 +92,11 @@ class Layer(Verbs):
 
     async def send(self, request: Request[R]) -> R:
         """Sends the request to the wrapped engine."""
-        return await put(self._engine, request)
+        return await send_to(self._engine, request)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine."""
-        return await self._engine.info()
+        return await self.wrapped.info()
 
     async def info_within(self, deadline: float | None) -> EngineInfo:
         """Returns `info()`, for which a server may have to be asked first; raises EngineTimeout at the deadline."""
@@ -104,12 +105,34 @@ class Layer(Verbs):
 
     async def aclose(self) -> None:
         """Closes the wrapped engine."""
-        await self._engine.aclose()
+        await self.wrapped.aclose()
 
 
-def put(engine: Engine, request: Request[R]) -> Coroutine[Any, Any, R]:
+def send_to(engine: Engine, request: Request[R]) -> Coroutine[Any, Any, R]:
     """Sends a request to an engine of the package; calls the verb of an engine from elsewhere."""
     return engine.send(request) if isinstance(engine, Verbs) else request.ask(engine)
+
+
+class ConnectedEngine(Layer):
+    """The engine that `connect` returns: makes its layers anew in each process, so that a forked child has connections,
+    locks and a cache of its own. Layers that are stacked by hand must be made in the process that uses them.
+
+    Args:
+        make: Makes the layers around an engine.
+    """
+
+    def __init__(self, make: Callable[[], Layer]) -> None:
+        self._layers = PerProcess(make)
+        super().__init__(self._layers.get())
+
+    @property
+    def wrapped(self) -> Engine:
+        """The outermost layer of this process."""
+        return self._layers.get()
+
+    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+        """Answers a request."""
+        return self._layers.get().send(request)
 
 
 def layers_of(engine: Engine) -> Iterator[Layer]:
@@ -157,6 +180,7 @@ class ModelEngine(Verbs):
             return request.empty()
         model = await self.found(request.deadline)
         try:
+            # One branch for each kind of request.
             if isinstance(request, LabelRequest):
                 return cast(R, await model.labels(request))
             assert isinstance(request, DrawRequest)

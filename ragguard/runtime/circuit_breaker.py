@@ -7,7 +7,6 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from ragguard.errors import CircuitOpen
-from ragguard.runtime.fork import at_fork
 from ragguard.runtime.retry import RetrySchedule
 
 
@@ -40,10 +39,6 @@ class CircuitBreaker:
         self._probe: Attempt | None = None
         self._counted: WeakKeyDictionary[object, float] = WeakKeyDictionary()
         """The time at which a failure with this cause was last counted."""
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
         self._lock = threading.Lock()
 
     @property

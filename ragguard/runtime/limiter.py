@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragguard.runtime.deadline import until
-from ragguard.runtime.fork import at_fork
 
 T = TypeVar("T")
 
@@ -34,12 +33,7 @@ class Limiter:
 
     def __init__(self, size: int, *, per_loop: bool = False) -> None:
         self._size, self._per_loop = size, per_loop
-        self._begin()
-        at_fork(in_child=self._begin)
-
-    def _begin(self) -> None:
-        """Starts with every slot free: at first, and in a forked child."""
-        self._shared = _Slots(self._size)
+        self._shared = _Slots(size)
         # Not asyncio's semaphores, which keep a reference to their event loop for ever.
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import math
-import threading
 import time
 from collections.abc import Callable
 
-from ragguard.runtime.fork import at_fork
 from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
@@ -24,17 +22,14 @@ class Notices:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self.forget()
-        at_fork(in_child=self._renew)
+        self._next: dict[str, float] = {}
+        """The time from which each subject may be logged again. Without a lock: two threads may log it at once."""
+        self._left_out: dict[str, int] = {}
 
     def forget(self) -> None:
         """Forgets what was logged, so that each subject is logged again."""
-        self._lock = threading.RLock()
-        self._next: dict[str, float] = {}
-        self._left_out: dict[str, int] = {}
-
-    def _renew(self) -> None:
-        self._lock = threading.RLock()
+        self._next.clear()
+        self._left_out.clear()
 
     def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
         """Logs the sentence unless its subject was logged less than `pause` seconds ago; True where it was logged.
@@ -43,25 +38,20 @@ class Notices:
         pauses, no other one is logged.
         """
         now = self._clock()
-        with self._lock:
-            if now < self._next.get(subject, -math.inf):
-                self._left_out[subject] = self._left_out.get(subject, 0) + 1
+        if now < self._next.get(subject, -math.inf):
+            self._left_out[subject] = self._left_out.get(subject, 0) + 1
+            return False
+        if subject not in self._next and len(self._next) >= _MOST_SUBJECTS:
+            for old in [other for other, until in list(self._next.items()) if until <= now]:
+                self._next.pop(old, None)
+                self._left_out.pop(old, None)
+            if len(self._next) >= _MOST_SUBJECTS:
                 return False
-            if subject not in self._next and len(self._next) >= _MOST_SUBJECTS and not self._forget_old(now):
-                return False
-            self._next[subject] = now + pause
-            left_out = self._left_out.pop(subject, 0)
+        self._next[subject] = now + pause
+        left_out = self._left_out.pop(subject, 0)
         more = f" ({left_out:,} more since this was last logged)" if left_out else ""
         _log.warning("%s%s", sentence() if callable(sentence) else sentence, more)
         return True
-
-    def _forget_old(self, now: float) -> bool:
-        """Forgets the subjects whose pause is over; True where there were any."""
-        old = [subject for subject, until in self._next.items() if until <= now]
-        for subject in old:
-            del self._next[subject]
-            self._left_out.pop(subject, None)
-        return bool(old)
 
     def once(self, subject: str, sentence: str | Callable[[], str]) -> bool:
         """Logs the sentence the first time that its subject comes up in this process."""

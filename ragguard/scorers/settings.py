@@ -15,7 +15,7 @@ from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.entailment.base import Entailer
-from ragguard.engines.entailment.connect import CachedEntailer, connect_entailer
+from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -68,7 +68,7 @@ class ScoringSettings:
         account = Account.of(self.budget)
         engine = connect(self.engine, budget=account, engine_args=self.engine_args)
         judge = None if self.judge is None else connect_judge(self.judge, account)
-        entailer = None if self.entailer is None else CachedEntailer(connect_entailer(self.entailer, account))
+        entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(
             engine, judge=judge, entailer=entailer, scorers=self.scorers, prompts=self.prompts, caps=self.caps,

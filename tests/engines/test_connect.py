@@ -11,7 +11,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
 from ragguard.engines.connect import open_engine
-from ragguard.engines.engine import layers_of
+from ragguard.engines.engine import ConnectedEngine, layers_of
 from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.http.client import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
@@ -71,7 +71,7 @@ def test_engine_arguments_that_nobody_reads_are_refused(engine, given):
 async def test_an_engine_gets_the_layers_once():
     bare = ScriptedEngine()
     engine = connect(bare)
-    assert isinstance(engine, Cache)
+    assert isinstance(engine, ConnectedEngine)
     assert connect(engine) is engine
     probs = await engine.label_probs(["Who?", "Who?"], ["A"])
     assert len(probs) == 2
@@ -90,7 +90,7 @@ async def test_a_budget_is_kept():
 @pytest.mark.parametrize("budget", [None, {"requests": 1}])
 def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
     layers = [type(layer) for layer in layers_of(connect(ScriptedEngine(), budget=budget))]
-    assert layers == [Cache, Coalesce, Retry, Priority, *([Budget] if budget else [])]
+    assert layers == [ConnectedEngine, Cache, Coalesce, Retry, Priority, *([Budget] if budget else [])]
 
 
 async def test_a_budget_goes_around_an_engine_with_layers():

@@ -1,43 +1,121 @@
-"""A fork while a thread of the parent process is inside an engine's part: the child begins with a lock of its own."""
+"""What `connect` returns may cross a fork: the child makes connections, locks and the cache's file anew."""
 
 import asyncio
 import signal
+import sqlite3
+import threading
+from collections.abc import Callable, Coroutine
 
 import pytest
 from support.child import in_child
-from support.scripted_engine import ScriptedEngine
+from support.reader import TableEntailer
+from support.scripted_engine import Call, ScriptedEngine, unit
 
+from ragguard import connect
 from ragguard.engines.account import Account, Cost
-from ragguard.engines.http.client import HttpClient
-from ragguard.engines.layers import Budget
+from ragguard.engines.base import Engine
+from ragguard.engines.entailment.base import Pair
+from ragguard.engines.entailment.connect import connect_entailer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 
 
-@pytest.mark.parametrize(
-    ("part", "use"),
-    [
-        (Account(requests=5), lambda account: account.spent.requests == 0),
-        (
-            Budget(ScriptedEngine(), tokens=10_000),
-            lambda budget: asyncio.run(budget.label_probs(["a"], ["X"])),
-        ),
-        (HttpClient("http://127.0.0.1:9/v1"), lambda client: asyncio.run(client.aclose())),
-    ],
-    ids=["account", "budget", "client"],
-)
-def test_a_lock_that_a_thread_of_the_parent_held_does_not_hold_up_the_child(part, use):
+def in_time(work: Callable[[], Coroutine[None, None, bool]]) -> None:
+    """Runs a coroutine function in a child, which is killed where it hangs."""
+
     def child() -> bool:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.alarm(10)
-        return use(part) is not False
+        signal.alarm(20)
+        return asyncio.run(work())
 
-    with part._lock:
-        in_child(child)
+    in_child(child)
 
 
-def test_what_calls_of_the_parent_reserved_is_not_reserved_in_the_child():
+async def p_of(engine: Engine, prompt: str) -> float:
+    return float((await engine.label_probs([prompt], ["X"])).p[0, 0])
+
+
+def test_child_follows_no_call_that_is_in_flight_in_its_parent():
+    asked, go_on = threading.Event(), threading.Event()
+
+    def held(call: Call) -> None:
+        asked.set()
+        go_on.wait(10)
+
+    engine = connect(ScriptedEngine(fault=held))
+    parent = threading.Thread(target=lambda: asyncio.run(p_of(engine, "a")))
+    parent.start()
+    assert asked.wait(10)
+
+    async def answered() -> bool:
+        go_on.set()
+        return await p_of(engine, "a") == unit("a", "X") / 6
+
+    in_time(answered)
+    go_on.set()
+    parent.join(10)
+
+
+def test_child_takes_no_lock_that_a_thread_of_its_parent_held():
+    cache, account = connect(ScriptedEngine()), Account(requests=5)
+    entailer = connect_entailer(TableEntailer())
+
+    async def answered() -> bool:
+        pair = Pair("who?", "Ada", "Bo")
+        return (
+            bool(await p_of(cache, "a"))
+            and account.left.requests == 5
+            and len(await entailer.entail([pair])) == 1
+        )
+
+    with cache.wrapped._lock, account._in_flight.get().lock, entailer._opened.get().lock:
+        in_time(answered)
+
+
+def test_cost_that_the_parent_reserved_is_not_reserved_in_the_child():
     account = Account(requests=5)
     with account.reserving(Cost(requests=5)):
         in_child(lambda: account.left.requests == 5)
         assert account.left.requests == 0
+
+
+def test_nano_answers_in_a_child_of_a_process_that_has_used_it():
+    engine = connect("nano")
+    expected = asyncio.run(p_of(engine, "Who founded it?"))
+
+    async def same() -> bool:
+        return await p_of(engine, "Who founded it?") == pytest.approx(expected)
+
+    in_time(same)
+
+
+def test_forks_while_the_parent_writes_its_cache_leave_the_file_whole(tmp_path):
+    path = tmp_path / "cache.db"
+    scripted, stop = ScriptedEngine(), threading.Event()
+    engine = connect(scripted, cache=path)
+    asyncio.run(p_of(engine, "parent"))
+
+    def write() -> None:
+        for number in range(10_000):
+            asyncio.run(p_of(engine, f"{number}"))
+            if stop.wait(0.005):  # SQLite's lock is not fair: it has to be free now and then
+                return
+
+    writer = threading.Thread(target=write)
+    writer.start()
+
+    async def read_from_the_file() -> bool:
+        asked = len(scripted.calls)
+        await p_of(engine, "child")
+        return await p_of(engine, "parent") == unit("parent", "X") / 6 and len(scripted.calls) <= asked + 1
+
+    try:
+        for _ in range(10):
+            in_time(read_from_the_file)
+    finally:
+        stop.set()
+        writer.join(10)
+    asyncio.run(engine.aclose())
+    file = sqlite3.connect(path)
+    assert file.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    file.close()

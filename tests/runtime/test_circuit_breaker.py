@@ -6,7 +6,6 @@ from contextlib import suppress
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.child import in_child
 from support.clock import Clock
 
 from ragguard.errors import CircuitOpen, EngineUnreachable
@@ -117,11 +116,3 @@ def test_threads_find_one_way_through(breaker_clock):
     for thread in threads:
         thread.join(20)
     assert len(passed) == 1
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-def test_a_forked_child_finds_its_lock_free():
-    breaker = CircuitBreaker(1, PAUSES)
-    with breaker._lock:
-        in_child(lambda: fail(breaker))
-    breaker.enter()

@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.child import in_child
 from support.polling import aeventually
 from support.scripted_engine import ScriptedEngine
 
@@ -181,23 +180,6 @@ def test_a_caller_whose_loop_was_closed_under_it_gives_its_slot_back():
             pass
 
     asyncio.run(hold())
-
-
-@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
-async def test_a_forked_child_has_every_slot():
-    limiter = Limiter(1)
-
-    async with limiter.admitted():
-        in_child(lambda: enters_at_once(limiter))
-
-
-def enters_at_once(limiter: Limiter) -> bool:
-    entering = limiter.admitted().__aenter__()
-    try:
-        entering.send(None)
-    except StopIteration:
-        return True
-    return False
 
 
 async def test_a_guard_puts_no_more_before_an_engine_than_it_can_take():

@@ -60,6 +60,12 @@ class _Served:
     names: Mapping[int, str]
     context: int | None
 
+    @property
+    def limit(self) -> int | None:
+        """The longest pair in tokens. Families of RoBERTa lose two positions to their padding, which the server does
+        not take off."""
+        return None if self.context is None else self.context - 2
+
 
 class ClassifyEntailer:
     """An NLI model that vLLM serves with `--runner pooling`.
@@ -107,7 +113,9 @@ class ClassifyEntailer:
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
             served = await self._served.get(deadline)
-            texts, cut = await self._fitted(served, [as_texts(pair) for pair in distinct], deadline)
+            texts, cut = [as_texts(pair) for pair in distinct], dict[int, int]()
+            if served.limit is not None:
+                texts, cut = await fit(texts, partial(self._count, served, deadline=deadline), served.limit)
             rows, tokens, requests = await self._classify(served, texts, deadline)
             usage = Usage(requests, len(distinct), tokens, 0, seconds=time.monotonic() - began)
             return Entailments(_probs(served, rows) @ served.columns, usage, truncated=cut)
@@ -181,35 +189,21 @@ class ClassifyEntailer:
                 )
         return rows, tokens, len(parts)
 
-    async def _fitted(
-        self, served: _Served, texts: Sequence[Prompt], deadline: float | None
-    ) -> tuple[list[Prompt], dict[int, int]]:
-        """Returns the texts, cut where they do not fit. Counting costs a request: only long texts are counted."""
-        fitting = list(texts)
-        cut: dict[int, int] = {}
-        if served.context is None:
-            return fitting, cut
-        # Families of RoBERTa lose two positions to their padding, which the server does not take off.
-        limit = served.context - 2
-        long = [i for i, text in enumerate(texts) if len(_joined(served, text).encode()) > limit - _FRAME]
-        shorter, gone = await fit(
-            [texts[i] for i in long], partial(self._count, served, deadline=deadline), limit
-        )
-        for place, index in enumerate(long):
-            fitting[index] = shorter[place]
-            if place in gone:
-                cut[index] = gone[place]
-        return fitting, cut
-
     async def _count(self, served: _Served, texts: Sequence[Prompt], deadline: float | None) -> list[int]:
-        bodies = [{"model": served.model, "prompt": _joined(served, prompt)} for prompt in texts]
+        """Returns the tokens of each pair. Counting costs a request, so a pair that is short enough in bytes, of which
+        each token has one or more, is not counted."""
+        counts = [len(_joined(served, text).encode("utf-8", "replace")) + _FRAME for text in texts]
+        long = [index for index, count in enumerate(counts) if count > (served.limit or math.inf)]
+        bodies = [{"model": served.model, "prompt": _joined(served, texts[index])} for index in long]
         answers = await in_parallel(
             [partial(self._post, "/tokenize", body, deadline) for body in bodies], _COUNTS_AT_ONCE
         )
-        counts = [count for answer in answers if isinstance(count := answer.get("count"), int)]
-        if len(counts) < len(texts):
-            url = f"{self._client.address.root}/tokenize"
-            raise EngineProtocolError(f"{url}: no count of tokens in the answer")
+        for index, answer in zip(long, answers, strict=True):
+            count = answer.get("count")
+            if not isinstance(count, int):
+                url = f"{self._client.address.root}/tokenize"
+                raise EngineProtocolError(f"{url}: no count of tokens in the answer")
+            counts[index] = count
         return counts
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:

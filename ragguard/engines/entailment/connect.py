@@ -1,11 +1,11 @@
-"""`connect_entailer`: makes an entailer, given a word or an address. Around it: the budget that engines share, and a
-memory of the pairs that were compared."""
+"""`connect_entailer`: makes an entailer ready for many callers, given a word, an address or an Entailer."""
 
 from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import NamedTuple
 
 import numpy as np
@@ -15,19 +15,20 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.base import RELATIONS, Entailer, Entailments, Pair, rows_of, same
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.protocols import implements
 from ragguard.text.secret_filter import without_secrets
 
 _FRAME_TOKENS = 16
 """An upper bound on the tokens that a tokenizer puts around the two texts of a pair."""
-KEPT = 20_000
-"""The most pairs that are kept; the least recently used are removed first."""
+MOST_PAIRS = 20_000
+"""The most pairs that are remembered; the least recently used are removed first."""
 SCHEMES = (
     "http(s)://HOST:PORT/v1[#MODEL] (vLLM's /classify), hf:MODEL_OR_FOLDER (a cross-encoder), or an Entailer"
 )
 
 
-def connect_entailer(entailer: str | Entailer, account: Account | None = None) -> Entailer:
+def connect_entailer(entailer: str | Entailer, account: Account | None = None) -> ConnectedEntailer:
     """Returns an NLI model to compare answers with. Nothing is asked or loaded before its first use.
 
     Args:
@@ -35,11 +36,11 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
             `hf:FOLDER`, or an Entailer.
         account: What it may spend, shared with engines. None: no limit.
     """
-    opened = _opened(entailer)
-    return opened if account is None else EntailmentBudget(opened, account)
+    return ConnectedEntailer(lambda: open_entailer(entailer), account)
 
 
-def _opened(entailer: str | Entailer) -> Entailer:
+def open_entailer(entailer: str | Entailer) -> Entailer:
+    """Returns the entailer alone."""
     if not isinstance(entailer, str):
         if not implements(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
@@ -56,35 +57,6 @@ def _opened(entailer: str | Entailer) -> Entailer:
     raise UnknownName("entailer", without_secrets(entailer), SCHEMES)
 
 
-class EntailmentBudget:
-    """An entailer that refuses what would overspend, before it is sent."""
-
-    def __init__(self, entailer: Entailer, account: Account) -> None:
-        self._entailer, self._account = entailer, account
-
-    async def entail(
-        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
-    ) -> Entailments:
-        """Returns one row for each pair; `BudgetExceeded` where too little is left."""
-        asked = {pair for pair in pairs if not same(pair)}
-        if not asked:
-            return await self._entailer.entail(pairs, deadline=deadline, priority=priority)
-        most = Cost(1, float(sum(_bytes(pair) + _FRAME_TOKENS for pair in asked)))
-        with self._account.reserving(most) as reservation:
-            reply = await self._entailer.entail(pairs, deadline=deadline, priority=priority)
-            reservation.settle(Cost(1, reply.usage.prompt_tokens or most.prompt_tokens))
-            return reply
-
-    async def info(self) -> EngineInfo:
-        """Returns the description of the entailer; the requests for it are counted."""
-        with self._account.reserving(Cost()):
-            return await self._entailer.info()
-
-    async def aclose(self) -> None:
-        """Closes the entailer."""
-        await self._entailer.aclose()
-
-
 class _KnownPair(NamedTuple):
     """The answer of an entailer about one pair."""
 
@@ -93,29 +65,44 @@ class _KnownPair(NamedTuple):
     truncated: int
 
 
-class CachedEntailer:
-    """An entailer that asks another one about each pair once: a run that is scored step by step has none twice.
+class _Opened:
+    """The entailer of one process, and the pairs that it has compared."""
+
+    def __init__(self, entailer: Entailer) -> None:
+        self.entailer = entailer
+        self.lock = threading.Lock()
+        self.known: OrderedDict[Pair, _KnownPair] = OrderedDict()
+
+
+class ConnectedEntailer:
+    """An entailer around another one: asks about each pair once, and refuses what would overspend before it is sent.
+    Opens the other entailer anew in each process.
 
     Args:
-        entailer: The entailer that compares.
-        kept: How many pairs are kept, 1 or more.
+        make: Returns the entailer that compares.
+        account: What may be spent. None: no limit.
+        most_pairs: How many pairs are remembered, 1 or more.
     """
 
-    def __init__(self, entailer: Entailer, kept: int = KEPT) -> None:
-        self._entailer, self._most = entailer, kept
-        self._lock = threading.Lock()
-        self._known: OrderedDict[Pair, _KnownPair] = OrderedDict()
+    def __init__(
+        self, make: Callable[[], Entailer], account: Account | None = None, most_pairs: int = MOST_PAIRS
+    ) -> None:
+        self._opened = PerProcess(lambda: _Opened(make()))
+        self._opened.get()
+        self._account, self._most = account, most_pairs
 
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """Returns one row for each pair; asks about those that are not known."""
-        found = self._remembered(pairs)
+        """Returns one row for each pair; asks about those that are not known. Raises `BudgetExceeded` where too little
+        is left."""
+        opened = self._opened.get()
+        found = self._remembered(opened, pairs)
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in found]
         usage = Usage()
         if missing:
-            reply = await self._entailer.entail(missing, deadline=deadline, priority=priority)
-            found |= self._remember(missing, reply)
+            reply = await self._ask(opened.entailer, missing, deadline, priority)
+            found |= self._remember(opened, missing, reply)
             usage = reply.usage
         answered = len(pairs) - len(missing)
         rows = [found[pair] for pair in pairs]
@@ -127,33 +114,46 @@ class CachedEntailer:
         )
 
     async def info(self) -> EngineInfo:
-        """Returns the description of the entailer."""
-        return await self._entailer.info()
+        """Returns the description of the entailer; the requests for it are counted."""
+        with nullcontext() if self._account is None else self._account.reserving(Cost()):
+            return await self._opened.get().entailer.info()
 
     async def aclose(self) -> None:
         """Closes the entailer."""
-        await self._entailer.aclose()
+        await self._opened.get().entailer.aclose()
 
-    def _remembered(self, pairs: Sequence[Pair]) -> dict[Pair, _KnownPair]:
+    async def _ask(
+        self, entailer: Entailer, pairs: Sequence[Pair], deadline: float | None, priority: int
+    ) -> Entailments:
+        asked = [pair for pair in pairs if not same(pair)]
+        if self._account is None or not asked:
+            return await entailer.entail(pairs, deadline=deadline, priority=priority)
+        most = Cost(1, float(sum(_bytes(pair) + _FRAME_TOKENS for pair in asked)))
+        with self._account.reserving(most) as reservation:
+            reply = await entailer.entail(pairs, deadline=deadline, priority=priority)
+            reservation.spend_rest(Cost(1, reply.usage.prompt_tokens or most.prompt_tokens))
+            return reply
+
+    def _remembered(self, opened: _Opened, pairs: Sequence[Pair]) -> dict[Pair, _KnownPair]:
         found = {}
-        with self._lock:
+        with opened.lock:
             for pair in pairs:
-                if pair in self._known:
-                    self._known.move_to_end(pair)
-                    found[pair] = self._known[pair]
+                if pair in opened.known:
+                    opened.known.move_to_end(pair)
+                    found[pair] = opened.known[pair]
         return found
 
-    def _remember(self, pairs: Sequence[Pair], reply: Entailments) -> dict[Pair, _KnownPair]:
+    def _remember(self, opened: _Opened, pairs: Sequence[Pair], reply: Entailments) -> dict[Pair, _KnownPair]:
         p = rows_of(reply, len(pairs))
         mass = np.ones(len(pairs)) if reply.mass is None else reply.mass
         made = {
             pair: _KnownPair(tuple(p[row].tolist()), float(mass[row]), reply.truncated.get(row, 0))
             for row, pair in enumerate(pairs)
         }
-        with self._lock:
-            self._known.update(made)
-            while len(self._known) > self._most:
-                self._known.popitem(last=False)
+        with opened.lock:
+            opened.known.update(made)
+            while len(opened.known) > self._most:
+                opened.known.popitem(last=False)
         return made
 
 

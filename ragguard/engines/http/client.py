@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import re
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,7 +17,6 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 from urllib.request import getproxies
-from weakref import WeakKeyDictionary
 
 import httpx
 
@@ -44,7 +42,6 @@ from ragguard.errors import (
 )
 from ragguard.runtime.deadline import until
 from ragguard.runtime.faults import brief
-from ragguard.runtime.fork import at_fork
 from ragguard.text.credentials import Credentials, checked_key, split_credentials
 from ragguard.text.secret_filter import clean_cause
 
@@ -124,17 +121,12 @@ class HttpClient:
         self._connections = connections
         given = None if api_key is None else checked_key("api_key", api_key)
         self._key = key_from_environment(self.address) if given is None else given
-        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
+        """The connections of each event loop. Single operations of a dict need no lock between threads."""
         self._closed = False
         self._answered: set[str] = set()
         """The URLs that have answered well. An odd answer of such a URL may pass by itself, such as that of a proxy
         while the server restarts. A URL that never answered well is a wrong address."""
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
-        """Makes a new lock, at first and in a forked child: a thread of the parent process may hold the old one."""
-        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"
@@ -154,11 +146,11 @@ class HttpClient:
     async def aclose(self) -> None:
         """Closes the connections of each event loop that still runs."""
         self._closed = True
-        with self._lock:
-            clients = list(self._clients.items())
-            self._clients.clear()
         here = asyncio.get_running_loop()
-        for loop, client in clients:
+        for loop in list(self._clients):
+            client = self._clients.pop(loop, None)
+            if client is None:
+                continue
             if loop is here:
                 await client.aclose()
             elif loop.is_running():
@@ -169,29 +161,30 @@ class HttpClient:
         if self._closed:
             raise Closed(f"the engine at {self.address.base} was closed: connect again")
         loop = asyncio.get_running_loop()
-        with self._lock:
-            client = self._clients.get(loop)
-            if client is None:
-                # A client refers to its loop, so the entries of ended loops would stay for ever.
-                for ended in [other for other in self._clients if other.is_closed()]:
-                    del self._clients[ended]
-                headers = {"Content-Type": "application/json", "Accept": "application/json"}
-                if self._key:
-                    headers["Authorization"] = f"Bearer {self._key}"
-                client = self._clients[loop] = httpx.AsyncClient(
-                    headers=headers,
-                    # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
-                    verify=self._is_encrypted(),
-                    auth=None if self._key else self.address.credentials,
-                    # Requests to this machine never use a proxy.
-                    trust_env=not self.address.loopback,
-                    # The whole exchange is timed by the caller's deadline; here only the hand-shake.
-                    timeout=httpx.Timeout(None, connect=_CONNECT_S),
-                    limits=httpx.Limits(
-                        max_connections=self._connections, max_keepalive_connections=self._connections
-                    ),
-                )
+        client = self._clients.get(loop)
+        if client is None:
+            for ended in [other for other in list(self._clients) if other.is_closed()]:
+                self._clients.pop(ended, None)
+            client = self._clients[loop] = self._new_client()
         return client
+
+    def _new_client(self) -> httpx.AsyncClient:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._key:
+            headers["Authorization"] = f"Bearer {self._key}"
+        return httpx.AsyncClient(
+            headers=headers,
+            # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
+            verify=self._is_encrypted(),
+            auth=None if self._key else self.address.credentials,
+            # Requests to this machine never use a proxy.
+            trust_env=not self.address.loopback,
+            # The whole exchange is timed by the caller's deadline; here only the hand-shake.
+            timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            limits=httpx.Limits(
+                max_connections=self._connections, max_keepalive_connections=self._connections
+            ),
+        )
 
     def _is_encrypted(self) -> bool:
         """True where a certificate may have to be checked: that of the server, or of a proxy on the way to it."""

@@ -8,14 +8,12 @@ their likely cost is left. What an engine does not report is counted as reserved
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
-from ragguard.engines.engine import Layer, put
+from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests.base import R, Request
 from ragguard.errors import (
     BudgetExceeded,
@@ -26,22 +24,11 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Usage
-from ragguard.runtime.fork import at_fork
-from ragguard.runtime.protocols import implements
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """Upper bounds on the tokens that chat templates put around a conversation and around each of its messages."""
 _FEWEST_TOKENS_PER_BYTE = 0.1
 """The least tokens per byte of usual texts; used until replies have shown the model's own ratio."""
-
-
-@runtime_checkable
-class CountsTokens(Protocol):
-    """An engine that can tell how many tokens a prompt has."""
-
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included."""
-        ...
 
 
 class Budget(Layer):
@@ -69,12 +56,6 @@ class Budget(Layer):
         super().__init__(engine)
         self.account = Account(requests, tokens, money, price) if account is None else account
         self._bytes = self._counted = 0.0
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
-        """Makes a new lock, at first and in a forked child: a thread of the parent process may hold the old one."""
-        self._lock = threading.Lock()
 
     @property
     def spent(self) -> Spent:
@@ -89,7 +70,7 @@ class Budget(Layer):
     async def send(self, request: Request[R]) -> R:
         """Sends the request on if what it may cost is left, in pieces where it has to."""
         if not request.prompts:
-            return await put(self._engine, request)
+            return await send_to(self._engine, request)
         info = await self.info_within(request.deadline)
         most = self._most(request, info)
         refusal = self.account.refusal(most)
@@ -123,9 +104,10 @@ class Budget(Layer):
                 fitting, low = middle, middle + 1
         piece = list(prompts[: max(1, fitting)])
         most = self._most(request.about(piece), info)
-        if not fitting and implements(self._engine, CountsTokens):
+        count_tokens = getattr(self._engine, "count_tokens", None)
+        if not fitting and count_tokens is not None:
             with self.account.reserving(Cost()):
-                (tokens,) = await self._engine.count_tokens(piece, request.deadline)
+                (tokens,) = await count_tokens(piece, request.deadline)
             most = request.about(piece).cost(info, tokens)
         if refusal := self.account.refusal(most):
             raise BudgetExceeded(refusal)
@@ -134,15 +116,15 @@ class Budget(Layer):
     async def _spend(self, request: Request[R], most: Cost) -> R:
         with self.account.reserving(most) as reservation:
             try:
-                reply = await put(self._engine, request)
+                reply = await send_to(self._engine, request)
             except (EngineUnreachable, EngineOverloaded, EngineRejected, PromptTooLong):
-                reservation.settle(Cost(1))
+                reservation.spend_rest(Cost(1))
                 raise
             except (CircuitOpen, BudgetExceeded):
                 raise
             except BaseException:
                 # The call was cancelled or failed half-way: the server may have computed for it.
-                reservation.settle(Cost(1, min(most.prompt_tokens, self._likely_tokens(request.prompts))))
+                reservation.spend_rest(Cost(1, min(most.prompt_tokens, self._likely_tokens(request.prompts))))
                 raise
             usage = reply.usage
             if usage.prompt_tokens or usage.output_tokens:
@@ -150,7 +132,7 @@ class Budget(Layer):
                 cost = Cost(max(1, usage.requests), usage.prompt_tokens, usage.output_tokens)
             else:
                 cost = Cost(max(1, usage.requests), most.prompt_tokens, most.output_tokens)
-            reservation.settle(cost)
+            reservation.spend_rest(cost)
             return reply
 
     def _most(self, request: Request[R], info: EngineInfo) -> Cost:
@@ -163,21 +145,18 @@ class Budget(Layer):
 
     def _least(self, request: Request[R], info: EngineInfo) -> Cost:
         """Returns less than the request will cost."""
-        with self._lock:
-            per_byte = self._counted / self._bytes / 2 if self._bytes else _FEWEST_TOKENS_PER_BYTE
+        per_byte = self._counted / self._bytes / 2 if self._bytes else _FEWEST_TOKENS_PER_BYTE
         tokens = _bytes(request.prompts) * per_byte
         return Cost(request.cost(info, tokens).requests, tokens)
 
     def _learn(self, prompts: Sequence[Prompt], usage: Usage) -> None:
         """Learns the model's tokens per byte from the usage that the engine reports."""
         if usage.prompt_tokens and not usage.cached:
-            with self._lock:
-                self._bytes += _bytes(prompts)
-                self._counted += usage.prompt_tokens
+            self._bytes += _bytes(prompts)
+            self._counted += usage.prompt_tokens
 
     def _likely_tokens(self, prompts: Sequence[Prompt]) -> float:
-        with self._lock:
-            per_byte = self._counted / self._bytes if self._bytes else 1.0
+        per_byte = self._counted / self._bytes if self._bytes else 1.0
         return _bytes(prompts) * per_byte
 
 

@@ -22,14 +22,13 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.engine import Layer, put
+from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.layers.disk_cache import DiskCache
 from ragguard.engines.requests.base import Keyed, R, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number
 from ragguard.runtime.deadline import until
-from ragguard.runtime.fork import at_fork
 
 Values: TypeAlias = Mapping[bytes, Value]
 
@@ -61,22 +60,17 @@ class Cache(Layer):
         self._max_weight = max_items
         self._kept: OrderedDict[bytes, tuple[int, Value]] = OrderedDict()
         """Each value in memory with its weight, the least recently used first."""
-        self._closed = False
-        self._begin()
-        at_fork(in_child=self._begin)
-
-    def _begin(self) -> None:
-        """Starts with nothing in flight: at first, and in a forked child, where no call of the parent process ends."""
-        self._lock = threading.Lock()
+        self._weight = 0
         self._in_flight: dict[bytes, _Leader] = {}
-        self._weight = sum(weight for weight, _ in self._kept.values())
+        self._lock = threading.Lock()
+        self._closed = False
 
     async def send(self, request: Request[R]) -> R:
         """Replies with the kept values, and asks the engine for the others."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
-            return await put(self._engine, request)
+            return await send_to(self._engine, request)
         keyed = request.keyed(await self.info_within(request.deadline))
         asked: list[tuple[Request[R], R]] = []
         found: dict[bytes, Value] = {}
@@ -158,9 +152,9 @@ class Cache(Layer):
         if missing:
             requests = keyed.missing(missing)
             if len(requests) == 1:  # needs no task of its own
-                replies = [await put(self._engine, requests[0])]
+                replies = [await send_to(self._engine, requests[0])]
             else:
-                replies = await asyncio.gather(*(put(self._engine, request) for request in requests))
+                replies = await asyncio.gather(*(send_to(self._engine, request) for request in requests))
             fresh: dict[bytes, Value] = {}
             for request, reply in zip(requests, replies, strict=True):
                 fresh |= keyed.values(request, reply)

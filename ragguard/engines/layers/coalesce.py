@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
-from ragguard.engines.engine import Layer, put
+from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests.base import R, Request
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
@@ -89,7 +89,7 @@ class Coalesce(Layer):
         remaining(request.deadline, f"a call of {size} prompts")
         tokens = sum(_tokens(prompt) + request.output_tokens for prompt in request.prompts)
         if not size or size >= self._max_prompts or tokens >= self._max_tokens:
-            return await put(self._engine, request)
+            return await send_to(self._engine, request)
         batch = self._batch_for(request, group, tokens)
         caller = _Caller[R](request, tokens, batch.loop.create_future())
         batch.callers.append(caller)
@@ -167,7 +167,7 @@ class Coalesce(Layer):
         whole, apart = requests[0].joined(requests[1:]), False
         try:
             try:
-                reply = await put(self._engine, whole)
+                reply = await send_to(self._engine, whole)
                 groups = {request.group(None) for request in requests}
                 if len(groups) > 1 and not whole.is_independent(reply):
                     self._mixes_labels, apart = False, True

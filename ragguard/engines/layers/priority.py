@@ -7,7 +7,7 @@ interrupted; the number is passed on, for a server that can order by it as well.
 from __future__ import annotations
 
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import Layer, put
+from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests.base import R, Request
 from ragguard.errors import InvalidInput
 from ragguard.runtime.limiter import Limiter
@@ -31,4 +31,4 @@ class Priority(Layer):
     async def send(self, request: Request[R]) -> R:
         """Sends the request on when its turn has come."""
         async with self._limiter.admitted(priority=request.priority, deadline=request.deadline):
-            return await put(self._engine, request)
+            return await send_to(self._engine, request)

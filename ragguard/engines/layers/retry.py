@@ -15,7 +15,7 @@ from time import monotonic
 from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.engine import Layer, layers_of, put
+from ragguard.engines.engine import Layer, layers_of, send_to
 from ragguard.engines.requests.base import R, Request
 from ragguard.errors import (
     CircuitOpen,
@@ -151,7 +151,7 @@ class Retry(Layer):
 
     async def send(self, request: Request[R]) -> R:
         """Sends the request, and repeats it as long as that may help."""
-        return await self._patience.persist(lambda: put(self._engine, request), request.deadline)
+        return await self._patience.persist(lambda: send_to(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine; while the circuit is open the last known one, so that

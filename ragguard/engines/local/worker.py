@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
 from ragguard.errors import Closed, EngineUnreachable
 from ragguard.runtime.deadline import until
+from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import DaemonThreads
 
 M = TypeVar("M")
 T = TypeVar("T")
@@ -27,27 +29,39 @@ class _UnwantedError(Exception):
     """Ends a job whose result nobody waits for."""
 
 
+class _Thread(Generic[M]):
+    """The thread in which a process computes, and the model once it is loaded there."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.executor = executor
+        self.loaded: list[M] = []
+
+
 class Worker(Generic[M]):
-    """The thread of one model, or of several models that share a thread.
+    """The thread of one model, or of several models that share a thread. A forked child loads the model anew.
 
     Args:
         what: The name of the model in errors.
         load: Returns the model; called in the thread, before the first job.
-        shared: A thread that several models share.
+        shared: The thread that several models share. None: a thread of its own.
     """
 
-    def __init__(self, what: str, load: Callable[[], M], shared: ThreadPoolExecutor | None = None) -> None:
-        self._what, self._load = what, load
-        self._owns = shared is None
-        self._thread = shared or ThreadPoolExecutor(1, thread_name_prefix="ragguard-model")
-        self._forget()
+    def __init__(
+        self, what: str, load: Callable[[], M], shared: PerProcess[DaemonThreads] | None = None
+    ) -> None:
+        self._what, self._load, self._shared = what, load, shared
+        self._thread = PerProcess[_Thread[M]](
+            lambda: _Thread(
+                ThreadPoolExecutor(1, thread_name_prefix="ragguard-model") if shared is None else shared.get()
+            )
+        )
         self._closed = False
 
     async def run(self, job: Callable[[M, StillWanted], T], deadline: float | None = None) -> T:
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
-        unwanted = threading.Event()
+        thread, unwanted = self._thread.get(), threading.Event()
 
         def still_wanted() -> None:
             if unwanted.is_set():
@@ -55,13 +69,12 @@ class Worker(Generic[M]):
 
         def run() -> T:
             still_wanted()
-            loaded = self._loaded
-            if not loaded:
-                loaded.append(self._load())
-            return job(loaded[0], still_wanted)
+            if not thread.loaded:
+                thread.loaded.append(self._load())
+            return job(thread.loaded[0], still_wanted)
 
         try:
-            future = self._thread.submit(run)
+            future = thread.executor.submit(run)
         except RuntimeError as error:  # main() has returned, while other threads still serve
             raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
         try:
@@ -72,15 +85,14 @@ class Worker(Generic[M]):
 
     async def close(self) -> None:
         """Gives the model's memory back after the jobs under way, and ends the thread unless it is shared."""
-        if self._closed:
+        thread, self._closed = self._thread.made, True
+        if thread is None:
             return
-        self._closed = True
-        if not self._owns:
-            self._forget()
+        if self._shared is not None:
+            thread.loaded.clear()
             return
-        with suppress(RuntimeError):  # the process is ending, and the model's memory goes with it
-            await asyncio.wrap_future(self._thread.submit(self._forget))
-        self._thread.shutdown(wait=False)
-
-    def _forget(self) -> None:
-        self._loaded: list[M] = []
+        with suppress(
+            RuntimeError
+        ):  # closed before, or the process is ending and the model's memory goes with it
+            await asyncio.wrap_future(thread.executor.submit(thread.loaded.clear))
+        thread.executor.shutdown(wait=False)

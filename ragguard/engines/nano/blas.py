@@ -2,7 +2,8 @@
 
 OpenBLAS splits every small product over all cores and spins where a core is busy with something else: on
 a machine with other work one batch took 43 s instead of 0.3 s. nano spreads whole chunks over
-threads of its own instead. Where NumPy is built on another library nothing is done.
+threads of its own instead. Where NumPy is built on another library nothing is done. A process that is forked while nano
+computes keeps one thread.
 """
 
 from __future__ import annotations
@@ -16,48 +17,41 @@ from pathlib import Path
 
 import numpy as np
 
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.per_process import PerProcess
 
-_lock = threading.Lock()
-_inside = 0
-_before = 0
+
+class _Use:
+    """How many blocks of this process keep the library at one thread, and its number of threads before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = self.before = 0
+
+
+_use = PerProcess(_Use)
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Makes each matrix product of the process use one thread while the block runs."""
-    global _inside, _before
     controls = _controls()
     if controls is None:
         yield
         return
     get, put = controls
-    with _lock:
-        _inside += 1
-        if _inside == 1:
-            _before = get()
+    use = _use.get()
+    with use.lock:
+        use.inside += 1
+        if use.inside == 1:
+            use.before = get()
             put(1)
     try:
         yield
     finally:
-        with _lock:
-            _inside -= 1
-            if _inside == 0:
-                put(_before)
-
-
-def _begin_in_child() -> None:
-    """Resets the count of threads inside the block, in a forked child: these threads do not exist there."""
-    global _inside
-    if _inside and (controls := _controls()) is not None:
-        _, put = controls
-        put(_before)
-    _inside = 0
-    _lock.release()
-
-
-# A thread that is setting the number of threads may finish first: a fork must not copy the library's own held locks.
-at_fork(before=_lock.acquire, in_parent=_lock.release, in_child=_begin_in_child)
+        with use.lock:
+            use.inside -= 1
+            if use.inside == 0:
+                put(use.before)
 
 
 @cache

@@ -28,6 +28,7 @@ from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.token_model import ModelFacts, ProfiledModel
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
 _SHORT = 20_000
@@ -44,7 +45,7 @@ class NanoEngine(LocalEngine):
 
     def __init__(self) -> None:
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
-        super().__init__(ThreadModel(Worker("nano", _open, _thread())))
+        super().__init__(ThreadModel(Worker("nano", _open, _thread)))
 
     async def look(self) -> ProfiledModel:
         """Loads the weights. They are always the same ones, and so is what could be found out about them."""
@@ -53,9 +54,7 @@ class NanoEngine(LocalEngine):
         return ProfiledModel(model, facts.info(f"nano:{facts.identity}", "nano"))
 
 
-@cache
-def _thread() -> DaemonThreads:
-    return DaemonThreads(1, "nano")
+_thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 
 
 @cache

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.nano.blas import one_thread
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -290,7 +291,7 @@ def _spread(work: Callable[[list[int]], None], chunks: Iterable[list[int]]) -> N
         if len(todo) == 1:
             work(todo[0])
         else:
-            list(_threads().map(work, todo))
+            list(_threads.get().map(work, todo))
 
 
 def _common(one: Tokens, other: Tokens) -> int:
@@ -327,9 +328,7 @@ def shared_lengths(prompts: Sequence[Tokens]) -> list[int]:
     return lengths
 
 
-@cache
-def _threads() -> DaemonThreads:
-    return DaemonThreads(min(4, os.cpu_count() or 1), "nano")
+_threads = PerProcess(lambda: DaemonThreads(min(4, os.cpu_count() or 1), "nano"))
 
 
 @cache

@@ -9,7 +9,7 @@ import pytest
 from support.reader import TableEntailer, reader, two_hops
 
 from ragguard.engines.entailment.base import Entailments, Pair
-from ragguard.engines.entailment.connect import CachedEntailer
+from ragguard.engines.entailment.connect import ConnectedEntailer, connect_entailer
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.records import Usage
 from ragguard.scorers.settings import ScoringSettings
@@ -19,7 +19,7 @@ ONE, OTHER, THIRD = (Pair("who?", "Ada", text) for text in ("Bo", "Cy", "Di"))
 
 async def test_what_is_known_is_not_asked_again_and_counts_as_cached():
     asked = TableEntailer()
-    cached = CachedEntailer(asked)
+    cached = connect_entailer(asked)
     first = await cached.entail([ONE, OTHER, ONE])
     again = await cached.entail([OTHER, THIRD, ONE])
     assert asked.pairs == [ONE, OTHER, THIRD]
@@ -31,7 +31,7 @@ async def test_what_is_known_is_not_asked_again_and_counts_as_cached():
 
 async def test_a_failure_is_not_kept():
     asked = TableEntailer(fault=EngineTimeout("slow"))
-    cached = CachedEntailer(asked)
+    cached = connect_entailer(asked)
     with pytest.raises(EngineTimeout):
         await cached.entail([ONE])
     asked.fault = None
@@ -46,12 +46,12 @@ async def test_what_is_no_answer_is_refused_and_not_kept():
         return reply
 
     with pytest.raises(EngineProtocolError, match="shape"):
-        await CachedEntailer(asked).entail([ONE])
+        await connect_entailer(asked).entail([ONE])
 
 
 async def test_the_least_recently_used_pairs_go_first():
     asked = TableEntailer()
-    cached = CachedEntailer(asked, kept=2)
+    cached = ConnectedEntailer(lambda: asked, most_pairs=2)
     for pairs in ([ONE], [OTHER], [ONE], [THIRD], [ONE], [OTHER]):
         await cached.entail(pairs)
     assert asked.pairs == [ONE, OTHER, THIRD, OTHER]
@@ -66,7 +66,7 @@ async def test_cuts_and_mass_are_kept_with_the_answer():
         return Entailments(reply.p, reply.usage, reply.mass, {len(pairs) - 1: 7})
 
     asked.entail = cutting
-    cached = CachedEntailer(asked)
+    cached = connect_entailer(asked)
     await cached.entail([ONE, OTHER])
     again = await cached.entail([OTHER, ONE])
     assert again.truncated == {0: 7}

@@ -4,25 +4,25 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.entailment.classify import ClassifyEntailer
-from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.entailment.connect import connect_entailer, open_entailer
 from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.errors import InvalidInput, UnknownName
 
 
 async def test_an_address_a_model_and_an_entailer():
-    served = connect_entailer("http://127.0.0.1:9/v1#nli")
+    served = open_entailer("http://127.0.0.1:9/v1#nli")
     assert isinstance(served, ClassifyEntailer)
     assert "nli" in repr(served)
     await served.aclose()
     own = EngineEntailer(ScriptedEngine())
-    assert connect_entailer(own) is own
+    assert open_entailer(own) is own
 
 
 async def test_a_model_of_transformers():
     pytest.importorskip("torch", reason="the extra hf is not installed")
     from ragguard.engines.entailment.cross_encoder import CrossEncoder
 
-    here = connect_entailer("hf:some/nli-model")
+    here = open_entailer("hf:some/nli-model")
     assert isinstance(here, CrossEncoder)
     await here.aclose()
 
