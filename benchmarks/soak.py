@@ -30,7 +30,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 
 THREADS = 4
@@ -86,7 +86,7 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
     settings = Settings(
         scoring=ScriptedSettings(pipeline), store=path, concurrency=16, retry=RetrySchedule(60, 0.2, 1.0)
     )
-    service = Service(settings)
+    service = in_each_process(settings).get()
     recorder = service.recorder
     waits: list[list[float]] = [[] for _ in range(THREADS)]
     until = began + seconds

@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -32,6 +32,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.background_loop import running_loop
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.references import References
@@ -40,7 +41,7 @@ from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
 from ragguard.service.redaction import Redact
 from ragguard.service.report import Report
-from ragguard.service.service import SCORER, Service
+from ragguard.service.service import SCORER, Service, in_each_process
 from ragguard.service.settings import Settings, When
 from ragguard.storage.sqlite.runs import Runs
 from ragguard.storage.sqlite.store import Durability, Store
@@ -158,7 +159,7 @@ class RagGuard:
             engine=engine, judge=judge, entailer=entailer, scorers=scorers, prompts=prompts, caps=caps,
             language=language, budget=Account.of(budget),  # one account, also for forked processes
         )  # fmt: skip
-        self._service = Service(
+        self._services = in_each_process(
             Settings(
                 scoring=scoring, store=store, durability=durability, sample_rate=sample_rate,
                 score_rate=score_rate, when=when, references=references, redact=redact, sinks=sinks,
@@ -167,14 +168,16 @@ class RagGuard:
                 concurrency=concurrency, retention=retention, run_ttl=run_ttl, exit_timeout=exit_timeout,
             )
         )  # fmt: skip
-        self._adviser = cache(partial(_adviser_of, self._service))
-        self.recorder.advising = self._adviser  # without the RagGuard, which an integration may outlive
+        self.recorder: Recorder = self._service.recorder
+        """The recorder, to which integrations report runs and retrievals."""
+        self._advisers = PerProcess(partial(_adviser_of, self._services))
+        self.recorder.advising = self._advisers.get  # without the RagGuard, which an integration may outlive
         self._service.pipeline.get()  # raises at once for a wrong address or scorer
 
     @property
-    def recorder(self) -> Recorder:
-        """The recorder, to which integrations report runs and retrievals."""
-        return self._service.recorder
+    def _service(self) -> Service:
+        """The service of this process; a forked child begins with one of its own."""
+        return self._services.get()
 
     def run(
         self,
@@ -208,9 +211,12 @@ class RagGuard:
                 RA-nWG and PROC.
             metadata: Anything that JSON can hold, kept with the run.
         """
+        services = self._services
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
-            sub_questions=sub_questions, pool=pool, metadata=metadata, acknowledging=self._service.intake,
+            sub_questions=sub_questions, pool=pool, metadata=metadata,
+            written=lambda: services.get().intake.written(),
+            not_awaited=lambda: services.get().intake.not_awaited(),
         )  # fmt: skip
 
     @overload
@@ -281,7 +287,7 @@ class RagGuard:
     @property
     def advice(self) -> Adviser:
         """The adviser, which says during a run whether what was read suffices: `run.advise()` asks it."""
-        return self._adviser()
+        return self._advisers.get()
 
     @property
     def engine(self) -> Engine:
@@ -360,7 +366,8 @@ def _id_of(run: str | UUID | Run | RunHandle) -> str:
     return str(run)
 
 
-def _adviser_of(service: Service) -> Adviser:
+def _adviser_of(services: PerProcess[Service]) -> Adviser:
     from ragguard.advice import Adviser
 
+    service = services.get()
     return Adviser(service.on_demand, SCORER, service.settings.scoring.scorers)

@@ -14,8 +14,8 @@ from ragguard.advice.loop import MAX_HOPS, HopAdvice, LoopAdviser
 from ragguard.capture.intake import BUDGET_MS
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import describe
-from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 
 REMEMBERED = 1024
 """How many graph calls are counted at the same time; the oldest go first."""
@@ -55,7 +55,7 @@ def advise_edge(
             raise InvalidInput(name, node, "the name of a node")
     if hops is not None and not callable(hops):
         raise InvalidInput("hops", hops, "a function of the graph's state; None: the edge counts")
-    adviser, count = LoopAdviser(max_hops, budget_ms), _PassCount()
+    adviser, count = LoopAdviser(max_hops, budget_ms), PerProcess(_PassCount)
 
     def made(state: Any) -> int:
         if hops is not None:
@@ -65,7 +65,7 @@ def advise_edge(
                 NOTICES.once(
                     "advise_edge hops", f"hops= of advise_edge failed, so the edge counts: {describe(error)}"
                 )
-        return count.passed()
+        return count.get().passed()
 
     def lead(hop: HopAdvice) -> str:
         if hop.enough:
@@ -88,10 +88,6 @@ class _PassCount:
     """Counts in how many of its steps a call of a graph has passed an edge."""
 
     def __init__(self) -> None:
-        self._forget()
-        at_fork(in_child=self._forget)
-
-    def _forget(self) -> None:
         self._lock = threading.Lock()
         self._calls: OrderedDict[int, tuple[object, set[object]]] = OrderedDict()
         """Each graph call's own object, as LangGraph makes it, and the call's steps, by the object's identity."""

@@ -247,12 +247,6 @@ class CallTree:
             elif now - root.started_ns >= ttl * 1e9 and not self.recorder.knows(root.run_id):
                 self.end_root(root, status="abandoned")
 
-    def forget(self) -> None:
-        """Removes all open calls, in a forked process."""
-        self.open_calls.clear()
-        self.bare.clear()
-        self.runs.forget()
-
 
 def open_retrieval() -> tuple[CallTree, OpenCall[Scope]] | None:
     """Returns the open retrieval that began last in the caller's context, and its tree."""

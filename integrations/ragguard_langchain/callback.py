@@ -23,6 +23,7 @@ from ragguard.capture.snapshot import text_of
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
+from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents, variables_of
 from ragguard_langchain.messages import (
@@ -88,14 +89,17 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         self._recorder = recorder_of(rg)
         self._options = options_of(tools, text_of, question, answer)
-        self._tree = CallTree.of(self._recorder)
-        self._open_calls = self._tree.open_calls
-        self._outputs = ToolOutputs(self._tree, self._options.tools)
+        self._here = PerProcess(self._begin)
+        self._here.get()
+
+    def _begin(self) -> ToolOutputs:
+        """Begins in a process, where no call is open."""
+        return ToolOutputs(CallTree.of(self._recorder), self._options.tools)
 
     @property
     def tree(self) -> CallTree:
         """The tree of the calls that were reported to this handler and to the other handlers of its RagGuard."""
-        return self._tree
+        return self._here.get().tree
 
     def on_chain_start(
         self,
@@ -111,8 +115,8 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Begins a chain, a graph or a node; the first call of a tree may begin a run."""
         try:
-            tree = self._tree
-            if run_id in self._open_calls:
+            tree = self.tree
+            if run_id in tree.open_calls:
                 return
             parent = tree.parent(parent_run_id)
             if parent is None:
@@ -149,14 +153,14 @@ class RagGuardCallback(BaseCallbackHandler):
             if open_call is not None and isinstance(inputs, AIMessage):
                 open_call.notes.run.written = text_of(inputs.content)[0]
             if open_call is not None and open_call.sampled and isinstance(outputs, (str, dict)):
-                self._tree.steps.formatted(open_call, outputs, open_call.inputs if inputs is None else inputs)
+                self.tree.steps.formatted(open_call, outputs, open_call.inputs if inputs is None else inputs)
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
                 if inputs is not None and is_abandoned_stream():
-                    self._tree.end_root(open_call, NOTHING, self._question(inputs), "cancelled")
+                    self.tree.end_root(open_call, NOTHING, self._question(inputs), "cancelled")
                 else:
-                    self._tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
+                    self.tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
@@ -183,8 +187,8 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Begins a retriever: a step, or a part of the retrieval around it."""
         try:
-            tree = self._tree
-            if (self._open_calls and run_id in self._open_calls) or (tree.bare and run_id in tree.bare):
+            tree = self.tree
+            if (tree.open_calls and run_id in tree.open_calls) or (tree.bare and run_id in tree.bare):
                 return
             query = query if isinstance(query, str) else question_of(query)
             around, top_k = tree.around(query), top_k_of_caller()
@@ -219,9 +223,9 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Ends a retriever with its documents: the same list that its caller gets, so the hook copies it at once."""
         try:
-            one = self._tree.bare.pop(run_id, None)
+            one = self.tree.bare.pop(run_id, None)
             if one is not None:
-                self._tree.bare.end(one, snapshot(documents))
+                self.tree.bare.end(one, snapshot(documents))
                 return
             open_call = self._pop(run_id)
             if open_call is None:
@@ -230,9 +234,9 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if open_call.notes.tool is not None:
                     open_call.notes.tool.add(open_call.step_id, taken)
-                self._tree.steps.end(open_call, taken, span_of(run_id, retrieval=True, ends=True))
+                self.tree.steps.end(open_call, taken, span_of(run_id, retrieval=True, ends=True))
             if open_call.root is None:
-                self._tree.end_root(open_call)
+                self.tree.end_root(open_call)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_end", error)
 
@@ -260,8 +264,8 @@ class RagGuardCallback(BaseCallbackHandler):
         """Begins a tool: a step where the tool is declared as a retrieval, else a call in which retrievers may be
         called."""
         try:
-            tree = self._tree
-            if run_id in self._open_calls:
+            tree = self.tree
+            if run_id in tree.open_calls:
                 return
             name = str((serialized or {}).get("name") or name or "")
             query = tool_query(inputs, input_str)
@@ -283,7 +287,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata
             )
             call.trace = span_of(run_id)
-            self._outputs.began(name)
+            self._here.get().began(name)
             open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
             if name in self._options.tools:
                 tree.steps.begin(open_call, query, "", metadata)
@@ -297,16 +301,16 @@ class RagGuardCallback(BaseCallbackHandler):
             if open_call is None:
                 return
             if open_call.sampled:
-                self._outputs.ended(open_call, output)
+                self._here.get().ended(open_call, output)
             if open_call.root is None:
-                self._tree.end_root(open_call)
+                self.tree.end_root(open_call)
         except FAULTS as error:
             self._recorder.faults.note("on_tool_end", error)
 
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Closes the call of a tool that failed, or that was interrupted to be resumed later."""
         try:
-            self._fail(run_id, error, outputs=self._outputs)
+            self._fail(run_id, error, outputs=self._here.get())
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
@@ -322,7 +326,7 @@ class RagGuardCallback(BaseCallbackHandler):
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow."""
         try:
-            self._tree.model_called(parent_run_id)
+            self.tree.model_called(parent_run_id)
         except FAULTS as error:
             self._recorder.faults.note("on_chat_model_start", error)
 
@@ -330,18 +334,18 @@ class RagGuardCallback(BaseCallbackHandler):
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
         try:
             self._recorder.guard_engines.add(report.verdict.engine)
-            open_call = self._tree.parent(run_id)
+            open_call = self.tree.parent(run_id)
             if open_call is None:
-                self._tree.steps.decided_outside(report)
+                self.tree.steps.decided_outside(report)
             elif open_call.sampled:
-                self._tree.steps.decided(open_call, report)
+                self.tree.steps.decided(open_call, report)
         except FAULTS as error:
             self._recorder.faults.note("guard_decided", error)
 
     def _pop(self, run_id: UUID) -> OpenCall[Scope] | None:
         """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
         unsampled run."""
-        open_call = self._open_calls.take(run_id)
+        open_call = self.tree.open_calls.take(run_id)
         if open_call is None or open_call.id != run_id:
             return None
         open_call.clock.ended()
@@ -381,7 +385,7 @@ class RagGuardCallback(BaseCallbackHandler):
         trace: TraceContext | None = None,
         outputs: ToolOutputs | None = None,
     ) -> None:
-        self._tree.open_call(run_id)
+        self.tree.open_call(run_id)
         open_call = self._pop(run_id)
         if open_call is None:
             return
@@ -393,7 +397,7 @@ class RagGuardCallback(BaseCallbackHandler):
         elif outputs is not None and open_call.sampled and status == "error":
             outputs.failed(open_call, error)
         if open_call.root is None:
-            self._tree.end_root(open_call, NOTHING, question, status, error)
+            self.tree.end_root(open_call, NOTHING, question, status, error)
 
 
 def _is_resume(inputs: object) -> bool:

@@ -45,13 +45,13 @@ class ToolOutputs:
     """Reads the outputs of the tools of one handler."""
 
     def __init__(self, tree: CallTree, tools: Mapping[str, Splitter]) -> None:
-        self._tree, self._recorder, self._tools = tree, tree.recorder, tools
+        self.tree, self._recorder, self._tools = tree, tree.recorder, tools
         self._never_called = set(tools)
         self._recorder.calls.declares(tools)
 
     def began(self, name: str) -> None:
         """Notes a tool call, so that a warning can name the declared tools that are never called."""
-        called = self._tree.tools_called
+        called = self.tree.tools_called
         called[name] += 1
         if not self._never_called:
             return
@@ -94,7 +94,7 @@ class ToolOutputs:
             for step_id in call.steps:
                 self._recorder.step_failed_late(step_id, open_call.run_id, error)
             return
-        if call.name not in self._tree.retrieving:
+        if call.name not in self.tree.retrieving:
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
         self._begin(open_call, call)
@@ -107,14 +107,14 @@ class ToolOutputs:
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None
-            self._tree.steps.end(open_call, taken, trace)
+            self.tree.steps.end(open_call, taken, trace)
         else:
             taken, result = None, _result(output)
             if result.error:
                 self._recorder.step_failed(open_call.step_id, result.text)
             else:
                 splitter = self._tools[call.name]
-                self._tree.steps.end_text(open_call, result, lambda found: found.split(splitter), trace)
+                self.tree.steps.end_text(open_call, result, lambda found: found.split(splitter), trace)
         call.add(open_call.step_id, taken)
 
     def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
@@ -124,7 +124,7 @@ class ToolOutputs:
             self.failed(open_call, text)
             return
         documents = _documents(output)
-        known = call.name in self._tree.retrieving
+        known = call.name in self.tree.retrieving
         if documents == [] and not known and tool_message(output) is None:
             documents = None  # an empty list of anything
         if documents is None and (_is_empty_retrieval(text) or (known and text in ("", "[]"))):
@@ -132,19 +132,19 @@ class ToolOutputs:
         if documents is not None:
             taken = snapshot(documents)
             self._begin(open_call, call)
-            self._tree.steps.end(open_call, taken)
+            self.tree.steps.end(open_call, taken)
             call.add(open_call.step_id, taken)
             if tool_message(output) is not None:
                 self._share(open_call, [(open_call.step_id, taken)], text, handed_on=True)
         elif text.startswith(_PRINTED):
             self._begin(open_call, call)
-            self._tree.steps.end_text(open_call, text, printed_documents)
+            self.tree.steps.end_text(open_call, text, printed_documents)
             call.add(open_call.step_id, None)
         else:
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
-        if len(self._tree.retrieving) < _MOST_NAMES:
-            self._tree.retrieving.add(call.name)
+        if len(self.tree.retrieving) < _MOST_NAMES:
+            self.tree.retrieving.add(call.name)
 
     def _deliver(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Amends the steps inside a tool: the model got those documents that are in the output, unless a model
@@ -183,7 +183,7 @@ class ToolOutputs:
             self._recorder.step_amended(step_id, open_call.run_id, partial(share.of, number))
 
     def _begin(self, open_call: OpenCall[Scope], call: ToolCall) -> None:
-        self._tree.steps.begin(open_call, call.query, "", call.metadata, started_ns=call.started_ns)
+        self.tree.steps.begin(open_call, call.query, "", call.metadata, started_ns=call.started_ns)
 
 
 _MOST_NAMES = 1024

@@ -194,13 +194,6 @@ class TreeRuns:
         self._clocks.pop(run_id, None)
         self._answers.pop(run_id, None)
 
-    def forget(self) -> None:
-        """Removes the state of all runs, in a forked process."""
-        self.found.clear()
-        self._clocks.clear()
-        self._interrupted.clear()
-        self._answers.clear()
-
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that the record of a run takes over from the metadata of its call."""

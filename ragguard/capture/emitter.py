@@ -7,7 +7,7 @@ only; a run's end is held back until the steps that are on their way have gone t
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,12 +26,6 @@ class CaptureCounts:
     runs: int = 0
     steps: int = 0
     unsampled: int = 0
-    count_late: Callable[[], object] = lambda: None
-    """Counts what came after the end of its run, and so is not recorded."""
-
-    def begin(self) -> None:
-        """Starts at zero: in a forked child, whose parent has captured what was counted before."""
-        self.runs = self.steps = self.unsampled = 0
 
 
 class Emitter:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from types import FrameType, TracebackType
 from typing import Any, Literal
@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
-from ragguard.capture.intake import BUDGET_MS, Acknowledging, Advising
+from ragguard.capture.intake import BUDGET_MS, Advising
 from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
@@ -50,7 +50,8 @@ class RunHandle:
         sub_questions: Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
-        acknowledging: Acknowledging | None = None,
+        written: Callable[[], Awaitable[None]] | None = None,
+        not_awaited: Callable[[], None] = lambda: None,
     ) -> None:
         asked = text_in(id)
         if resume is not False and (resume is not True or not asked):
@@ -84,7 +85,8 @@ class RunHandle:
         self.inside = ""
         """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
-        self._acknowledging = acknowledging
+        self._written, self._not_awaited = written, not_awaited
+        """Wait until the run is stored as `durability` says, or note that its code cannot wait."""
         self._awaits = False
         self._generator: GeneratorFrame | None = None
         self._started_ns = 0
@@ -172,8 +174,8 @@ class RunHandle:
             references=self._checked("references"), sub_questions=self._checked("sub_questions"),
             pool=self._pool(), metadata=metadata,
         )  # fmt: skip
-        if self._acknowledging is not None and not self._awaits:
-            self._acknowledging.not_awaited()
+        if not self._awaits:
+            self._not_awaited()
 
     async def __aenter__(self) -> RunHandle:
         return self._enter(sys._getframe(0).f_back)
@@ -187,8 +189,8 @@ class RunHandle:
             await self._acknowledged()
 
     async def _acknowledged(self) -> None:
-        if self._acknowledging is not None and self.sampled and self._on_asyncio():
-            await self._acknowledging.written()
+        if self._written is not None and self.sampled and self._on_asyncio():
+            await self._written()
 
     def _on_asyncio(self) -> bool:
         """True where the caller can wait for an acknowledgement, which is not so on trio's loop; never raises."""

@@ -21,18 +21,6 @@ class EventIntake(Protocol):
     def __call__(self, event: Event | WholeRun) -> None: ...
 
 
-class Acknowledging(Protocol):
-    """Confirms that captured events are stored, to code that can wait for it."""
-
-    async def written(self) -> None:
-        """Waits until the events so far are stored as safely as the setting `durability` says. Never raises."""
-        ...
-
-    def not_awaited(self) -> None:
-        """Notes that a run has ended in code that cannot wait for the disk."""
-        ...
-
-
 class CapturedId(Protocol):
     """A captured run that is known by its id."""
 
@@ -76,8 +64,4 @@ class Follower(Protocol):
 
     def sweep(self, ttl: float) -> None:
         """Ends the calls that nothing else will end, and removes the state that is older than `ttl` seconds."""
-        ...
-
-    def forget(self) -> None:
-        """Removes all state, in a forked process: the open calls belong to the parent process."""
         ...

@@ -93,7 +93,7 @@ def came_late(recorder: Recorder, run_id: str, what: str) -> None:
     """Counts and warns of what comes after its run's end, unless the run was not sampled or capture is paused."""
     if is_paused() or not recorder.sampling.takes(run_id):
         return
-    recorder.counts.count_late()
+    recorder.count_late()
     NOTICES.warn(
         "after the end of a run",
         f"run {run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "

@@ -8,6 +8,7 @@ at the end of their task, or when too many are open.
 from __future__ import annotations
 
 import math
+import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -29,7 +30,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.per_process import PerProcess
 from ragguard.text.secret_filter import without_secrets
 
 Here: TypeAlias = Literal["here"]
@@ -38,8 +39,24 @@ Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
 
 
+class _OpenCapture:
+    """What a recorder knows in one process. Open runs belong to the process that began them."""
+
+    def __init__(self, intake: EventIntake, max_open: int, ttl: float) -> None:
+        self.runs = OpenRuns(max_open, ttl)
+        self.counts, self.faults = CaptureCounts(), Faults()
+        self.given, self.calls = GivenIds(), CallLog()
+        self.followers: dict[str, Follower] = {}
+        self.emitter = Emitter(
+            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
+        )
+
+
 class Recorder:
-    """Turns what hooks report into events, and hands these to an intake."""
+    """Turns what hooks report into events, and hands these to an intake.
+
+    Hooks hold one recorder for ever, also in forked processes, where it begins with nothing open.
+    """
 
     def __init__(
         self,
@@ -48,6 +65,7 @@ class Recorder:
         sample_rate: float = 1.0,
         ttl: float = 3600.0,
         max_open: int = 4096,
+        count_late: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.sampling = Sampling(sample_rate)
@@ -56,29 +74,49 @@ class Recorder:
         whole_number("max_open", max_open, 1)
         self._intake, self._clock = intake, clock
         self._ttl, self._max_open = ttl, max_open
-        self.counts = CaptureCounts()
-        self.followers: dict[str, Follower] = {}
-        """The state of open calls that integrations keep, by the integration's name."""
+        self.count_late = count_late
+        """Counts what came after the end of its run, and so is not recorded."""
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
         self.advising: Callable[[], Advising] | None = None
         """The source of advice about open runs; None where there is no RagGuard."""
-        self.faults = Faults()
-        self._forget()
-        at_fork(in_child=self._forget)
+        self._here = PerProcess(lambda: _OpenCapture(intake, max_open, ttl))
 
-    def _forget(self) -> None:
-        """Starts with nothing open: at first, and in a forked child, as open runs belong to the parent process."""
-        self._runs = OpenRuns(self._max_open, self._ttl)
-        self._lock, self._steps = self._runs.lock, self._runs.steps
-        self.counts.begin()
-        self._given = GivenIds()
-        self.calls = CallLog()
-        self._emitter = Emitter(
-            self._intake, self._runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
-        )  # fmt: skip
-        for follower in self.followers.values():
-            follower.forget()
+    @property
+    def faults(self) -> Faults:
+        """The faults of hooks in this process."""
+        return self._here.get().faults
+
+    @property
+    def counts(self) -> CaptureCounts:
+        """The numbers of runs and steps that were captured in this process."""
+        return self._here.get().counts
+
+    @property
+    def calls(self) -> CallLog:
+        """The calls that were not taken as retrievals."""
+        return self._here.get().calls
+
+    @property
+    def followers(self) -> dict[str, Follower]:
+        """The state of open calls that integrations keep in this process, by the integration's name."""
+        return self._here.get().followers
+
+    @property
+    def _runs(self) -> OpenRuns:
+        return self._here.get().runs
+
+    @property
+    def _steps(self) -> dict[str, Retrieval]:
+        return self._here.get().runs.steps
+
+    @property
+    def _lock(self) -> threading.RLock:
+        return self._here.get().runs.lock
+
+    @property
+    def _emitter(self) -> Emitter:
+        return self._here.get().emitter
 
     @property
     def open_runs(self) -> int:
@@ -109,7 +147,7 @@ class Recorder:
         if is_paused() or not self.sampling.takes(run_id):
             return RunIdentity(run_id, resumes)
         with self._lock:
-            return self._given.claim(run_id, resumes, in_use=run_id in self._runs)
+            return self._here.get().given.claim(run_id, resumes, in_use=run_id in self._runs)
 
     def claim_step(self, run_id: str, step_id: str) -> str:
         """Takes an id that a user gives to a step; returns the one that the step gets, which is another one, with a
@@ -121,7 +159,7 @@ class Recorder:
     def release(self, run_id: str) -> None:
         """Allows an id to be used again, since its run was deleted."""
         with self._lock:
-            self._given.discard(run_id)
+            self._here.get().given.discard(run_id)
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
         """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
@@ -197,12 +235,13 @@ class Recorder:
             if is_paused():
                 return
             sampled = self.sampling.takes_all or self.sampling.takes(str(run.id))
-            with self._lock:
+            here = self._here.get()
+            with here.runs.lock:
                 if not sampled:
-                    self.counts.unsampled += 1
+                    here.counts.unsampled += 1
                     return
-                self.counts.runs += 1
-                self.counts.steps += 1
+                here.counts.runs += 1
+                here.counts.steps += 1
             self._intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)

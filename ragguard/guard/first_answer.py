@@ -10,8 +10,6 @@ from __future__ import annotations
 import threading
 import time
 
-from ragguard.runtime.fork import at_fork
-
 START_S = 30.0
 """Seconds that an engine may take until its first answer."""
 
@@ -22,10 +20,6 @@ class FirstAnswer:
     def __init__(self) -> None:
         self._answered = False
         self._waiting_until = 0.0
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
         self._lock = threading.Lock()
 
     def may_wait(self) -> bool:

@@ -11,6 +11,7 @@ import asyncio
 import time
 from collections.abc import Iterable, Sequence
 from concurrent.futures import wait as wait_for_thread
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
@@ -35,6 +36,7 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 
@@ -99,15 +101,32 @@ class DistractorGuard:
         self.min_keep = min_keep
         self.engine = connect(engine)
         self.judge = self.engine if judge is None else connect_judge(judge)
-        self._judge = PassageJudge(
-            self.engine, self.judge, None if prompts is None else load_prompts(prompts)
+        asked = None if prompts is None else load_prompts(prompts)
+        pauses = RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
+        self._here = PerProcess(
+            lambda: _GuardState(
+                PassageJudge(self.engine, self.judge, asked),
+                CircuitBreaker(pause_after, pauses),
+                DecisionCounts(self.engine),
+            )
         )
-        self._breaker = CircuitBreaker(
-            pause_after, RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))
-        )
-        self._first_answer = FirstAnswer()
-        self._choice = PolicyChoice()
-        self._counts = DecisionCounts(self.engine)
+        self._here.get()
+
+    @property
+    def _judge(self) -> PassageJudge:
+        return self._here.get().judge
+
+    @property
+    def _breaker(self) -> CircuitBreaker:
+        return self._here.get().breaker
+
+    @property
+    def _counts(self) -> DecisionCounts:
+        return self._here.get().counts
+
+    @property
+    def _first_answer(self) -> FirstAnswer:
+        return self._here.get().first_answer
 
     def __copy__(self) -> DistractorGuard:
         """Returns the guard itself, as `deepcopy` does."""
@@ -278,7 +297,7 @@ class DistractorGuard:
             if isinstance(found, GuardOutcome):
                 return found
             judged = found
-        return await self._choice.outcome(
+        return await self._here.get().choice.outcome(
             self.policies, judged, self.min_keep,
             deadline=deadline, budget_ms=self.budget_ms, blank=len(given) - len(readable),
         )  # fmt: skip
@@ -349,6 +368,17 @@ class DistractorGuard:
 
     def _started(self, task: asyncio.Task[list[Judged]]) -> None:
         self._first_answer.waited(answered=not task.cancelled() and task.exception() is None)
+
+
+@dataclass(slots=True)
+class _GuardState:
+    """What a guard has in one process: limits and threads of its own, and what it has seen of the engine."""
+
+    judge: PassageJudge
+    breaker: CircuitBreaker
+    counts: DecisionCounts
+    first_answer: FirstAnswer = field(default_factory=FirstAnswer)
+    choice: PolicyChoice = field(default_factory=PolicyChoice)
 
 
 def _failed(error: BaseException) -> GuardOutcome:

@@ -27,8 +27,8 @@ from ragguard.errors import (
     PromptTooLong,
 )
 from ragguard.records import Decision, Dropped, GuardStatus
-from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.telemetry.names import METRICS
 
 if TYPE_CHECKING:
@@ -118,25 +118,26 @@ class DecisionCounts:
 
     def count(self, decision: Decision, cause: str, without_text: int = 0) -> None:
         """Counts a decision; warns, at most once a minute a cause, where there is a cause."""
-        with _lock:
+        unjudged = _unjudged.get()
+        with unjudged.lock:
             self._statuses[decision.status] += 1
             self._without_text += without_text
             if cause:
                 self._causes[cause] += 1
                 self._reasons[cause] = decision.reason
-                _unjudged.setdefault(self._engine, Counter())[cause] += 1
+                unjudged.causes.setdefault(self._engine, Counter())[cause] += 1
         _measure(decision.status, cause)
         if cause:
             NOTICES.warn(f"guard {cause}", lambda: self._warning(cause, decision.reason))
 
     def count_not_understood(self, tool: str) -> None:
         """Counts a tool's result in which no passages were recognised."""
-        with _lock:
+        with _unjudged.get().lock:
             self._not_understood[tool] += 1
 
     def snapshot(self) -> GuardHealth:
         """Returns the numbers so far."""
-        with _lock:
+        with _unjudged.get().lock:
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
                 without_text=self._without_text, not_understood=dict(self._not_understood),
@@ -155,9 +156,10 @@ def cause_of(error: BaseException) -> str:
 def unjudged(engines: Iterable[Engine]) -> dict[str, int]:
     """Returns how many decisions of guards on these engines could not judge, by cause; each engine counts once."""
     total: Counter[str] = Counter()
+    here = _unjudged.get()
     for engine in {id(engine): engine for engine in engines}.values():
-        with _lock:
-            total += _unjudged.get(engine, Counter())
+        with here.lock:
+            total += here.causes.get(engine, Counter())
     return dict(total)
 
 
@@ -174,19 +176,18 @@ def _measure(status: str, cause: str) -> None:
 
 
 _counter: list[MetricCounter] = []
-_unjudged: WeakKeyDictionary[Engine, Counter[str]] = WeakKeyDictionary()
-"""Decisions that could not judge, by the engine of their guard, then by cause."""
-_lock = threading.Lock()
 
 
-def _begin_in_child() -> None:
-    """Starts with no counts and a new lock, in a forked process: a thread of the parent may hold the old one."""
-    global _lock
-    _lock = threading.Lock()
-    _unjudged.clear()
+class _Unjudged:
+    """The decisions of this process's guards that could not judge."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.causes: WeakKeyDictionary[Engine, Counter[str]] = WeakKeyDictionary()
+        """The number of decisions by cause, by the engine of their guard."""
 
 
-at_fork(in_child=_begin_in_child)
+_unjudged = PerProcess(_Unjudged)
 
 
 def _counted(number: int, what: str) -> str:

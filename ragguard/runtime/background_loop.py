@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from ragguard.errors import InvalidInput, WrongEventLoop
 from ragguard.runtime.faults import describe
-from ragguard.runtime.fork import at_fork
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
 T = TypeVar("T")
@@ -33,23 +33,12 @@ class BackgroundLoop:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
-        """Starts without a thread: at first, and in a forked child, where the thread is gone."""
-        if self._loop is not None:
-            _left_behind.append(self._loop)  # closing the loop here would close the parent's loop as well
-        # Reentrant: a finalizer may call `submit` while the same thread is in it.
-        self._lock = threading.RLock()
-        self._loop = None
-        self._thread: threading.Thread | None = None
+        # A child keeps the loop of its parent: closing it there would close the parent's loop as well.
+        self._thread = PerProcess(lambda: _LoopThread(name))
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         """Starts the coroutine; cancelling the future cancels the coroutine."""
-        with self._lock:  # held so that no work is given to a loop that has stopped
-            return asyncio.run_coroutine_threadsafe(work, self._running())
+        return self._thread.get().submit(work)
 
     def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Returns the coroutine's result; the calling thread waits for it. After `timeout` seconds, where one is given,
@@ -74,7 +63,7 @@ class BackgroundLoop:
         except WrongEventLoop:
             work.close()
             raise
-        if here is self._loop:
+        if here is self._thread.get().loop:
             return await work
         done = asyncio.Event()
         future = self.submit(work)
@@ -94,21 +83,37 @@ class BackgroundLoop:
     @property
     def started(self) -> bool:
         """True once anything was submitted in this process."""
-        return self._loop is not None
+        return self._thread.made is not None and self._thread.made.loop is not None
 
     def is_current(self) -> bool:
         """True on the loop's own thread, which would wait for itself for ever."""
-        return threading.current_thread() is self._thread
+        return threading.current_thread() is self._thread.get().thread
+
+
+class _LoopThread:
+    """The thread of one process, and its event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # Reentrant: a finalizer may call `submit` while the same thread is in it.
+        self._lock = threading.RLock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts the coroutine on the loop."""
+        with self._lock:  # held so that no work is given to a loop that has stopped
+            return asyncio.run_coroutine_threadsafe(work, self._running())
 
     def _running(self) -> asyncio.AbstractEventLoop:
         """Returns the running loop; starts one where none runs. The caller holds the lock."""
-        if self._loop is None or self._thread is None or not self._thread.is_alive():
-            self._loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
-            self._loop.set_default_executor(DaemonThreads(_HELPERS, f"{self.name}-helper"))
-            thread = threading.Thread(target=self._serve, args=(self._loop,), name=self.name, daemon=True)
+        if self.loop is None or self.thread is None or not self.thread.is_alive():
+            self.loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
+            self.loop.set_default_executor(DaemonThreads(_HELPERS, f"{self._name}-helper"))
+            thread = threading.Thread(target=self._serve, args=(self.loop,), name=self._name, daemon=True)
             thread.start()
-            self._thread = thread
-        return self._loop
+            self.thread = thread
+        return self.loop
 
     def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         """Runs the loop. Runs it again where work has ended it with a SystemExit or KeyboardInterrupt, since other
@@ -117,16 +122,16 @@ class BackgroundLoop:
             try:
                 loop.run_forever()
                 with self._lock:  # work has stopped the loop; the next call starts another one
-                    if self._loop is loop:
-                        self._thread = None
+                    if self.loop is loop:
+                        self.thread = None
                 _end_tasks(loop)
                 loop.close()
                 return
             # Raised by submitted work, since no signal reaches this thread.
             except (SystemExit, KeyboardInterrupt) as error:
                 NOTICES.warn(
-                    f"{self.name} ended by {type(error).__name__}",
-                    f"Work on the thread {self.name} raised {describe(error)}; the thread goes on without it.",
+                    f"{self._name} ended by {type(error).__name__}",
+                    f"Work on the thread {self._name} raised {describe(error)}; the thread goes on without it.",
                 )
 
 
@@ -138,10 +143,6 @@ def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
         task.cancel()
     if tasks:
         loop.run_until_complete(asyncio.wait(tasks, timeout=_END_SECONDS))
-
-
-_left_behind: list[asyncio.AbstractEventLoop] = []
-"""The loops of parent processes, which must not be garbage-collected in a child process."""
 
 
 def running_loop(call: str) -> asyncio.AbstractEventLoop:

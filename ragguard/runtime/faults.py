@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ragguard.errors import RagguardError
-from ragguard.runtime.fork import at_fork
 from ragguard.text.secret_filter import logger, without_secrets
 
 log = logger("ragguard.capture")
@@ -28,11 +27,6 @@ class Faults:
     def __init__(self) -> None:
         self.count = 0
         self._known: set[tuple[str, str]] = set()
-        self._renew()
-        at_fork(in_child=self._renew)
-
-    def _renew(self) -> None:
-        """Makes a new lock, for a forked process: a thread of the parent process may hold the old one."""
         self._lock = threading.RLock()
 
     def note(self, where: str, error: BaseException) -> None:

@@ -14,10 +14,6 @@ class ScoringBacklog:
     def __init__(self, size: int, timeout: float, store: Store) -> None:
         """Takes the most seconds for which the end of a run is held back."""
         self._size, self.timeout, self._store = size, timeout, store
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with no run: at first, and in a forked child."""
         self._changed = threading.Condition()
         self._queued = self._written = 0
 
@@ -56,10 +52,6 @@ class ScoringProgress:
 
     def __init__(self, backlog: ScoringBacklog | None) -> None:
         self._backlog = backlog
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with nobody waiting: at first, and in a forked child."""
         self._changed = threading.Condition()
 
     def note(self) -> None:

@@ -159,10 +159,6 @@ class Delivery:
         self._output, self._store, self._faults = output, store, faults
         self._sinks = output.sinks()
         self._awaits_application = output.awaits_application
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with no run in progress and nothing undelivered: at first, and in a forked child."""
         self._to = [SinkDelivery(sink, self._store, self._faults) for sink in self._sinks]
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from ragguard.runtime.deadline import seconds_left
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.per_process import PerProcess
 from ragguard.text.secret_filter import logger
 
 _log = logger("ragguard")
@@ -44,19 +44,19 @@ class Ending(Protocol):
         ...
 
 
-_endings: dict[int, Ending] = {}
+_endings: PerProcess[dict[int, Ending]] = PerProcess(dict)
 _spent = 0.0
 """Seconds that flushing took when `main()` returned; they count towards the end."""
 
 
 def at_exit(ending: Ending) -> None:
     """Registers a service that is flushed and closed when the process ends."""
-    _endings[id(ending)] = ending
+    _endings.get()[id(ending)] = ending
 
 
 def forget(ending: Ending) -> None:
     """Unregisters a service that was closed."""
-    _endings.pop(id(ending), None)
+    _endings.get().pop(id(ending), None)
 
 
 def _main_has_ended() -> None:
@@ -65,15 +65,15 @@ def _main_has_ended() -> None:
     if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
         atexit.register(_close_all)
         began = time.monotonic()
-        _each([(ending.exit_seconds, ending.flush) for ending in _endings.values()])
+        _each([(ending.exit_seconds, ending.flush) for ending in _endings.get().values()])
         _spent = time.monotonic() - began
     else:
         _close_all()
 
 
 def _close_all() -> None:
-    endings = list(_endings.values())
-    _endings.clear()
+    endings = list(_endings.get().values())
+    _endings.get().clear()
     _each([(max(0.0, ending.exit_seconds - _spent), ending.close) for ending in endings])
 
 
@@ -107,4 +107,3 @@ try:
     threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]  # private: no stub has it
 except (AttributeError, RuntimeError):  # missing in a future Python, or the process is ending already
     atexit.register(_close_all)
-at_fork(in_child=_endings.clear)

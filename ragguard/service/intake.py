@@ -91,8 +91,6 @@ class Intake:
         """True where a step is to be written without waiting for further events."""
         self._lost = LostEvents()
         self._said: dict[str, float] = {}
-        if self._backlog is not None:
-            self._backlog.begin()
 
     @property
     def depth(self) -> int:

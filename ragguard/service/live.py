@@ -108,10 +108,6 @@ class LiveScoring:
         self._settings, self._store, self._pipeline = settings, store, pipeline
         self._scoring, self._delivery, self._redactor = scoring, delivery, redactor
         self._most = max(1, settings.concurrency // 2)
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with no run: at first, and in a forked child."""
         self._waiting = WaitingRuns()
         self._unreferenced: OrderedDict[str, str] = OrderedDict()
         """The question to which the user's function knows no answer, by the run's id."""

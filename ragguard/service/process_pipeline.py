@@ -1,4 +1,4 @@
-"""The scoring pipeline of this process: built on the first use, and anew in a forked child."""
+"""The scoring pipeline of a service, built on the first use."""
 
 from __future__ import annotations
 
@@ -14,14 +14,10 @@ from ragguard.service.settings import Settings
 
 
 class ProcessPipeline:
-    """Builds the pipeline of a process once, whichever thread asks first; scores runs as a `ScoringPipeline` does."""
+    """Builds the pipeline once, whichever thread asks first; scores runs as a `ScoringPipeline` does."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts without a pipeline: at first, and in a forked child, whose connections are its parent's."""
         self._lock = threading.Lock()
         self.built: ScoringPipeline | None = None
         """The pipeline; None where nothing has asked for it yet."""

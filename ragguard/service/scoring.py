@@ -68,10 +68,6 @@ class RunScoring:
         self._references, self._retry = settings.find_references, settings.retry
         self._store, self._writer, self._redactor = store, writer, redactor
         self._pipeline, self._delivery, self._progress = pipeline, delivery, progress
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with nothing in progress and no failures: at first, and in a forked child."""
         self.tally = FailureTally()
         self._busy: dict[str, asyncio.Event] = {}
         self._delivering: dict[str, asyncio.Task[None]] = {}

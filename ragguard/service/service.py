@@ -10,9 +10,10 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
 
 from ragguard.capture.calls import what_to_do
+from ragguard.capture.events import Event
+from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import seconds_to_wait
@@ -20,7 +21,7 @@ from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import Faults, describe
-from ragguard.runtime.fork import at_fork
+from ragguard.runtime.per_process import PerProcess
 from ragguard.service import exits
 from ragguard.service.backlog import ScoringBacklog, ScoringProgress
 from ragguard.service.delivery import Delivery
@@ -55,8 +56,8 @@ class Service:
     A service is the `WriterListener` of its intake, and an `Ending`.
     """
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings, self.faults = settings, Faults()
+    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+        self.settings, self.recorder, self.faults = settings, recorder, Faults()
         self.store = Store(
             settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
         )
@@ -70,8 +71,6 @@ class Service:
         self.intake = Intake(
             settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
         )
-        self.recorder = Recorder(self.intake, sample_rate=settings.sample_rate, ttl=settings.ttl)
-        self.recorder.counts.count_late = partial(self.store.count, "events_late")
         self.delivery = Delivery(SpanOutput(settings, self.store), self.store, self.faults)
         self.pipeline = ProcessPipeline(settings)
         self._scoring = RunScoring(
@@ -91,22 +90,8 @@ class Service:
             delivery=self.delivery, faults=self.faults,
         )  # fmt: skip
         self._closing: Report | None = None
-        self._begin()
-        at_fork(in_child=self._begin_in_child)
-
-    def _begin(self) -> None:
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
-
-    def _begin_in_child(self) -> None:
-        self._begin()
-        self.pipeline.begin()
-        self._progress.begin()
-        self.intake.begin()
-        self.delivery.begin()
-        self._scoring.begin()
-        self._live.begin()
-        self._worker.begin()
 
     @property
     def exit_seconds(self) -> float:
@@ -303,3 +288,19 @@ class Service:
         if self._backlog is not None:
             self._backlog.update()
         self._worker.wake()
+
+
+def in_each_process(settings: Settings) -> PerProcess[Service]:
+    """Returns the service of each process; all of them share one recorder, which hooks hold."""
+
+    def take(event: Event | WholeRun) -> None:
+        services.get().intake(event)
+
+    recorder = Recorder(
+        take,
+        sample_rate=settings.sample_rate,
+        ttl=settings.ttl,
+        count_late=lambda: services.get().store.count("events_late"),
+    )
+    services = PerProcess(lambda: Service(settings, recorder))
+    return services

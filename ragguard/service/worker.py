@@ -48,10 +48,6 @@ class ScoringWorker:
         self._settings, self._store, self._writer = settings, store, writer
         self._loop, self._scoring, self._delivery, self._faults = loop, scoring, delivery, faults
         self._live = live
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts with nothing in progress: at first, and in a forked child."""
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()

@@ -27,7 +27,7 @@ from support.stored import settle
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.store import Store
@@ -188,7 +188,7 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
         scoring=ScriptedSettings(pipeline), store=path, durability=durability,  # type: ignore[arg-type]
         retry=RetrySchedule(3, 0.01, 0.02), tick_seconds=0.01,
     )  # fmt: skip
-    service = Service(settings)
+    service = in_each_process(settings).get()
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times):
         for run in RUNS[:3]:
@@ -218,7 +218,7 @@ def hangs(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[b
     """A disk that hangs while hooks capture: they return, and when it goes on, everything is stored."""
     pipeline = ScriptedPipeline()
     settings = Settings(scoring=ScriptedSettings(pipeline), store=path, tick_seconds=0.05)  # type: ignore[arg-type]
-    service = Service(settings)
+    service = in_each_process(settings).get()
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times, "hang"):
         for run in RUNS[:2]:

@@ -15,7 +15,7 @@ from ragguard.runtime.faults import Faults
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.service import delivery
 from ragguard.service.delivery import SinkDelivery
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
@@ -39,7 +39,7 @@ def make(tmp_path):
     made = []
 
     def service(*sinks, path: Path | None = tmp_path / "s.db", **settings):
-        one = Service(
+        one = in_each_process(
             Settings(
                 scoring=ScriptedSettings(ScriptedPipeline()),
                 store=path,
@@ -47,7 +47,7 @@ def make(tmp_path):
                 exit_timeout=0.5,
                 **settings,
             )
-        )
+        ).get()
         made.append(one)
         return one
 

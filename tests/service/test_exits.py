@@ -7,7 +7,7 @@ from support.program import run_program
 from support.runs import a_run
 from support.scripted_pipeline import ScriptedSettings
 
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
@@ -70,11 +70,11 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
 async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
     from ragguard.service import exits
 
-    service = Service(Settings(scoring=ScriptedSettings(), store=tmp_path / "s.db"))
+    service = in_each_process(Settings(scoring=ScriptedSettings(), store=tmp_path / "s.db")).get()
     await service.on_demand.evaluate_record(a_run())
-    assert id(service) in exits._endings
+    assert id(service) in exits._endings.get()
     service.close(5)
-    assert id(service) not in exits._endings
+    assert id(service) not in exits._endings.get()
 
 
 SERVING = """

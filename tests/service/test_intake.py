@@ -380,7 +380,7 @@ async def test_full_durability_waits_where_code_can_wait(start):
     intake, _ = start(store, durability="full")
     recorder = Recorder(intake)
     async with asyncio.timeout(20):
-        async with RunHandle(recorder, "who?", acknowledging=intake) as run:
+        async with RunHandle(recorder, "who?", written=intake.written, not_awaited=intake.not_awaited) as run:
             retrieving = asyncio.ensure_future(run.aretrieved("who?", ["Ada"]))
             assert await asyncio.to_thread(store.at_work.wait, 10)
             await asyncio.sleep(0.05)
@@ -401,7 +401,9 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_the_disk(start):
     ran = asyncio.Event()
 
     async def work():
-        async with RunHandle(Recorder(intake), "who?", acknowledging=intake):
+        async with RunHandle(
+            Recorder(intake), "who?", written=intake.written, not_awaited=intake.not_awaited
+        ):
             ran.set()
             await asyncio.Event().wait()
 
@@ -424,7 +426,7 @@ def test_full_durability_says_where_the_disk_did_not_take_it(start, caplog):
 
 async def test_full_durability_in_a_plain_with_on_a_loop_is_said(start, caplog):
     intake, _ = start(durability="full")
-    with RunHandle(Recorder(intake), "who?", acknowledging=intake):
+    with RunHandle(Recorder(intake), "who?", written=intake.written, not_awaited=intake.not_awaited):
         pass
     assert caplog.text.count("use `async with rg.run(...)`") == 1
 

@@ -9,7 +9,7 @@ from support.program import command, environment, run_program
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 from support.stored import closed_after
 
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 
 # One process that is warm and never captures itself; each victim is a fork of it, so that fifty
@@ -18,7 +18,7 @@ NURSERY = """
 import asyncio, json, os, signal, sys, threading, time
 from ragguard.capture.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from support.runs import a_run, as_events
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
@@ -32,7 +32,7 @@ class Busy(ScriptedPipeline):
 
 def victim(number, acknowledged):
     settings = Settings(scoring=ScriptedSettings(Busy()), store=path, durability=durability, exit_timeout=0)
-    service = Service(settings)
+    service = in_each_process(settings).get()
     for index in range(10_000):
         for event in as_events(a_run(f"v{number}-{index}", steps=3, passages=4)):
             service.intake(event)
@@ -76,7 +76,7 @@ def kill(path, durability, times, longest):
 
 
 def resume(path):
-    service = Service(Settings(scoring=ScriptedSettings(), store=path, concurrency=32))
+    service = in_each_process(Settings(scoring=ScriptedSettings(), store=path, concurrency=32)).get()
     report = service.flush(120)
     service.close(5)
     return report
@@ -121,20 +121,22 @@ def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
 
 def test_a_kill_between_store_and_sink_sends_again(tmp_path):
     code = (
-        "import os, sys; from ragguard.service.service import Service\n"
+        "import os, sys; from ragguard.service.service import in_each_process\n"
         "from ragguard.service.settings import Settings\n"
         "from support.runs import *; from support.scripted_pipeline import *\n"
         "class Deadly(ListSink):\n"
         "    async def submit(self, scored): os.kill(os.getpid(), 9)\n"
         "settings = {'store': sys.argv[1], 'durability': 'full', 'sinks': [Deadly()]}\n"
-        "service = Service(Settings(scoring=ScriptedSettings(), **settings))\n"
+        "service = in_each_process(Settings(scoring=ScriptedSettings(), **settings)).get()\n"
         "for event in as_events(a_run()): service.intake(event)\n"
         "service.flush(30)"
     )
     killed = run_program(code, tmp_path / "s.db", check=False)
     assert killed.returncode == -signal.SIGKILL
     sink, pipeline = ListSink(), ScriptedPipeline()
-    service = Service(Settings(scoring=ScriptedSettings(pipeline), store=tmp_path / "s.db", sinks=[sink]))
+    service = in_each_process(
+        Settings(scoring=ScriptedSettings(pipeline), store=tmp_path / "s.db", sinks=[sink])
+    ).get()
     assert service.flush(30)
     service.close(5)
     assert [scored.run.id for scored in sink.got] == ["r1"]

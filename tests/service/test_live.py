@@ -23,7 +23,7 @@ from ragguard.errors import EngineUnreachable, InvalidInput
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.live import TURN_SECONDS, WaitingRuns
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 
 QUICK = RetrySchedule(attempts=500, first=0.01, longest=0.02)
@@ -37,9 +37,9 @@ def make(tmp_path):
     def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
         scripted = pipeline or ScriptedPipeline(live=BOTH)
         scoring = ScriptedSettings(scripted) if isinstance(scripted, ScriptedPipeline) else scripted
-        one = Service(
+        one = in_each_process(
             Settings(**{"scoring": scoring, "store": path, "retry": QUICK, "exit_timeout": 0.5, **settings})
-        )
+        ).get()
         made.append((one, scripted))
         return one
 
@@ -358,14 +358,14 @@ KILLED = """
 import json, os, signal, sys, time
 from ragguard.engines.connect import connect
 from ragguard.scorers.settings import ScoringSettings
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from support.reader import reader, two_hops
 from support.runs import as_events
 
 store, cache, asked = sys.argv[1:]
 engine = reader()
-service = Service(Settings(scoring=ScoringSettings(engine=connect(engine, cache=cache)), store=store))
+service = in_each_process(Settings(scoring=ScoringSettings(engine=connect(engine, cache=cache)), store=store)).get()
 run = two_hops()
 run.id = "killed"
 for step in run.steps:
@@ -390,7 +390,7 @@ def test_what_a_killed_process_had_asked_is_not_asked_again(tmp_path):
     before = json.loads((tmp_path / "asked.json").read_text())
     engine = reader()
     scoring = ScoringSettings(engine=connect(engine, cache=files[1]))
-    service = Service(Settings(scoring=scoring, store=files[0]))
+    service = in_each_process(Settings(scoring=scoring, store=files[0])).get()
     try:
         assert service.flush(30)
         scores = service.store.scores("killed")

@@ -5,6 +5,7 @@ import sqlite3
 import threading
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -21,7 +22,7 @@ from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.service.service import Service
+from ragguard.service.service import in_each_process
 from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
@@ -35,8 +36,9 @@ def make(tmp_path):
     def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
         pipeline = pipeline or ScriptedPipeline()
         settings = {"retry": QUICK, "exit_timeout": 0.5, **settings}
-        one = Service(Settings(scoring=ScriptedSettings(pipeline), store=path, **settings))
-        one.scripted = pipeline
+        services = in_each_process(Settings(scoring=ScriptedSettings(pipeline), store=path, **settings))
+        one = services.get()
+        one.scripted, one.services = pipeline, services
         made.append(one)
         return one
 
@@ -646,9 +648,10 @@ def test_a_forked_child_captures_and_scores_on_its_own(make):
     capture(service, a_run("parent"))
 
     def work():
-        capture(service, a_run("child"))
-        report = service.flush(10)
-        return bool(report) and report.pending == 0 and len(service.store.scores("child")) == 3
+        mine = service.services.get()
+        capture(mine, a_run("child"))
+        report = mine.flush(10)
+        return bool(report) and report.pending == 0 and len(mine.store.scores("child")) == 3
 
     in_child(work)
     assert service.flush(10)
@@ -669,8 +672,9 @@ def test_a_forked_child_reports_its_own_runs_alone(make, tmp_path, path):
     assert (before.captured > 5, before.unsampled > 0, before.lost, before.late) == (True, True, 2, 3)
 
     def work():
-        capture(service, a_run("child"))
-        report = service.flush(10)
+        mine = service.services.get()
+        capture(mine, a_run("child"))
+        report = mine.flush(10)
         said = (report.captured, report.steps, report.scored, report.unsampled, report.lost, report.late)
         return bool(report) and said == (1, 2, 1, 0, 0, 0)
 
@@ -693,9 +697,15 @@ def test_a_fork_in_the_middle_of_work_loses_nothing_of_the_parents(make):
 
     thread = threading.Thread(target=busy)
     thread.start()
+
+    def child(number):
+        mine = service.services.get()
+        capture(mine, a_run(f"c{number}"))
+        return bool(mine.flush(20))
+
     try:
         for number in range(5):
-            in_child(lambda number=number: capture(service, a_run(f"c{number}")) or bool(service.flush(20)))
+            in_child(partial(child, number))
     finally:
         stop.set()
         thread.join()
