@@ -13,6 +13,7 @@ from typing import Any
 
 from ragguard.capture.calls import CallLog
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.intake import EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
 from ragguard.records import Status
@@ -127,3 +128,16 @@ class Emitter:
             self._intake(final)
         except FAULTS as error:
             self._faults.note("intake", error)
+
+
+class OpenCapture:
+    """The state of a recorder in one process: open runs belong to the process that began them."""
+
+    def __init__(self, intake: EventIntake, max_open: int, ttl: float) -> None:
+        self.runs = OpenRuns(max_open, ttl)
+        self.counts, self.faults = CaptureCounts(), Faults()
+        self.given, self.calls = GivenIds(), CallLog()
+        self.followers: dict[str, Follower] = {}
+        self.emitter = Emitter(
+            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
+        )

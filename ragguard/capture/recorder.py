@@ -8,7 +8,6 @@ at the end of their task, or when too many are open.
 from __future__ import annotations
 
 import math
-import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
@@ -16,10 +15,9 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.calls import CallLog
-from ragguard.capture.emitter import CaptureCounts, Emitter
+from ragguard.capture.emitter import CaptureCounts, Emitter, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
-from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.intake import Advising, EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
@@ -37,19 +35,6 @@ Here: TypeAlias = Literal["here"]
 """Stands for the span that is current where the recorder is called."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
-
-
-class _OpenCapture:
-    """What a recorder knows in one process. Open runs belong to the process that began them."""
-
-    def __init__(self, intake: EventIntake, max_open: int, ttl: float) -> None:
-        self.runs = OpenRuns(max_open, ttl)
-        self.counts, self.faults = CaptureCounts(), Faults()
-        self.given, self.calls = GivenIds(), CallLog()
-        self.followers: dict[str, Follower] = {}
-        self.emitter = Emitter(
-            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
-        )
 
 
 class Recorder:
@@ -80,7 +65,7 @@ class Recorder:
         """The engines of the guards whose verdicts were recorded."""
         self.advising: Callable[[], Advising] | None = None
         """The source of advice about open runs; None where there is no RagGuard."""
-        self._here = PerProcess(lambda: _OpenCapture(intake, max_open, ttl))
+        self._here = PerProcess(lambda: OpenCapture(intake, max_open, ttl))
 
     @property
     def faults(self) -> Faults:
@@ -107,27 +92,19 @@ class Recorder:
         return self._here.get().runs
 
     @property
-    def _steps(self) -> dict[str, Retrieval]:
-        return self._here.get().runs.steps
-
-    @property
-    def _lock(self) -> threading.RLock:
-        return self._here.get().runs.lock
-
-    @property
     def _emitter(self) -> Emitter:
         return self._here.get().emitter
 
     @property
     def open_runs(self) -> int:
         """The number of sampled runs that have begun and not ended."""
-        with self._lock:
+        with self._runs.lock:
             return sum(run.sampled for run in self._runs)
 
     @property
     def open_steps(self) -> int:
         """The number of retrievals that have begun and not ended."""
-        return len(self._steps)
+        return len(self._runs.steps)
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -146,24 +123,24 @@ class Recorder:
         """
         if is_paused() or not self.sampling.takes(run_id):
             return RunIdentity(run_id, resumes)
-        with self._lock:
+        with self._runs.lock:
             return self._here.get().given.claim(run_id, resumes, in_use=run_id in self._runs)
 
     def claim_step(self, run_id: str, step_id: str) -> str:
         """Takes an id that a user gives to a step; returns the one that the step gets, which is another one, with a
         warning, where a step of the open run has it. The store's writer knows the steps of the run's earlier parts."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             return step_id if run is None or not run.sampled or is_paused() else run.claim(step_id)
 
     def release(self, run_id: str) -> None:
         """Allows an id to be used again, since its run was deleted."""
-        with self._lock:
+        with self._runs.lock:
             self._here.get().given.discard(run_id)
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
         """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             if run is None:
                 return None
@@ -178,11 +155,11 @@ class Recorder:
 
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
-        return step_id in self._steps
+        return step_id in self._runs.steps
 
     def ended_steps(self, run_id: str) -> list[str]:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             return [] if run is None else [*run.ended]
 
@@ -201,7 +178,7 @@ class Recorder:
             now = self._clock()
             sampled = self.sampling.takes(run_id) or (identity is not None and identity.otherwise == "drop")
             run = OpenRun(run_id, sampled, now, question, collected=collect, identity=identity)
-            with self._lock:
+            with self._runs.lock:
                 known = self._runs.get(run_id)
                 if known is not None:
                     return known.sampled
@@ -252,7 +229,7 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None, sub_questions: list[str] | None = None,
     ) -> None:  # fmt: skip
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.note(question, answer, metadata, sub_questions)
@@ -263,7 +240,7 @@ class Recorder:
 
         Each call needs one `run_released`; a run that ends with an error is not held.
         """
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.holds += 1
@@ -271,7 +248,7 @@ class Recorder:
     @never_raises
     def run_released(self, run_id: str) -> None:
         """Releases a run that was held; the last release ends it, if it was to end meanwhile."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
@@ -283,7 +260,7 @@ class Recorder:
     @never_raises
     def run_answered(self, run_id: str, answer: str | None) -> None:
         """Keeps the answer that the application gives itself; a framework's later answer does not replace it."""
-        with self._lock:
+        with self._runs.lock:
             run = self._runs.get(run_id)
             if run is not None:
                 run.answer, run.answered = answer, answer is not None
@@ -299,7 +276,7 @@ class Recorder:
             run = self._runs.get(run_id)
             if run is None:
                 return
-            with self._lock:
+            with self._runs.lock:
                 if run.holds > 0 and status == "ok":
                     run.withheld = partial(
                         self.run_ended, run_id, answer, status, question=question, references=references,
@@ -379,7 +356,7 @@ class Recorder:
         noted in the step's metadata.
         """
         try:
-            one = self._steps.get(step_id)
+            one = self._runs.steps.get(step_id)
             if one is None:
                 return
             if metadata:
@@ -399,7 +376,7 @@ class Recorder:
         trace: TraceContext | None = None,
     ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
-        one = self._steps.get(step_id)
+        one = self._runs.steps.get(step_id)
         if one is not None:
             one.trace = trace or one.trace
             one.error = _text_of(error)
@@ -446,7 +423,7 @@ class Recorder:
     @never_raises
     def sweep(self) -> None:
         """Ends runs that nothing else will end; called at regular intervals."""
-        with self._lock:
+        with self._runs.lock:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:
             self._emitter.close(run, "abandoned")

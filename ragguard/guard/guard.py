@@ -372,7 +372,7 @@ class DistractorGuard:
 
 @dataclass(slots=True)
 class _GuardState:
-    """What a guard has in one process: limits and threads of its own, and what it has seen of the engine."""
+    """The state of a guard in one process: its limits and threads, and whether its engine has answered."""
 
     judge: PassageJudge
     breaker: CircuitBreaker

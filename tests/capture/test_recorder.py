@@ -471,7 +471,7 @@ def test_a_forked_child_begins_with_nothing_open_and_with_free_locks():
     captured = Captured()
     recorder = Recorder(captured)
     recorder.run_started("parents")
-    with recorder._lock:
+    with recorder._runs.lock:
         child = os.fork()
         if child == 0:
             status = 1
