@@ -15,26 +15,25 @@ from functools import partial
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.calls import CallLog
-from ragguard.capture.emitter import CaptureCounts, Emitter, OpenCapture
+from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.intake import Advising, EventIntake, Follower
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
-from ragguard.capture.snapshot import text_in
+from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number
-from ragguard.runtime.faults import FAULTS, Faults, describe, never_raises
+from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
-from ragguard.text.secret_filter import without_secrets
 
-Here: TypeAlias = Literal["here"]
-"""Stands for the span that is current where the recorder is called."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
+Here: TypeAlias = Literal["here"]
+"""The span that is current where the recorder is called."""
 
 
 class Recorder:
@@ -59,8 +58,7 @@ class Recorder:
         whole_number("max_open", max_open, 1)
         self._intake, self._clock = intake, clock
         self._ttl, self._max_open = ttl, max_open
-        self.count_late = count_late
-        """Counts what came after the end of its run, and so is not recorded."""
+        self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
         self.advising: Callable[[], Advising] | None = None
@@ -92,19 +90,10 @@ class Recorder:
         return self._here.get().runs
 
     @property
-    def _emitter(self) -> Emitter:
-        return self._here.get().emitter
-
-    @property
     def open_runs(self) -> int:
         """The number of sampled runs that have begun and not ended."""
         with self._runs.lock:
             return sum(run.sampled for run in self._runs)
-
-    @property
-    def open_steps(self) -> int:
-        """The number of retrievals that have begun and not ended."""
-        return len(self._runs.steps)
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -195,14 +184,16 @@ class Recorder:
             if identity is not None and identity.instead_of:
                 metadata = {**(metadata or {}), ASKED: identity.instead_of}
             about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._emitter.emit(run, RunStarted(partial(begun, run_id, question, *about), identity, run_id))
+            self._here.get().emitter.emit(
+                run, RunStarted(partial(begun, run_id, question, *about), identity, run_id)
+            )
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
             return False
         finally:
             for old in overdue:
-                self._emitter.close(old, "abandoned")
+                self._here.get().emitter.close(old, "abandoned")
 
     def run_made(self, run: WholeRun, found: Any) -> None:
         """Records a run of one retrieval that has ended now; `found` is the argument of the run's `unpack`."""
@@ -291,7 +282,7 @@ class Recorder:
                 sub_questions=sub_questions, pool=pool, ended_ns=0, metadata=metadata, trace=trace,
                 waits_for=waits_for,
             )  # fmt: skip
-            self._emitter.close(run, status, final)
+            self._here.get().emitter.close(run, status, final)
         except FAULTS as error:
             self.faults.note("run_ended", error)
 
@@ -363,7 +354,7 @@ class Recorder:
                 one.metadata = {**(one.metadata or {}), **metadata}
             one.candidates, one.decision, one.k = candidates, decision, k
             one.trace = trace or one.trace
-            self._emitter.finish(one, "ok", passages, unpack)
+            self._here.get().emitter.finish(one, "ok", passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
@@ -379,8 +370,8 @@ class Recorder:
         one = self._runs.steps.get(step_id)
         if one is not None:
             one.trace = trace or one.trace
-            one.error = _text_of(error)
-            self._emitter.finish(one, status)
+            one.error = error_text(error)
+            self._here.get().emitter.finish(one, status)
 
     @never_raises
     def step_amended(
@@ -394,18 +385,18 @@ class Recorder:
 
         A function in place of the passages computes them when somebody reads the event.
         """
-        self._emitter.amend(StepAmended(run_id, step_id, passages, decision))
+        self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision))
 
     @never_raises
     def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
         """Keeps the advice that was given after a step; the run must still be open."""
-        self._emitter.amend(StepAmended(run_id, step_id, advice=advice))
+        self._here.get().emitter.amend(StepAmended(run_id, step_id, advice=advice))
 
     @never_raises
     def step_failed_late(self, step_id: str, run_id: str, error: BaseException | str) -> None:
         """Marks a step that had ended well as failed: the tool that retrieved failed, and the model got none of the
         passages. What was retrieved stays as the step's candidates; the run must still be open."""
-        self._emitter.amend(StepAmended(run_id, step_id, [], error=_text_of(error)))
+        self._here.get().emitter.amend(StepAmended(run_id, step_id, [], error=error_text(error)))
 
     @never_raises
     def without_steps(self, run_id: str) -> None:
@@ -426,11 +417,6 @@ class Recorder:
         with self._runs.lock:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:
-            self._emitter.close(run, "abandoned")
+            self._here.get().emitter.close(run, "abandoned")
         for follower in self.followers.values():
             follower.sweep(self._ttl)
-
-
-def _text_of(error: BaseException | str) -> str:
-    """Returns the text of an error without secrets."""
-    return describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))

@@ -16,7 +16,9 @@ from typing import Any
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage
+from ragguard.runtime.faults import describe
 from ragguard.text.plain import CUT, plain
+from ragguard.text.secret_filter import without_secrets
 
 LOST = "ragguard.metadata"
 """Metadata key that says why the metadata is missing."""
@@ -257,6 +259,11 @@ def text_in(value: object) -> str:
         return str.__str__(value) if isinstance(value, str) else str(value)
     except Exception:  # noqa: BLE001 - as above
         return ""
+
+
+def error_text(error: BaseException | str) -> str:
+    """Returns the text of an error without secrets."""
+    return describe(error) if isinstance(error, BaseException) else without_secrets(text_in(error))
 
 
 def top_k_in(value: object) -> int | None:
