@@ -56,8 +56,7 @@ class Recorder:
         if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
         whole_number("max_open", max_open, 1)
-        self._intake, self._clock = intake, clock
-        self._ttl, self._max_open = ttl, max_open
+        self._intake, self._clock, self._ttl, self._max_open = intake, clock, ttl, max_open
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
@@ -139,8 +138,7 @@ class Recorder:
 
     def is_handles(self, run_id: str) -> bool:
         """True for an open run that `rg.run(...)` holds."""
-        run = self._runs.get(run_id)
-        return run is not None and run.collected is not None
+        return (run := self._runs.get(run_id)) is not None and run.collected is not None
 
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import sqlite3
 import threading
 import weakref
 from collections.abc import Callable
@@ -100,7 +99,7 @@ def _before_fork() -> None:
             keep_for_ever(owner)  # the child must not close the connection, and never uses this owner
             continue
         _locked.append(owner)
-        with suppress(sqlite3.Error):
+        with suppress(Exception):  # a fork must succeed
             owner.disconnect()
 
 

@@ -472,7 +472,7 @@ def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, w
     found = engine().query(QUESTION) if asks == "an engine" else ListRetriever().retrieve(QUESTION)
     uninstrument()
     assert found
-    assert (rg.recorder.open_runs, rg.len(recorder._runs.steps), len(handler.spans)) == (0, 0, 0)
+    assert (rg.recorder.open_runs, len(rg.recorder._runs.steps), len(handler.spans)) == (0, 0, 0)
     assert rg.recorder.faults.count == 0
 
 

@@ -22,8 +22,9 @@ class Connected:
         disconnect_before_forks(self)
 
     def disconnect(self) -> None:
-        self.db.close()
-        self.db = None
+        if self.db is not None:
+            self.db.close()
+            self.db = None
 
 
 def test_object_is_made_once_in_each_process_and_the_parents_stays_untouched():
