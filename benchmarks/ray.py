@@ -48,14 +48,14 @@ import json, os, resource, sys, time
 from pathlib import Path
 from benchmarks.ray import Workers, peak_bytes
 from ragguard.parts import PartJob, Processes, ScoringSettings, carry_out, prepare
-from ragguard.parts.on_ray import RayActors
+from ragguard_ray import RayActors
 from support.recorded_scorer import Orders
 
 told = json.loads(sys.argv[1])
 scorers = ["utility"] if told["scorers"] == "utility" else [Orders(Path(told["scorers"])).scorer()]
 job = PartJob(scoring=ScoringSettings(scorers=scorers), out=told["out"], concurrency=8)
 actors = told["actors"]
-executor = RayActors(told["address"], actors=(actors, actors)) if actors else Processes(1)
+executor = RayActors(told["address"], actors=actors) if actors else Processes(1)
 prepared = prepare([told["runs"]], job, workers=actors or 1, size=told["size"])
 workers, seen = Workers(os.getpid()), []
 
@@ -99,7 +99,7 @@ class Workers:
             with suppress(OSError, IndexError):
                 name = (folder / "cmdline").read_bytes()
                 fields = (folder / "stat").read_text().rpartition(")")[2].split()
-                if name.startswith(b"ray::MapWorker") or (
+                if name.startswith(b"ray::PartActor") or (
                     int(fields[1]) == self._driver and b"spawn_main" in name
                 ):
                     yield int(folder.name), fields
@@ -122,18 +122,17 @@ def program(code: str, told: dict[str, Any]) -> dict[str, Any]:
 
 def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The scores of actors beside those of `ragguard score -c 1`, for all families of scorers."""
-    from tests.parts.on_ray.conftest import made
-    from tests.parts.on_ray.test_command import in_parts, in_store, score
-
     from ragguard.storage.files.runfile import write_runs
+    from tests.on_ray.conftest import made
+    from tests.on_ray.test_command import in_parts, in_store, score
 
     runs, families = folder / "same.jsonl", "belief,utility,coverage,grades"
     write_runs(made(40), runs)
     common = (runs, "--scorers", families)
     on_ray = (*common, "--on", "ray", "--address", cluster.address)
     score(*common, "--store", folder / "same.db", "-c", 1)
-    score(*on_ray, "--actors", "1:1", "-c", 1, "--out", folder / "same-one")
-    score(*on_ray, "--actors", "2:2", "--out", folder / "same-two")
+    score(*on_ray, "--actors", "1", "-c", 1, "--out", folder / "same-one")
+    score(*on_ray, "--actors", "2", "--out", folder / "same-two")
     alone, one, two = (
         in_store(folder / "same.db"),
         in_parts(folder / "same-one"),
@@ -150,7 +149,7 @@ def same(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 
 def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """Kills an actor, a node or the driver in turn, each time after a random number of runs."""
-    from tests.parts.on_ray.conftest import Drivers, made
+    from tests.on_ray.conftest import Drivers, made
 
     draw, rounds = random.Random(7), []
     everything = sorted(run.id for run in made(RUNS))
@@ -196,9 +195,8 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """Runs a second between the first part that is complete and the last one, and CPU seconds a run of all processes
     that score, of one process without Ray, of one actor and of two."""
-    from tests.parts.on_ray.conftest import made
-
     from ragguard.storage.files.runfile import write_runs
+    from tests.on_ray.conftest import made
 
     runs = folder / "pace.jsonl"
     write_runs(made(1200), runs)
@@ -225,9 +223,8 @@ def pace(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
 
 def memory(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     """The driver's largest memory with twenty parts and with sixty times as many, and an actor's over these."""
-    from tests.parts.on_ray.conftest import made
-
     from ragguard.storage.files.runfile import write_runs
+    from tests.on_ray.conftest import made
 
     runs = folder / "memory.jsonl"
     write_runs(made(40), runs)

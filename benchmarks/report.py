@@ -29,7 +29,7 @@ from support.browser import CHROMIUM, chromium
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts, PartRows, run_hash
+from ragguard.storage.files.parttables import PartCounts, PartRows
 from ragguard.storage.sqlite.filesystems import pyarrow_for
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
@@ -135,13 +135,10 @@ def write_parts(folder: Path) -> int:
         tables: dict[Any, Any] = {}
         for name, table in one.items():
             named = table
-            for column in ("run_id", "step_id", "question"):
+            for column in ("run_id", "step_id", "question", *(["id"] if name == "steps" else [])):
                 if column in table.column_names:
                     text = binary_join_element_wise(table[column], key, " ")
                     named = named.set_column(named.column_names.index(column), column, text)
-            if name == "runs":
-                hashes = pa.array(map(run_hash, named["run_id"].to_pylist()), pa.int64())
-                named = named.set_column(named.column_names.index("run_hash"), "run_hash", hashes)
             tables[name] = named
         target.write(
             PartCounts(key=key, source="runs.jsonl", kind="lines", start=0, end=1, bytes=1, **rows.totals),

@@ -21,11 +21,9 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import RESULTS, record
-from ragguard.parts import Part, PartCounts, PartFolder, PartJob, ScoringSettings, plan_parts
-from ragguard.parts.duplicates import AT_ONCE
+from ragguard.parts import Part, PartFolder, PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.records import Run, Score, ScoredRun
-from ragguard.storage.files.parttables import PartRows, Table, table_schemas
-from ragguard.storage.sqlite.filesystems import FileInfo
+from ragguard.storage.files.parttables import PartCounts, PartRows, Table
 
 RUNS_A_PART = 1_000
 BYTES_A_RUN = 16 * 1024
@@ -42,18 +40,20 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def planning(parts: int) -> dict[str, float]:
-    """Milliseconds a part: cutting files, and the keys by which complete parts are known."""
+    """Milliseconds a part: cutting a file and reading it once, for the keys by which complete parts are known."""
     size = RUNS_A_PART * BYTES_A_RUN
-    files = [FileInfo(f"/runs/{number}.jsonl", size * 100, 1) for number in range(parts // 100)]
-    planned: list[Part] = []
-    cut = timed(lambda: planned.extend(plan_parts(files, size)))
-    keyed = timed(lambda: [part.key("0" * 32) for part in planned])
+    line = b'{"question": "' + b"x" * (BYTES_A_RUN - 17) + b'"}\n'
+    with tempfile.TemporaryDirectory(prefix="ragguard-scale-") as path:
+        (file := Path(path, "runs.jsonl")).write_bytes(line * (RUNS_A_PART * parts))
+        found = find_runs([file])
+        planned: list[Part] = []
+        cut = timed(lambda: planned.extend(plan_parts(found, size)))
+        keyed = timed(lambda: [part.key("0" * 32) for part in planned])
     return {"plan": cut / len(planned), "key": keyed / len(planned)}
 
 
 def folder(parts: int) -> dict[str, float]:
-    """Milliseconds a part: writing it, listing it, reading its counts, one pass of the search for ids that stand
-    twice."""
+    """Milliseconds a part: writing it, listing it, reading its counts, checking its files, reading its run ids."""
     with tempfile.TemporaryDirectory(prefix="ragguard-scale-") as path:
         job = PartJob(scoring=ScoringSettings(), out=path)
         job.folder.begin({"settings": job.record, "part_bytes": 1})
@@ -62,15 +62,17 @@ def folder(parts: int) -> dict[str, float]:
 
         def write(key: str) -> None:
             counts = PartCounts(
-                key=key, source="/runs/0.jsonl", kind="lines", start=0, end=1, bytes=1, runs=RUNS_A_PART
-            )
+                key=key, source="/runs/0.jsonl", kind="lines", start=0, end=1, bytes=1, runs=RUNS_A_PART,
+                scores=RUNS_A_PART * SCORES_A_RUN,
+            )  # fmt: skip
             job.folder.write(counts, tables)
 
         return {
             "write": timed(lambda: [write(key) for key in keys]) / parts,
             "list": timed(job.folder.finished) / parts,
             "counts": timed(lambda: list(PartFolder(path).counts(keys))) / parts,
-            "ids_a_pass": timed(lambda: list(job.folder.read("runs", keys, ["run_hash"]))) / parts,
+            "check": timed(lambda: job.folder.check(job.folder.counts(keys))) / parts,
+            "ids": timed(lambda: list(job.folder.tables(job.folder.counts(keys), "runs"))) / parts,
             "score_kib": sum(file.stat().st_size for file in Path(path, "scores").iterdir()) / parts / 1024,
         }
 
@@ -88,7 +90,6 @@ def _tables() -> dict[Table, Any]:
             for at in range(SCORES_A_RUN)
         ]  # fmt: skip
         rows.add(place * BYTES_A_RUN, ScoredRun(run, made, []))
-    assert table_schemas(pyarrow)
     return rows.tables(pyarrow)
 
 
@@ -96,9 +97,7 @@ def _object_bytes() -> int:
     """Returns the bytes of what Ray keeps of a part in shared memory: a table with its description."""
     import pyarrow
 
-    part = Part(
-        source="s3://bucket/runs/0001.jsonl", kind="lines", start=0, end=1, size=1, modified_ns=1, bytes=1
-    )
+    part = Part(source="s3://bucket/runs/0001.jsonl", kind="lines", start=0, end=1, bytes=1, content="0" * 32)
     sink = pyarrow.BufferOutputStream()
     table = pyarrow.table({"part": [json.dumps(asdict(part))]})
     with pyarrow.ipc.new_stream(sink, table.schema) as stream:
@@ -109,14 +108,12 @@ def _object_bytes() -> int:
 def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, Any]:
     """Returns what a job takes, from what one part takes."""
     parts = runs // RUNS_A_PART
-    passes = -(-runs // AT_ONCE)
     return {
         "parts": parts,
         "plan_and_keys_s": parts * (one["plan"] + one["key"]) / 1000,
         "listing_s": parts * one["list"] / 1000,
-        "counts_when_resumed_s": parts * one["counts"] / 1000,
-        "passes_over_ids": passes,
-        "ids_s": parts * passes * one["ids_a_pass"] / 1000,
+        "counts_and_check_when_resumed_s": parts * (one["counts"] + one["check"]) / 1000,
+        "ids_s": parts * one["ids"] / 1000,
         "scores_gib": parts * one["score_kib"] / 2**20,
         "driver_cpu_s": parts * ray["driver_cpu_ms"] / 1000,
         "driver_mib": ray["driver_mib"] + parts * ray["driver_kib"] / 1024,
@@ -126,7 +123,7 @@ def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, An
 
 def main() -> None:
     """Measures, multiplies, prints and records."""
-    one = planning(20_000) | folder(60)
+    one = planning(8) | folder(60)
     memory = json.loads((RESULTS / "ray.json").read_text())["memory"]
     few, many = memory["few"], memory["many"]
     more = many["parts"] - few["parts"]

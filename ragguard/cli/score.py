@@ -96,8 +96,7 @@ def run(
     gpus: Annotated[
         float | None,
         typer.Option(
-            help="With --on: GPUs of each actor or process. [default: with ray 1 for "
-            "vllm:MODEL, else 0; with processes 0: every process sees all]"
+            help="With --on ray: GPUs of each actor, also a part of one. [default: 1 for vllm:MODEL, else 0]"
         ),
     ] = None,
     engine_args: Annotated[

@@ -55,17 +55,15 @@ def executor_of(
             raise MissingDependency("ragguard_ray", "scoring on a Ray cluster", "ray") from error
         executor: Executor = ray.RayActors(address, actors=actors or 8, gpus=gpus)
         return executor
-    for name, value in (("--address", address), ("--actors", actors)):
+    for name, value in (("--address", address), ("--actors", actors), ("--gpus", gpus)):
         if value is not None:
             raise InvalidInput(name, value, "nothing without --on ray")
     kind, colon, number = on.partition(":")
     if kind != "processes" or (colon and not number.isdecimal()):
         raise InvalidInput("--on", on, WHERE)
-    if gpus is not None and not float(gpus).is_integer():
-        raise InvalidInput("--gpus", gpus, "a whole number, but with --on ray")
     from ragguard.parts.processes import Processes
 
-    return Processes(int(number) if colon else os.cpu_count() or 1, gpus=int(gpus or 0))
+    return Processes(int(number) if colon else os.cpu_count() or 1)
 
 
 def read_engine_args(text: str | None) -> dict[str, Any] | None:

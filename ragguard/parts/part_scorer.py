@@ -37,8 +37,6 @@ GIVE_UP_AFTER = 24
 _BEFORE_START = RetrySchedule(attempts=10_000, first=1.0, longest=30.0)
 _AFTER_LOSS = RetrySchedule(attempts=4, first=5.0, longest=20.0)
 _BETWEEN_PASSES = RetrySchedule(attempts=5, first=1.0, longest=30.0)
-_LAST_PASSES = 2
-"""How often those runs are asked again that would be failures, each time after the engine has answered."""
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
 _PROBE_SECONDS = 60.0
 LOST = "PartLost"
@@ -123,22 +121,20 @@ class PartScorer:
         back, so that they are asked again.
         """
 
-        async def again(left: list[tuple[int, ScoredRun]]) -> list[tuple[int, ScoredRun]]:
-            return await self._pass([(place, scored.run) for place, scored in left], results)
-
         left = await self._pass(_runs(part, self._job, results), results)
         for number in itertools.count(1):
-            wait = self._waits.after(number)
-            if not left or wait is None:
-                break
-            await asyncio.sleep(wait)
-            left = await again(left)
-        for number in range(_LAST_PASSES + 1):
             if not left:
                 break
-            await self._must_be_alive(results, left[-1][1])
-            if number < _LAST_PASSES:
-                left = await again(left)
+            wait = self._waits.after(number)
+            if wait is None:
+                await self._must_be_alive(results, left[-1][1])
+            else:
+                await asyncio.sleep(wait)
+            left = await self._pass([(place, scored.run) for place, scored in left], results)
+            if wait is None:
+                if left:
+                    await self._must_be_alive(results, left[-1][1])
+                break
         for place, scored in left:
             results.rows.add(place, scored)
 

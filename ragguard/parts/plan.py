@@ -93,8 +93,9 @@ def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, 
     """Yields (first byte, byte behind, bytes) of each part: at least `size` bytes, up to the end of a line."""
     start = 0
     while start < whole:
-        file.seek(start + size - 1)
-        end = min(whole, start + size - 1 + next((length for _, length in raw_lines(file, 0)), 0))
+        last = min(start + size, whole) - 1
+        file.seek(last)
+        end = last + next((length for _, length in raw_lines(file, 0)), 1)
         yield start, end, end - start
         start = end
 

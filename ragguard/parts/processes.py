@@ -11,7 +11,6 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import Counter
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -19,7 +18,7 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from ragguard.errors import InvalidInput, PartUnanswered, WorkerLost
+from ragguard.errors import PartUnanswered, WorkerLost
 from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import PartScorer, portable
@@ -27,22 +26,17 @@ from ragguard.runtime.arguments import whole_number
 from ragguard.storage.files.parttables import PartCounts
 
 _CLOSE_SECONDS = 5.0
-_VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 class Processes:
     """An executor of several processes on this machine.
 
     Args:
-        workers: How many processes, 1 or more.
-        gpus: How many GPUs each process sees, a whole number; no two processes see the same one. The first ones of
-            CUDA_VISIBLE_DEVICES are taken, where that is set. 0: every process sees all.
+        workers: How many processes, 1 or more. Each sees all GPUs of the machine.
     """
 
-    def __init__(self, workers: int, gpus: int = 0) -> None:
+    def __init__(self, workers: int) -> None:
         self.workers = whole_number("workers", workers, 1)
-        whole_number("gpus", gpus, 0)
-        self._devices: list[str | None] = _devices(workers, gpus) if gpus else [None] * workers
         self._started: list[ProcessWorker] = []
 
     def connect(self) -> None:
@@ -50,9 +44,7 @@ class Processes:
 
     def worker(self, job: PartJob) -> ProcessWorker:
         """Starts a process."""
-        in_use = Counter(worker.gpus for worker in self._started if not worker.stopped)
-        free = [*(Counter(self._devices) - in_use).elements()]
-        self._started.append(ProcessWorker(job, free[0]))
+        self._started.append(ProcessWorker(job))
         return self._started[-1]
 
     def close(self) -> None:
@@ -73,10 +65,10 @@ class ProcessWorker:
 
     slots = 1
 
-    def __init__(self, job: PartJob, gpus: str | None) -> None:
+    def __init__(self, job: PartJob) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(job, theirs, gpus), name="ragguard-parts")
+        self.process = context.Process(target=_serve, args=(job, theirs), name="ragguard-parts")
         # Ctrl-C is blocked for the process, until it ignores it. Multiprocessing's own helper is started before, as its
         # start unblocks Ctrl-C.
         resource_tracker.ensure_running()
@@ -86,8 +78,6 @@ class ProcessWorker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
-        self.gpus = gpus
-        self.stopped = False
         self._busy = False
         self._joining = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-part-process")
@@ -102,7 +92,6 @@ class ProcessWorker:
 
     def stop(self) -> None:
         """Ends the process at once, unless it waits for a part and can close its engine."""
-        self.stopped = True
         if self._busy:
             self.process.terminate()
         else:
@@ -140,21 +129,8 @@ class ProcessWorker:
         return answer
 
 
-def _devices(workers: int, gpus: int) -> list[str | None]:
-    """Returns which GPUs each process sees, as CUDA_VISIBLE_DEVICES takes them."""
-    given = os.environ.get(_VISIBLE)
-    found = [str(one) for one in range(workers * gpus)] if given is None else given.split(",")
-    if len(found) < workers * gpus:
-        raise InvalidInput(
-            "gpus", gpus, f"at most {len(found) // workers}, as {_VISIBLE} names {len(found)} for {workers}"
-        )
-    return [",".join(found[first * gpus : (first + 1) * gpus]) for first in range(workers)]
-
-
-def _serve(job: PartJob, connection: Connection, gpus: str | None) -> None:
+def _serve(job: PartJob, connection: Connection) -> None:
     """Answers the calls that come through the connection; the body of a process."""
-    if gpus is not None:
-        os.environ[_VISIBLE] = gpus  # before anything looks for GPUs
     # Ctrl-C reaches the whole group; the parent ends its processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])

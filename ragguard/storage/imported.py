@@ -21,7 +21,7 @@ from ragguard.storage.files.parttables import TABLES, PartCounts, Table
 from ragguard.storage.files.scoretable import USAGE
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, usage_text
-from ragguard.storage.sqlite.score_rows import COLUMNS, INSERT_SCORE, insert_scores
+from ragguard.storage.sqlite.score_rows import COLUMNS, insert_scores
 
 _HEAD = ("id", "name", "question", "status", "started_ns", "ended_ns")
 _FAILURE = ("step_id", "scorer", "error", "message", "will_retry", "attempts", "occurred_ns")
@@ -40,7 +40,8 @@ class TemporaryStore:
         self.path = Path(folder) / "imported.db"
         self._db = schema.connect(str(self.path))
         schema.prepare(self._db, str(self.path))
-        self._db.execute("PRAGMA synchronous = OFF")  # nobody needs the file after this process
+        self._db.execute("PRAGMA journal_mode = OFF")  # nobody needs the file after this process
+        self._db.execute("PRAGMA synchronous = OFF")
         self._db.execute("BEGIN")
         self._ids: dict[str, int] = {}
         self._origins: dict[tuple[str, ...], int] = {}
@@ -145,7 +146,7 @@ class TemporaryStore:
             "metadata": (text or "" for text in scores["metadata"]),
         }  # fmt: skip
         rows = zip(*(computed[name] if name in computed else scores[name] for name in COLUMNS), strict=True)
-        self._db.executemany(INSERT_SCORE, (row for row in rows if row[0]))
+        self._add("scores", COLUMNS[1:], rows)
 
 
 class ImportedParts:
@@ -169,7 +170,7 @@ class ImportedParts:
         self._counts: list[PartCounts] = list(self._folder.counts(keys))
         self.store = TemporaryStore()
         try:
-            self._repeated = sum(map(self.store.add_part, self._folder.tables(self._counts, *TABLES)))
+            self._repeated = sum(map(self.store.add_part, self._folder.tables(self._counts)))
             self.store.finish()
         except BaseException:
             self.store.close()

@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 from support.parts import rows_of
 from support.polling import eventually
-from support.process_scorers import Deadly, DeadlyToMove, Mending, Seeing
+from support.process_scorers import Deadly, DeadlyToMove, Mending
 from support.program import command, environment
 
 from ragguard import read_runs, world, write_runs
-from ragguard.errors import InvalidInput, RagguardError
+from ragguard.errors import RagguardError
 from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
 
 UTILITY = ScoringSettings(scorers=("utility",))
@@ -247,13 +247,3 @@ def test_processes_that_cannot_start_end_the_job(runs, tmp_path, monkeypatch, sc
         carry_out(prepare([runs], job, reach_engine=False), Processes(1))
     assert active_children() == []
     assert job.folder.finished() == []
-
-
-def test_each_process_sees_gpus_of_its_own(runs, tmp_path, monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7,8")
-    job = PartJob(scoring=ScoringSettings(scorers=(Seeing(),)), out=str(tmp_path / "out"))
-    carry_out(prepare([runs], job, size=4096), Processes(2, gpus=2))
-    assert {*rows_of(job.folder, "scores", "label")} <= {"3,5", "7,8"}
-    with pytest.raises(InvalidInput, match="at most 1, as CUDA_VISIBLE_DEVICES names 4 for 3"):
-        Processes(3, gpus=2)

@@ -51,18 +51,6 @@ def _interrupted():
 
 
 @dataclass(frozen=True)
-class Seeing:
-    """Tells which GPUs its process sees."""
-
-    name: str = "seeing"
-    version: str = "1"
-    models: tuple[str, ...] = ()
-
-    async def score(self, view, ask):
-        return [Score("seeing", 1.0, "run", view.run.id, label=os.environ["CUDA_VISIBLE_DEVICES"])]
-
-
-@dataclass(frozen=True)
 class Mending:
     """Fails for some runs, until the file `mended` stands in a folder; ends its process once, where `deadly` stands."""
 

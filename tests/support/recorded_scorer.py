@@ -68,7 +68,8 @@ class Orders:
 
     def pids(self) -> list[int]:
         """Returns the processes that have scored, those that are lost included."""
-        return [int(path.name.partition("-")[2]) for path in self.folder.glob("scored-*")]
+        files = [path for path in self.folder.glob("scored-*") if path.stat().st_size]
+        return [int(path.name.partition("-")[2]) for path in files]
 
     def scored(self) -> Counter[str]:
         """Returns how often each run was scored, over all processes; calls of a dead engine do not count."""

@@ -113,26 +113,15 @@ class PartFolder:
 
     def check(self, parts: Iterable[PartCounts]) -> None:
         """Raises StoreError where a table of one of these complete parts is not the one that was written."""
-        for _ in self._each(parts, TABLES):
-            pass
+        with ThreadPoolExecutor(_READERS, thread_name_prefix="ragguard-reader") as readers:
+            for _ in readers.map(lambda counts: [self._checked(table, counts) for table in TABLES], parts):
+                pass
 
     def tables(self, parts: Iterable[PartCounts], *names: Table) -> Iterator[dict[Table, Any]]:
-        """Yields the tables of each of these complete parts; raises StoreError where one is not the one that was
-        written."""
-        pa = pyarrow_for(_PURPOSE)
-        for counts, contents in self._each(parts, names):
-            found: dict[Table, Any] = {}
-            for table, content in contents.items():
-                try:
-                    found[table] = pa.parquet.read_table(pa.BufferReader(content))
-                except (OSError, pa.ArrowException) as error:
-                    raise self._damaged(
-                        f"{table}/{counts.key}.parquet", counts.key, describe(error)
-                    ) from error
-                if len(found[table]) != getattr(counts, table):
-                    why = f"it has {len(found[table]):,} rows and not {getattr(counts, table):,}"
-                    raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, why)
-            yield found
+        """Yields these tables, or all, of each of these complete parts; raises StoreError where one is not the one that
+        was written."""
+        for counts in parts:
+            yield {table: self._table(table, counts) for table in names or TABLES}
 
     def begin(self, settings: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
         """Makes the folder and writes its settings, and the keys of the parts that are to be complete beside those that
@@ -206,21 +195,23 @@ class PartFolder:
             why = describe(error)
         raise self._damaged(f"parts/{key}.json", key, why)
 
-    def _each(
-        self, parts: Iterable[PartCounts], names: Sequence[Table]
-    ) -> Iterator[tuple[PartCounts, dict[Table, bytes]]]:
-        """Yields each part with the content of its files; raises where a digest is another one."""
-        for counts in parts:
-            contents: dict[Table, bytes] = {}
-            for table in names:
-                try:
-                    contents[table] = self._content(self._table_file(table, counts.key))
-                except StoreError as error:
-                    raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, str(error)) from error
-                if hashlib.sha256(contents[table]).hexdigest() != counts.digests.get(table):
-                    why = "it is not the file that was written with the part's counts"
-                    raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, why)
-            yield counts, contents
+    def _table(self, table: Table, counts: PartCounts) -> Any:
+        pa = pyarrow_for(_PURPOSE)
+        try:
+            return pa.parquet.read_table(pa.BufferReader(self._checked(table, counts)))
+        except (OSError, pa.ArrowException) as error:
+            raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, describe(error)) from error
+
+    def _checked(self, table: Table, counts: PartCounts) -> bytes:
+        """Returns the content of a table's file; raises StoreError where it is not the one that was written."""
+        why = "it is not the file that was written with the part's counts"
+        try:
+            content = self._content(self._table_file(table, counts.key))
+            if hashlib.sha256(content).hexdigest() == counts.digests.get(table):
+                return content
+        except StoreError as error:
+            why = str(error)
+        raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, why)
 
     def _damaged(self, name: str, key: str, why: str) -> StoreError:
         return StoreError(
