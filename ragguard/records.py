@@ -9,7 +9,8 @@ import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from enum import Enum
+from typing import Annotated, Any, Literal, TypeAlias
 
 Level = Literal["passage", "step", "run"]
 Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
@@ -35,6 +36,18 @@ CUT_TOKENS = "cut_tokens"
 """Metadata key of a score: how many tokens of passages were cut off, as the model's context is too short."""
 
 
+class FieldRule(Enum):
+    """A fact about a field that its type does not say; it stands in the annotation, where `schema.py` reads it."""
+
+    ID = "whole numbers are allowed as well, and become texts in files and stores"
+    HEXADECIMAL = "a text of hexadecimal digits"
+    NEEDED = "always in files, though the record has a default"
+    DERIVED = "not in files, since it follows from where the record stands"
+
+
+Id: TypeAlias = Annotated[str, FieldRule.ID]
+
+
 def new_id() -> str:
     """Returns a fresh identifier: 32 hexadecimal digits, unique across processes."""
     return uuid.uuid4().hex
@@ -45,11 +58,11 @@ class Passage:
     """A text that a retriever gave."""
 
     text: str
-    id: str = ""
+    id: Id = ""
     score: float | None = None
     """The retriever's own score, in the retriever's own unit."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    grade: int | None = None
+    grade: Annotated[int, range(1, 6)] | None = None
     """A given relevance grade, 1..5; scorers ask a judge where it is missing."""
 
 
@@ -139,7 +152,7 @@ class Advice:
     the parts of the sufficiency."""
     usage: Usage = field(default_factory=Usage)
     """The cost of asking; `cached` are the prompts that live scoring or earlier advice had asked."""
-    step_id: str = ""
+    step_id: Id = ""
     """The id of the step after which the advice was given."""
     engine: str = ""
     """The fingerprint of the model that reads."""
@@ -151,8 +164,8 @@ class Advice:
 class TraceContext:
     """The place of a step in an OpenTelemetry trace: immutable ids, never a live span."""
 
-    trace_id: str
-    span_id: str
+    trace_id: Annotated[str, FieldRule.HEXADECIMAL]
+    span_id: Annotated[str, FieldRule.HEXADECIMAL]
     sampled: bool = True
     foreign: bool = False
     """True when `span_id` is a retrieval span that another instrumentation made for this step."""
@@ -182,14 +195,14 @@ def places_of(k: int | None, passages: int, candidates: int, *, kept: int, dropp
 class RetrievalStep:
     """A logical retrieval: the outermost retriever call, or a retrieving tool call."""
 
-    id: str = field(default_factory=new_id)
-    run_id: str = ""
-    index: int = 0
+    id: Id = field(default_factory=new_id)
+    run_id: Annotated[Id, FieldRule.DERIVED] = ""
+    index: Annotated[int, FieldRule.DERIVED] = 0
     """The 0-based position in the run."""
-    turn: int = 0
+    turn: Annotated[int, FieldRule.NEEDED] = 0
     """The number of the turn; steps of one turn ran in parallel."""
     query: str = ""
-    passages: list[Passage] = field(default_factory=list)
+    passages: Annotated[list[Passage], FieldRule.NEEDED] = field(default_factory=list)
     """The passages that the model got."""
     candidates: list[Passage] = field(default_factory=list)
     """The passages that were retrieved, before a guard, a reranker or a cut; the same as `passages` without these."""
@@ -226,12 +239,12 @@ class RetrievalStep:
 class Run:
     """An invocation of the pipeline: its question, steps, answer and references."""
 
-    id: str = field(default_factory=new_id)
-    question: str = ""
+    id: Id = field(default_factory=new_id)
+    question: Annotated[str, FieldRule.NEEDED] = ""
     references: list[str] | None = None
     """Answers known to be right; None when there are none."""
     answer: str | None = None
-    steps: list[RetrievalStep] = field(default_factory=list)
+    steps: Annotated[list[RetrievalStep], FieldRule.NEEDED] = field(default_factory=list)
     status: Status = "ok"
     metadata: Mapping[str, Any] = field(default_factory=dict)
     sub_questions: list[str] | None = None
@@ -255,9 +268,9 @@ class Score:
     name: str
     value: float
     level: Level
-    run_id: str
-    step_id: str = ""
-    passage_id: str = ""
+    run_id: Id
+    step_id: Id = ""
+    passage_id: Id = ""
     position: int | None = None
     """The 1-based rank of the passage among the step's candidates."""
     stderr: float | None = None
@@ -305,8 +318,8 @@ class Failure:
     """The error's type, such as `EngineUnreachable` or `CapExceeded`."""
     message: str
     will_retry: bool = False
-    run_id: str = ""
-    step_id: str = ""
+    run_id: Id = ""
+    step_id: Id = ""
     attempts: int = 1
     occurred_ns: int = field(default_factory=time.time_ns)
 

@@ -1,220 +1,348 @@
-"""Checks records that were made by hand, field by field, before they are scored, stored or written to a file.
+"""The one description of the records' fields: their types, limits, defaults, and the words of errors.
 
-The records are plain data and take anything. A wrong field is named here with its path and what is allowed,
-when the record is handed over, instead of failing later in a store, a sink or a report.
+All of it is derived from the annotations in `records.py`. Records made by hand are checked with it, files and
+requests are read and written with it, captured values are brought to its types, and a store's columns are compared
+with them. Knows no file and no database.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, get_args
-
-from ragguard.errors import InvalidInput
-from ragguard.records import (
-    Advice,
-    AdviceAction,
-    AdviceStatus,
-    Decision,
-    Dropped,
-    Failure,
-    GuardStatus,
-    Level,
-    Passage,
-    ReferenceSource,
-    Result,
-    RetrievalStep,
-    Run,
-    Score,
-    Stage,
-    Status,
-    SubStep,
-    TraceContext,
-    Usage,
+import collections.abc
+import difflib
+import operator
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import MISSING, fields, replace
+from types import NoneType, UnionType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
 )
 
-Check: TypeAlias = Callable[[Any, str], None]
-"""A function of a value and the name of its field; raises InvalidInput where the value is wrong."""
-_LARGEST = 2**63 - 1
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, FieldRule, Passage, Result, RetrievalStep, Run, Score
+from ragguard.runtime import scalars
+from ragguard.runtime.scalars import Scalar, WrongField
+
+T = TypeVar("T")
+Data: TypeAlias = dict[str, Any]
+
+UNREADABLE: Final = "ragguard.fields"
+"""Metadata key that names the fields whose values could not be kept."""
 
 
 def checked_run(run: Run) -> Run:
     """Returns the run itself; raises InvalidInput for the first field that cannot be right."""
     if not isinstance(run, Run):
         raise InvalidInput("run", run, "a Run, or what `rg.run(...)` gives")
-    _fields(run, "run", _RUN)
+    _check(run, "run")
     return run
 
 
 def checked_result(result: Result) -> Result:
     """Returns a score or a failure that a user's scorer gave; raises InvalidInput for the first wrong field."""
-    if isinstance(result, Score):
-        _fields(result, "score", _SCORE)
-    elif isinstance(result, Failure):
-        _fields(result, "failure", _FAILURE)
-    else:
+    if not isinstance(result, Score | Failure):
         raise InvalidInput("result", result, "a Score or a Failure")
+    _check(result, "score" if isinstance(result, Score) else "failure")
     return result
 
 
 def checked_k(argument: str, value: object, delivered: int) -> int:
     """Returns K, the number of places of a step that delivered so many passages; refuses fewer places than passages."""
-    least = max(1, delivered)
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= _LARGEST:
-        raise InvalidInput(
-            argument, value, f"a whole number, {least} or more: {delivered} passages were delivered"
-        )
-    return value
+    if not scalars.whole(range(max(1, delivered), 2**63)).fits(value):
+        raise InvalidInput(argument, value, _k_allowed(delivered))
+    return cast(int, value)
 
 
-def _fields(record: object, where: str, checks: Mapping[str, Check]) -> None:
-    for name, check in checks.items():
-        check(getattr(record, name), f"{where}.{name}")
+def read_record(kind: type[T], data: object) -> T:
+    """Returns the record that data from JSON describe; None is as good as a field that is missing.
 
-
-def _text(value: Any, where: str) -> None:
-    if not isinstance(value, str):
-        raise InvalidInput(where, value, "a text; '' where there is none")
-
-
-def _maybe_text(value: Any, where: str) -> None:
-    if value is not None and not isinstance(value, str):
-        raise InvalidInput(where, value, "a text, or None")
-
-
-def _id(value: Any, where: str) -> None:
-    if not isinstance(value, str | int) or isinstance(value, bool):
-        raise InvalidInput(where, value, "a text, or a whole number")
-
-
-def _whole(value: Any, where: str) -> None:
-    if not isinstance(value, int) or not -_LARGEST <= value <= _LARGEST:
-        raise InvalidInput(where, value, "a whole number of at most 64 bits")
-
-
-def _number(value: Any, where: str) -> None:
-    if not isinstance(value, int | float) or (isinstance(value, int) and value.bit_length() > 1023):
-        raise InvalidInput(where, value, "a number that a float can hold")
-
-
-def _grade(value: Any, where: str) -> None:
-    if value is not None and (not isinstance(value, int) or not 1 <= value <= 5):
-        raise InvalidInput(where, value, "a whole number from 1 to 5, or None")
-
-
-def _step(value: Any, where: str) -> None:
-    _plain_step(value, where)
-    if value.k is not None:
-        checked_k(f"{where}.k", value.k, len(value.passages))
-
-
-def _hexadecimal(value: Any, where: str) -> None:
+    Raises InvalidInput for the first wrong field, with its path as the argument, such as `steps[2].passages[0].text`;
+    the path is empty where the data are no object.
+    """
     try:
-        int(value, 16)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(where, value, "hexadecimal digits") from error
+        record: T = record_type(kind).read(data)
+        return record
+    except WrongField as wrong:
+        raise InvalidInput(wrong.path, wrong.value, wrong.allowed) from None
 
 
-def _flag(value: Any, where: str) -> None:
-    if not isinstance(value, bool):
-        raise InvalidInput(where, value, "True or False")
+def data_of(record: Any) -> Data:
+    """Returns a record as data for JSON, without the fields that have their default values."""
+    return record_type(type(record)).write(record)
 
 
-def _mapping(value: Any, where: str) -> None:
-    if not isinstance(value, Mapping):
-        raise InvalidInput(where, value, "a mapping")
+def fitted(record: T) -> T:
+    """Returns a captured record itself where every field has its type, else a copy in which every field has.
+
+    What can be converted without a loss is converted; a field that cannot is emptied, and the record's metadata name
+    it. Passages and metadata are left as they are.
+    """
+    made: T = record_type(type(record)).fit(record)
+    return made
 
 
-def _one_of(allowed: object) -> Check:
-    names = get_args(allowed)
-
-    def check(value: Any, where: str) -> None:
-        if not isinstance(value, str) or value not in names:
-            raise InvalidInput(where, value, ", ".join(names))
-
-    return check
+def stored_types(kind: type, *names: str) -> dict[str, tuple[type, ...]]:
+    """Returns the types that the named fields of a record have in a database."""
+    record = record_type(kind)
+    return {name: record.stored_types(name) for name in names}
 
 
-def _list_of(check: Check) -> Check:
-    def check_all(value: Any, where: str) -> None:
+def _check(record: Any, argument: str) -> None:
+    try:
+        record_type(type(record)).check(record)
+    except WrongField as wrong:
+        wrong.under(argument)
+        raise InvalidInput(wrong.path, wrong.value, wrong.allowed) from None
+
+
+class FieldType(Protocol):
+    """The type of a field."""
+
+    def check(self, value: Any, /) -> None:
+        """Raises WrongField for a value that is not allowed."""
+
+    def read(self, data: Any, /) -> Any:
+        """Returns the value of data from JSON; raises WrongField for data that are not allowed."""
+
+    def write(self, value: Any, /) -> Any:
+        """Returns data for JSON."""
+
+    def fit(self, value: Any, /) -> Any:
+        """Returns a captured value of any type as one that is stored; raises anything where that cannot be."""
+
+
+class _List:
+    """Several values of one type."""
+
+    def __init__(self, item: FieldType) -> None:
+        self.item = item
+
+    def check(self, value: Any) -> None:
         if not isinstance(value, list | tuple):
-            raise InvalidInput(where, value, "a list")
-        for at, item in enumerate(value):
-            check(item, f"{where}[{at}]")
+            raise WrongField(value, "a list")
+        self._each(self.item.check, value)
 
-    return check_all
+    def read(self, data: Any) -> list[Any]:
+        if isinstance(data, str) and self.item is scalars.TEXT:
+            data = [data]
+        if not isinstance(data, list):
+            raise WrongField(data, "a list")
+        return self._each(self.item.read, data)
+
+    def write(self, value: Any) -> list[Any]:
+        return [self.item.write(item) for item in value]
+
+    def fit(self, value: Any) -> list[Any]:
+        if not isinstance(value, list | tuple):
+            raise TypeError
+        items = [self.item.fit(item) for item in value]
+        return value if isinstance(value, list) and all(map(operator.is_, items, value)) else items
+
+    def _each(self, call: Callable[[Any], Any], items: Iterable[Any]) -> list[Any]:
+        done: list[Any] = []
+        try:
+            done.extend(map(call, items))
+        except WrongField as wrong:
+            wrong.under(f"[{len(done)}]")
+            raise
+        return done
 
 
-def _maybe(check: Check) -> Check:
-    return lambda value, where: None if value is None else check(value, where)
+class RecordType:
+    """A record class with the types of its fields; as a field, a record of this class."""
+
+    def __init__(self, kind: type[Any]) -> None:
+        self._kind = kind
+        self._fields: dict[str, FieldType] = {}
+        self._optional: set[str] = set()
+        self._in_data: dict[str, object] = {}
+        """The fields in files, each with its default value; MISSING where files always have the field."""
+        hints = get_type_hints(kind, include_extras=True)
+        for declared in fields(kind):
+            name = declared.name
+            self._fields[name], optional, rules = _described(hints[name])
+            if optional:
+                self._optional.add(name)
+            if FieldRule.NEEDED in rules:
+                self._in_data[name] = MISSING
+            elif FieldRule.DERIVED not in rules:
+                factory = declared.default_factory
+                self._in_data[name] = declared.default if factory is MISSING else factory()
+        self._readers = {name: self._fields[name].read for name in self._in_data}
+        simple = {name: found for name, found in self._fields.items() if isinstance(found, Scalar)}
+        self._written = sorted(
+            self._in_data, key=lambda name: name not in simple
+        )  # lists and records come last
+        self._needed = [name for name, default in self._in_data.items() if default is MISSING]
+        self._converted = {name: found for name, found in simple.items() if found is not scalars.MAPPING}
+        self._bounded = {name: found for name, found in simple.items() if found.bounded}
+        self._nested = [
+            name
+            for name, found in self._fields.items()
+            if name not in simple and not (isinstance(found, _List) and found.item is record_type(Passage))
+        ]
+        self._types_of = operator.attrgetter(*self._converted)
+        self._known_types: set[tuple[type, ...]] = set()
+        """The types of scalar fields in records that needed no conversion."""
+
+    def stored_types(self, name: str) -> tuple[type, ...]:
+        """Returns the types that a field has in a database."""
+        described = self._fields[name]
+        types: tuple[type, ...] = described.stored if isinstance(described, Scalar) else (dict, list)
+        return (*types, NoneType) if name in self._optional else types
+
+    def check(self, record: Any) -> None:
+        """Raises WrongField for the first field that cannot be right."""
+        if not isinstance(record, self._kind):
+            raise WrongField(record, f"a record of the class {self._kind.__name__}")
+        name = ""
+        try:
+            for name, described in self._fields.items():
+                value = getattr(record, name)
+                if value is not None or name not in self._optional:
+                    described.check(value)
+        except WrongField as wrong:
+            if name in self._optional and not wrong.path:
+                wrong.allowed += ", or None"
+            wrong.under(name)
+            raise
+        _check_places(record)
+
+    def read(self, data: Any) -> Any:
+        """Returns the record that data from JSON describe; a text describes a passage."""
+        if isinstance(data, str) and self._kind is Passage:
+            return Passage(scalars.TEXT.read(data))
+        if not isinstance(data, dict):
+            raise WrongField(data, "an object")
+        values = {}
+        name = ""
+        try:
+            for name, value in data.items():
+                if (read := self._readers.get(name)) is None:
+                    raise WrongField(value, self._meant(name))
+                if value is not None:
+                    values[name] = read(value)
+        except WrongField as wrong:
+            wrong.under(name)
+            raise
+        for name in self._needed:
+            if name not in values:
+                raise WrongField(None, "needed; it is missing", name)
+        record = self._kind(**values)
+        _check_places(record)
+        return record
+
+    def write(self, record: Any) -> Data:
+        """Returns the record as data for JSON, without the fields that have their default values."""
+        data = {}
+        for name in self._written:
+            value = getattr(record, name)
+            if value != self._in_data[name]:
+                data[name] = None if value is None else self._fields[name].write(value)
+        return data
+
+    def fit(self, record: Any) -> Any:
+        """Returns the record itself where every field has its type, else a copy in which every field has."""
+        if not isinstance(record, self._kind):
+            raise TypeError
+        changes: dict[str, Any] = {}
+        lost: list[str] = []
+        # Nearly every record has all its types, so that this must cost little.
+        types = tuple(map(type, self._types_of(record)))
+        if types in self._known_types:
+            self._convert(record, self._bounded, changes, lost)
+        else:
+            self._convert(record, self._converted, changes, lost)
+            if not changes:
+                self._known_types.add(types)
+        for name in self._nested:
+            if (value := getattr(record, name)) is not None and value != []:
+                self._fit_field(name, value, changes, lost)
+        if not changes:
+            return record
+        if lost and "metadata" in self._fields:
+            changes["metadata"] = {**record.metadata, UNREADABLE: "not kept: " + ", ".join(lost)}
+        return replace(record, **changes)
+
+    def _convert(
+        self, record: Any, named: dict[str, Scalar], changes: dict[str, Any], lost: list[str]
+    ) -> None:
+        for name, described in named.items():
+            value = getattr(record, name)
+            if not (type(value) in described.stored and described.fits(value)) and not (
+                value is None and name in self._optional
+            ):
+                self._fit_field(name, value, changes, lost)
+
+    def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
+        described = self._fields[name]
+        try:
+            fitting = described.fit(value)
+        except BaseException:  # noqa: BLE001 - a value of the user's may raise anything when it is read
+            empty = described.empty if isinstance(described, Scalar) else []
+            fitting = None if name in self._optional else empty
+            if value is not None:
+                lost.append(f"{name}: {type(value).__name__}")
+        if fitting is not value:
+            changes[name] = fitting
+
+    def _meant(self, name: str) -> str:
+        close = difflib.get_close_matches(name, self._in_data, 1)
+        meant = f"did you mean {close[0]!r}? " if close else ""
+        return f"{meant}no field of that name; your own data go into `metadata`"
 
 
-_maybe_number = _maybe(_number)
+def record_type(kind: type) -> RecordType:
+    """Returns the types of the fields of a record class."""
+    if (known := _record_types.get(kind)) is None:
+        known = _record_types[kind] = RecordType(kind)
+    return known
 
 
-def _record(kind: type, checks: Mapping[str, Check]) -> Check:
-    def check(value: Any, where: str) -> None:
-        if not isinstance(value, kind):
-            raise InvalidInput(where, value, f"a {kind.__name__}")
-        _fields(value, where, checks)
-
-    return check
+_record_types: dict[type, RecordType] = {}
 
 
-_passage = _record(
-    Passage, {"text": _text, "id": _id, "score": _maybe_number, "metadata": _mapping, "grade": _grade}
-)
-_PASSAGES = _list_of(_passage)
-_SPAN: Mapping[str, Check] = {"started_ns": _whole, "ended_ns": _whole, "status": _one_of(Status)}
-_TRACE = _maybe(
-    _record(
-        TraceContext, {"trace_id": _hexadecimal, "span_id": _hexadecimal, "sampled": _flag, "foreign": _flag}
-    )
-)
-_SUB_STEP = _record(SubStep, {"query": _text, "passages": _PASSAGES, "name": _text, **_SPAN})
-_DROPPED = _record(
-    Dropped,
-    {
-        "passage": _passage, "position": _whole, "reason": _text, "utility": _maybe_number,
-        "p_abstain": _maybe_number, "p_relevant": _maybe_number,
-    },
-)  # fmt: skip
-_DECISION = _record(
-    Decision,
-    {
-        "kept": _PASSAGES, "dropped": _list_of(_DROPPED), "status": _one_of(GuardStatus), "elapsed_ms": _number,
-        "reason": _text, "engine": _text, "started_ns": _whole,
-    },
-)  # fmt: skip
-_ADVICE = _record(
-    Advice,
-    {
-        "action": _one_of(AdviceAction), "open_sub_questions": _list_of(_text), "expected_gain": _maybe_number,
-        "stderr": _maybe_number, "reasons": _list_of(_text), "calibrated": _flag, "elapsed_ms": _number,
-        "status": _one_of(AdviceStatus), "numbers": _mapping, "usage": _record(Usage, {}), "step_id": _text,
-        "engine": _text, "started_ns": _whole,
-    },
-)  # fmt: skip
-_plain_step = _record(
-    RetrievalStep,
-    {
-        "id": _id, "run_id": _id, "index": _whole, "turn": _whole, "query": _text, "passages": _PASSAGES,
-        "candidates": _PASSAGES, "tool": _text, "sub_steps": _list_of(_SUB_STEP), "error": _text,
-        "decision": _maybe(_DECISION), "advice": _maybe(_ADVICE), "trace": _TRACE, "metadata": _mapping, **_SPAN,
-    },
-)  # fmt: skip
-_SCORE: Mapping[str, Check] = {
-    "name": _text, "value": _number, "level": _one_of(Level), "run_id": _id, "step_id": _id, "passage_id": _id,
-    "position": _maybe(_whole), "stderr": _maybe_number, "label": _text, "explanation": _text,
-    "reference_source": _one_of(ReferenceSource), "engine": _text, "prompts": _text, "usage": _record(Usage, {}),
-    "scorer": _text, "version": _text, "references_hash": _text, "sub_question": _maybe(_whole),
-    "expectation": _maybe_number, "metadata": _mapping, "stage": _one_of(Stage),
-}  # fmt: skip
-_FAILURE: Mapping[str, Check] = {
-    "scorer": _text, "error": _text, "message": _text, "will_retry": _flag, "run_id": _id, "step_id": _id,
-    "attempts": _whole, "occurred_ns": _whole,
-}  # fmt: skip
-_RUN: Mapping[str, Check] = {
-    "id": _id, "question": _text, "references": _maybe(_list_of(_text)), "answer": _maybe_text,
-    "steps": _list_of(_step), "metadata": _mapping, "sub_questions": _maybe(_list_of(_text)),
-    "pool": _maybe(_PASSAGES), "name": _text, "trace": _TRACE, **_SPAN,
-}  # fmt: skip
+def _described(annotation: Any, rules: Sequence[object] = ()) -> tuple[FieldType, bool, Sequence[object]]:
+    """Returns the type of a field by its annotation, whether it may be None, and the rules in the annotation."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _described(inner[0], inner[1:])
+    if origin in (Union, UnionType):
+        (value_type,) = (one for one in inner if one is not NoneType)
+        return _described(value_type, rules)[0], True, rules
+    return _type_of(annotation, origin, inner, rules), False, rules
+
+
+def _type_of(annotation: Any, origin: Any, inner: tuple[Any, ...], rules: Sequence[object]) -> FieldType:
+    if origin is list:
+        return _List(_described(inner[0])[0])
+    if origin is Literal:
+        return scalars.choice(inner)
+    if origin is collections.abc.Mapping:
+        return scalars.MAPPING
+    if annotation is int:
+        return scalars.whole(next((rule for rule in rules if isinstance(rule, range)), scalars.WHOLE))
+    if FieldRule.ID in rules or FieldRule.HEXADECIMAL in rules:
+        return scalars.ID if FieldRule.ID in rules else scalars.HEXADECIMAL
+    simple = {str: scalars.TEXT, float: scalars.NUMBER, bool: scalars.FLAG}.get(annotation)
+    return simple or record_type(annotation)
+
+
+def _check_places(record: object) -> None:
+    """Raises WrongField for a step that has fewer places than passages."""
+    if isinstance(record, RetrievalStep) and record.k is not None and record.k < max(1, len(record.passages)):
+        raise WrongField(record.k, _k_allowed(len(record.passages)), "k")
+
+
+def _k_allowed(delivered: int) -> str:
+    return f"a whole number, {max(1, delivered)} or more: {delivered} passages were delivered"

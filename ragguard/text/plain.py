@@ -98,6 +98,11 @@ def plain(value: object) -> object:
     return _Copy(RECORD, None).value(value, 0)
 
 
+def without_surrogates(text: str) -> str:
+    """Returns a text without halves of surrogate pairs, which UTF-8 cannot hold."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
 def plain_text(text: str, change: Text) -> str:
     """Returns the text that `change` makes of `text`; "" where `change` raises or gives none."""
     try:

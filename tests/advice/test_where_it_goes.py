@@ -89,7 +89,7 @@ def test_a_run_file_carries_it(tmp_path):
     [
         ({"action": "stop"}, "action"),
         ({"stderr": "big"}, "stderr"),
-        ({"reasons": "why"}, "reasons"),
+        ({"reasons": 5}, "reasons"),
         ({"odd": 1}, "odd"),
     ],
 )

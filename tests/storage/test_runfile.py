@@ -12,8 +12,9 @@ from support.runs import a_run
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, SubStep, TraceContext
-from ragguard.storage.files import runfile, runformat
+from ragguard.storage.files import runfile
 from ragguard.storage.files.runfile import line_of, read_lines, read_runs, write_runs
+from ragguard.text.plain import without_surrogates
 
 LEAST = {"question": "who?", "steps": [{"passages": ["a text"]}]}
 
@@ -96,7 +97,7 @@ def test_a_whole_run_comes_back_as_it_was(tmp_path):
         (line(steps=[{"passages": [{"text": "x", "score": 10**400}]}]), "score: .*a number"),
         ('{"question": "q", "steps": [{"passages": [{"text": "x", "score": NaN}]}]}', "NaN is no number of JSON's"),
         (line(steps=[{"passages": [], "id": "a"}, {"passages": [], "id": "a"}]), "steps with different ids"),
-        (line(id=""), "id: got ''"),
+        (line(id=1.5), "id: got 1.5; allowed: a text, or a whole number"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_said_with_its_place(text, says):
@@ -192,6 +193,6 @@ def test_whatever_a_line_holds_it_is_a_run_or_a_problem(value):
 def test_every_text_survives_a_file(question, passage):
     run = a_run(question="q" + question, steps=1, passages=0)
     run.steps[0].passages = run.steps[0].candidates = [Passage(passage)]
-    read = parse_line(runfile.dump(runformat.data_of_run(run))).run
-    assert read.question == runformat.storable(run.question)
-    assert read.steps[0].passages[0].text == runformat.storable(passage)
+    read = parse_line(runfile.dump(runfile.data_of_run(run))).run
+    assert read.question == without_surrogates(run.question)
+    assert read.steps[0].passages[0].text == without_surrogates(passage)

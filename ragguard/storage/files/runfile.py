@@ -7,6 +7,7 @@ number and its reason, and the lines after it are read all the same.
 from __future__ import annotations
 
 import gzip
+import hashlib
 import json
 import os
 import stat
@@ -17,13 +18,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, cast
 
-from ragguard.errors import RunFormatError, StoreError
+from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Run
 from ragguard.runtime.faults import describe
-from ragguard.schema import checked_run
-from ragguard.storage.files.runformat import Wrong, data_of_run, run_of_data
+from ragguard.schema import Data, checked_run, data_of, read_record
 from ragguard.storage.sqlite.columns import dump
 
+FORMAT = "ragguard.run/1"
 LONGEST_LINE = 64 * 2**20
 """The most bytes of one line."""
 MOST_VALUES = 4_000_000
@@ -75,10 +76,10 @@ def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | No
     first byte where lines are not counted and the `unit` is `byte`."""
     try:
         if size > LONGEST_LINE:
-            raise Wrong("length", f"over {LONGEST_LINE} bytes", "shorter lines")
+            raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
         return Line(number, run_of_data(_json(raw)), None) if raw.strip() else None
-    except Wrong as wrong:
-        problem = RunFormatError(number, wrong.where, wrong.value, wrong.allowed, unit=unit)
+    except InvalidInput as wrong:
+        problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
 
 
@@ -86,19 +87,68 @@ def _json(raw: bytes) -> Any:
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Wrong("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
+        raise InvalidInput("text", raw[:40], f"UTF-8; {error.reason} at byte {error.start}") from error
     if (values := text.count("[") + text.count("{") + text.count(",")) > MOST_VALUES:
-        raise Wrong("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
+        raise InvalidInput("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,} in a line")
     try:
         return json.loads(text, parse_constant=_refuse_constant)
     except RecursionError as error:
-        raise Wrong("JSON", text[:40], "less deeply nested") from error
+        raise InvalidInput("JSON", text[:40], "less deeply nested") from error
     except ValueError as error:
-        raise Wrong("JSON", text[:40], f"one JSON object a line; {error}") from error
+        raise InvalidInput("JSON", text[:40], f"one JSON object a line; {error}") from error
 
 
 def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON's")
+
+
+def run_of_data(data: object) -> Run:
+    """Returns the run that the data of a line describe; raises InvalidInput for the first wrong field, by its path."""
+    run = read_record(Run, _completed(data) if isinstance(data, dict) else data)
+    if not run.question.strip():
+        raise InvalidInput("question", run.question, "a question that is not empty")
+    if run.status == "open":
+        run.status = "abandoned"
+    for index, step in enumerate(run.steps):
+        step.run_id, step.index = run.id, index
+        step.id = step.id or f"{run.id}-{index}"
+        step.query = step.query or run.question
+        step.candidates = step.candidates or list(step.passages)
+    ids = [step.id for step in run.steps]
+    if len(set(ids)) < len(ids):
+        raise InvalidInput("steps", ids, "steps with different ids")
+    return run
+
+
+def _completed(data: Data) -> Data:
+    """Returns the data of a line with the id, the time and the steps' turns that it leaves out."""
+    if data.get("format", FORMAT) != FORMAT:
+        raise InvalidInput("format", data["format"], f"{FORMAT!r}, or none; a newer ragguard may know it")
+    completed: Data = {"started_ns": 0} | _given(data)
+    completed.pop("format", None)
+    if completed.get("id", "") == "":
+        canonical = json.dumps(data, sort_keys=True, ensure_ascii=True).encode("ascii")
+        completed["id"] = hashlib.sha256(canonical).hexdigest()[:32]
+    if isinstance(steps := data.get("steps"), list):
+        # A step without a turn follows the step before it.
+        completed["steps"] = [
+            {"id": "", "turn": turn} | _given(step) if isinstance(step, dict) else step
+            for turn, step in enumerate(steps)
+        ]
+    return completed
+
+
+def _given(data: Data) -> Data:
+    return {name: value for name, value in data.items() if value is not None}
+
+
+def data_of_run(run: Run) -> Data:
+    """Returns the data of a run's line, without the fields that have their default values."""
+    data: Data = {"format": FORMAT} | data_of(run)
+    for step in data["steps"]:
+        if step.get("candidates") == step["passages"]:
+            del step["candidates"]
+    return data
 
 
 def raw_lines(file: IO[bytes], longest: int) -> Iterator[tuple[bytes, int]]:

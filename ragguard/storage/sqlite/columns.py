@@ -7,7 +7,7 @@ from collections.abc import Callable
 from json.encoder import encode_basestring_ascii
 from typing import Any, Final, TypeAlias
 
-from ragguard.text.plain import plain
+from ragguard.text.plain import plain, without_surrogates
 
 DIGEST_BYTES: Final = 16
 
@@ -38,10 +38,7 @@ def dump(value: object) -> str:
 
 def storable(value: object) -> str:
     """Returns a text without halves of surrogate pairs, which UTF-8 cannot hold; for a number (an id) its digits."""
-    text = value if isinstance(value, str) else str(value)
-    if text.isascii():
-        return text
-    return text.encode("utf-8", "replace").decode("utf-8")
+    return without_surrogates(value if isinstance(value, str) else str(value))
 
 
 def maybe(text: str | None) -> str | None:
