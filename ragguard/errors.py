@@ -109,6 +109,10 @@ class EngineRejected(EngineError):
         super().__init__(message)
 
 
+class FetchFailed(EngineError):
+    """A model's weights could not be fetched, or are not those that were expected."""
+
+
 class PromptTooLong(EngineError):
     """A prompt does not fit the model's context."""
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "validate": "Find out which metric predicts how good the answers are.",
     "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
     "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
+    "fetch": "Fetch smol, a small real model that a laptop computes.",
     "score": "Score run files into a store; goes on where it was stopped.",
     "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",

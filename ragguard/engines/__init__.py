@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from ragguard.engines import connect as connect
     from ragguard.engines.account import Account as Account
     from ragguard.engines.account import Price as Price
+    from ragguard.engines.base import Continuation as Continuation
+    from ragguard.engines.base import Continuations as Continuations
     from ragguard.engines.base import Engine as Engine
     from ragguard.engines.base import EngineInfo as EngineInfo
     from ragguard.engines.base import LabelProbs as LabelProbs
@@ -61,6 +63,8 @@ _HOMES = {
     "Priority": "ragguard.engines.layers",
     "Prompt": "ragguard.engines.base",
     "Retry": "ragguard.engines.layers",
+    "Continuation": "ragguard.engines.base",
+    "Continuations": "ragguard.engines.base",
     "Sample": "ragguard.engines.base",
     "Samples": "ragguard.engines.base",
     "Span": "ragguard.engines.base",

@@ -44,10 +44,12 @@ class Prompt:
     messages: tuple[Message, ...]
     cuttable: tuple[Span, ...] = ()
     """The spans that may be cut, in the order in which they are cut. Empty: a prompt that is too long is an error."""
+    text: str = ""
+    """The text after the prompt whose probability is asked for; `continuations` sets it, the other verbs ignore it."""
 
     def without_cuts(self) -> Prompt:
         """Returns the same prompt without spans that may be cut."""
-        return Prompt(self.messages)
+        return Prompt(self.messages, text=self.text)
 
 
 PromptLike: TypeAlias = str | Prompt | Sequence[Message] | Sequence[Mapping[str, str]]
@@ -84,6 +86,20 @@ def _role(value: str) -> Role:
     if value not in get_args(Role):
         raise InvalidInput("role", value, "system, user or assistant")
     return cast(Role, value)
+
+
+def as_continued(prompts: Sequence[PromptLike], texts: Sequence[Sequence[str]]) -> list[list[Prompt]]:
+    """Returns each prompt once for each of its texts, with the text behind it."""
+    asked = as_prompts(prompts)
+    wrong = isinstance(texts, str) or len(texts) != len(asked)
+    if wrong or any(
+        isinstance(row, str) or not all(isinstance(text, str) and text for text in row) for row in texts
+    ):
+        raise InvalidInput("texts", texts, f"{len(asked)} lists of texts, one for each prompt, no text empty")
+    return [
+        [Prompt(prompt.messages, prompt.cuttable, text) for text in row]
+        for prompt, row in zip(asked, texts, strict=True)
+    ]
 
 
 def as_labels(labels: Sequence[str]) -> tuple[str, ...]:
@@ -158,6 +174,48 @@ class Samples(Sequence[list[Sample]]):
 
 
 @dataclass(frozen=True, slots=True)
+class Continuation:
+    """A given text after a prompt, with its probability."""
+
+    text: str
+    logprobs: tuple[float, ...]
+    """The log-probability of each token of the text; what ends an answer is not among them."""
+
+    @property
+    def mean(self) -> float:
+        """The mean log-probability of a token."""
+        return sum(self.logprobs) / len(self.logprobs)
+
+    @property
+    def total(self) -> float:
+        """The log-probability of the whole text."""
+        return sum(self.logprobs)
+
+
+@dataclass(frozen=True, slots=True)
+class Continuations(Sequence[list[Continuation]]):
+    """The given texts of each prompt with their probabilities, in the order of the prompts."""
+
+    rows: list[list[Continuation]]
+    usage: Usage = field(default_factory=Usage)
+    truncated: dict[int, int] = field(default_factory=dict)
+    """Prompt index → the most tokens that were cut from it to make it fit with one of its texts."""
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[list[Continuation]]:
+        return iter(self.rows)
+
+    @overload
+    def __getitem__(self, index: int) -> list[Continuation]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[list[Continuation]]: ...
+    def __getitem__(self, index: int | slice) -> list[Continuation] | list[list[Continuation]]:
+        return self.rows[index]
+
+
+@dataclass(frozen=True, slots=True)
 class LabelProbs:
     """The probability of each label as the next words of each prompt; NumPy takes it as an array."""
 
@@ -202,7 +260,8 @@ class EngineInfo:
     context: int | None = None
     """The longest prompt plus answer, in tokens."""
     capabilities: frozenset[str] = frozenset()
-    """The abilities, out of exact_labels, sequence, sample_logprobs, batch, n_samples, priority, seed, top_logprobs."""
+    """The abilities, out of exact_labels, sequence, sample_logprobs, continuations, batch, n_samples, priority, seed,
+    top_logprobs."""
     location: str = ""
     """The address or the place of the model, without credentials."""
     label_requests: int = 1

@@ -14,7 +14,9 @@ from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
 from ragguard.text.secret_filter import without_secrets
 
-SCHEMES = "nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, or an Engine"
+SCHEMES = (
+    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, or an Engine"
+)
 
 
 def connect(
@@ -99,6 +101,15 @@ def open_engine(
         from ragguard.engines.local.inprocess import InProcessVllmEngine
 
         return InProcessVllmEngine(rest, settings=engine_args)
+    if (scheme, colon) == ("smol", ""):
+        from ragguard.engines.llama.engine import GgufEngine
+        from ragguard.engines.llama.smol import NAME, needed_path
+
+        return GgufEngine(needed_path(), name=NAME)
+    if scheme == "gguf" and rest:
+        from ragguard.engines.llama.engine import GgufEngine
+
+        return GgufEngine(rest)
     if scheme == "hf" and rest:
         from ragguard.engines.local.hf import HfEngine
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
+    Continuations,
     Engine,
     EngineInfo,
     LabelMode,
@@ -20,12 +22,14 @@ from ragguard.engines.base import (
     Prompt,
     PromptLike,
     Samples,
+    as_continued,
     as_labels,
     as_prompts,
     check_mode,
     check_sampling,
 )
 from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.errors import EngineRejected, EngineUnreachable
@@ -37,7 +41,7 @@ T = TypeVar("T")
 
 
 class Verbs(ABC):
-    """An engine that answers requests: each of the two verbs makes one and sends it."""
+    """An engine that answers requests: each of the three verbs makes one and sends it."""
 
     async def sample(
         self,
@@ -73,6 +77,29 @@ class Verbs(ABC):
         return await self.send(
             LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority=priority)
         )
+
+    async def continuations(
+        self,
+        prompts: Sequence[PromptLike],
+        texts: Sequence[Sequence[str]],
+        deadline: float | None = None,
+        priority: int = 0,
+    ) -> Continuations:
+        """Returns the log-probabilities of given texts behind each prompt: `texts[i]` are those of `prompts[i]`.
+
+        Raises EngineRejected where the model's server does not show them.
+        """
+        running_loop("engine.continuations()")
+        asked = as_continued(prompts, texts)
+        flat = tuple(prompt for row in asked for prompt in row)
+        reply = await self.send(ContinuationRequest(flat, deadline, priority))
+        found, rows, cuts, first = iter(reply.found), [], {}, 0
+        for index, row in enumerate(asked):
+            rows.append(list(islice(found, len(row))))
+            if cut := max((reply.truncated.get(first + i, 0) for i in range(len(row))), default=0):
+                cuts[index] = cut
+            first += len(row)
+        return Continuations(rows, reply.usage, cuts)
 
     @abstractmethod
     def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
@@ -158,6 +185,10 @@ class FoundModel(Protocol):
         """Draws answers to each prompt."""
         ...
 
+    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+        """Returns the log-probabilities of the text behind each prompt."""
+        ...
+
     async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         """Returns the tokens of each prompt, its chat template included; the most that they can be where the model does
         not tell."""
@@ -183,6 +214,8 @@ class ModelEngine(Verbs):
             # One branch for each kind of request.
             if isinstance(request, LabelRequest):
                 return cast(R, await model.labels(request))
+            if isinstance(request, ContinuationRequest):
+                return cast(R, await model.continuations(request))
             assert isinstance(request, DrawRequest)
             return cast(R, await model.draws(request))
         except EngineUnreachable:

@@ -18,11 +18,21 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.labels import ABSTENTION, CONTRASTS, Asks, LabelPlan, Logprobs, colliding, plan_labels
+from ragguard.engines.base import Continuation, EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.labels import (
+    ABSTENTION,
+    CONTRASTS,
+    Asks,
+    LabelPlan,
+    Logprobs,
+    checked_logprob,
+    colliding,
+    plan_labels,
+)
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, begun_thought, open_thought
@@ -31,7 +41,7 @@ from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
 
 T = TypeVar("T")
-Q = TypeVar("Q", LabelRequest, DrawRequest)
+Q = TypeVar("Q", LabelRequest, DrawRequest, ContinuationRequest)
 ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
 _MOST_PLANS = 256
@@ -139,6 +149,15 @@ class TokenModel(Protocol):
         """Returns the answers to each prompt. With a seed they depend on it and on the prompt alone."""
         ...
 
+    async def text_logprobs(
+        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
+    ) -> tuple[list[list[float]], Usage]:
+        """Returns the log-probabilities of the tokens of each prompt's text.
+
+        Raises PromptTooLong where a prompt does not fit together with its text.
+        """
+        ...
+
     async def first_words(self, prompt: Prompt) -> str:
         """Returns how the most probable answer begins, special tokens included."""
         ...
@@ -187,6 +206,26 @@ class ProfiledModel:
         (answers, usage), cut = await self._fitted(distinct, request.max_tokens, self.model.draw)
         rows = [row * (request.n // distinct.n) for row in answers]
         return Samples(rows, replace(usage, seconds=time.monotonic() - began), cut)
+
+    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+        """Returns the log-probabilities of the text behind each prompt."""
+        began = time.monotonic()
+        self._refuse_thoughts()
+        texts = list(dict.fromkeys(prompt.text for prompt in request.prompts))
+        ids = await self.model.tokens.continuations([self.prefix + text for text in texts], request.deadline)
+        ids_of = dict(zip(texts, ids, strict=True))
+        (logprobs, usage), cut = await self._fitted(
+            request,
+            max(map(len, ids)),
+            lambda fitting: self.model.text_logprobs(
+                fitting, [ids_of[prompt.text] for prompt in fitting.prompts]
+            ),
+        )
+        found = [
+            Continuation(prompt.text, tuple(checked_logprob(value) for value in values))
+            for prompt, values in zip(request.prompts, logprobs, strict=True)
+        ]
+        return ContinuationReply(found, replace(usage, seconds=time.monotonic() - began), cut)
 
     async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         return await self.model.tokens.count(prompts, deadline)

@@ -114,7 +114,7 @@ def shorten(prompt: Prompt, characters: int) -> Prompt:
         Message(message.role, _without(message.content, [cut for cut in gone if cut.message == index]))
         for index, message in enumerate(prompt.messages)
     )
-    return Prompt(messages, tuple(_moved(span, gone) for span in kept))
+    return Prompt(messages, tuple(_moved(span, gone) for span in kept), prompt.text)
 
 
 def _word_end(text: str, start: int, at: int) -> int:

@@ -23,7 +23,7 @@ from ragguard.scorers.settings import ScoringSettings
     "value", ["", "nanoo", "nano:", "localhost:8000", "ftp://x", "vllm:", "hf:", "openai"]
 )
 def test_an_unknown_scheme_is_refused_with_the_known_ones(value):
-    with pytest.raises(UnknownName, match="nano, http") as caught:
+    with pytest.raises(UnknownName, match="nano, smol, http") as caught:
         connect(value)
     assert repr(value) in str(caught.value)
 

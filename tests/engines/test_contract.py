@@ -7,6 +7,7 @@ from support.engine_contract import EngineContract, Subject
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 from support.tiny_checkpoint import make_checkpoint
+from support.tiny_gguf import make_gguf
 
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.openai import OpenAIEngine
@@ -39,6 +40,19 @@ class TestTransformers(EngineContract):
     async def subject(self, checkpoint):
         engine = open_engine(f"hf:{checkpoint}")
         yield Subject(engine, lambda: open_engine(f"hf:{checkpoint}"))
+        await engine.aclose()
+
+
+@pytest.fixture(scope="module")
+def gguf(tmp_path_factory):
+    return make_gguf(tmp_path_factory.mktemp("gguf"))[1]
+
+
+class TestGguf(EngineContract):
+    @pytest.fixture
+    async def subject(self, gguf):
+        engine = open_engine(f"gguf:{gguf}")
+        yield Subject(engine, lambda: open_engine(f"gguf:{gguf}"), words_are_tokens=False)
         await engine.aclose()
 
 

@@ -21,10 +21,11 @@ import pytest
 
 from ragguard.engines.base import Engine, Message, Prompt, Span
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import Closed, EngineTimeout, InvalidInput, PromptTooLong
+from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
 
 KNOWN_CAPABILITIES = {
-    "exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "priority", "seed", "top_logprobs",
+    "exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "priority", "seed",
+    "top_logprobs",
 }  # fmt: skip
 NANO = load_prompts("nano")
 PASSAGES = (
@@ -54,6 +55,8 @@ class Subject:
     engine: Engine
     again: Callable[[], Engine]
     """Makes another one of the same kind."""
+    words_are_tokens: bool = True
+    """Each word is one token, so that a sampled text becomes the very tokens that were sampled."""
     cheap_calls: bool = True
     """500 calls take seconds, not minutes."""
 
@@ -71,6 +74,37 @@ class EngineContract:
         assert np.isfinite(probs.p).all()
         assert (probs.p >= 0).all()
         assert (probs.p <= 1).all()
+
+    async def test_continuations_are_the_sequence_probabilities_of_their_texts(
+        self, subject: Subject
+    ) -> None:
+        """An engine that cannot tell says so in one sentence."""
+        texts = [["Ada Berg", "NO-RESPONSE"], ["Oslo"], ["Ole Dahl", "Ada Berg", "5"]]
+        if "continuations" not in (await subject.engine.info()).capabilities:
+            with pytest.raises(EngineRejected, match="how probable a given text is"):
+                await subject.engine.continuations(PROMPTS, texts)
+            return
+        found = await subject.engine.continuations(PROMPTS, texts)
+        assert [[one.text for one in row] for row in found] == texts
+        for prompt, row in zip(PROMPTS, found, strict=True):
+            labels = await subject.engine.label_probs([prompt], [one.text for one in row], mode="sequence")
+            assert np.allclose(np.exp([one.total for one in row]), labels.p[0], atol=1e-3, rtol=1e-2)
+
+    async def test_continuations_do_not_depend_on_what_else_is_asked(self, subject: Subject) -> None:
+        if "continuations" not in (await subject.engine.info()).capabilities:
+            return
+        together = await subject.engine.continuations(
+            [*PROMPTS, JUDGED], [["Ada Berg founded the firm."]] * 4
+        )
+        for prompt, (one,) in zip(reversed([*PROMPTS, JUDGED]), reversed(together[:]), strict=True):
+            ((alone,),) = await subject.again().continuations([prompt], [["Ada Berg founded the firm."]])
+            assert np.allclose(one.logprobs, alone.logprobs, atol=2e-3)
+
+    async def test_continuations_of_wrong_texts_are_refused(self, subject: Subject) -> None:
+        for wrong in (["Ada Berg"], [["Ada"], [""], ["Ole"]], [["Ada"], "Berg", ["Ole"]]):
+            with pytest.raises(InvalidInput, match="texts"):
+                await subject.engine.continuations(PROMPTS, wrong)
+        assert list(await subject.engine.continuations([], [])) == []
 
     async def test_labels_take_their_mass_from_one_whole(self, subject: Subject) -> None:
         probs = await subject.engine.label_probs([*PROMPTS, JUDGED], LABELS)
@@ -146,6 +180,8 @@ class EngineContract:
     async def test_a_sample_is_as_probable_as_the_same_text_scored_afresh(self, subject: Subject) -> None:
         if not {"sequence", "sample_logprobs"} <= (await subject.engine.info()).capabilities:
             pytest.skip("no sequence mode or no log-probabilities, as its info says")
+        if not subject.words_are_tokens:
+            pytest.skip("a sampled text may become other tokens than were sampled")
         samples = await subject.engine.sample(PROMPTS, n=4, max_tokens=4, seed=1)
         compared = 0
         for prompt, answers in zip(PROMPTS, samples, strict=True):

@@ -96,6 +96,24 @@ class Completions:
                 )
         return [answers[start : start + n] for start in range(0, len(answers), n)], usage
 
+    async def text_logprobs(
+        self, rows: Sequence[tuple[list[int], Sequence[int]]], request: Request[Any]
+    ) -> tuple[list[list[float]], Usage]:
+        """Returns the log-probabilities of the tokens of each text, given as (ids of the prompt, ids of the text)."""
+        body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        whole = [[*prompt, *text] for prompt, text in rows]
+        choices, usage = await self._ask(whole, 1, body, request)
+        found = []
+        for (prompt, text), choice in zip(rows, choices, strict=True):
+            shown = choice.get("prompt_logprobs")
+            if not isinstance(shown, list) or len(shown) != len(prompt) + len(text):
+                raise EngineProtocolError(
+                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
+                )
+            values = [_of_token(shown[len(prompt) + at], token, self._url) for at, token in enumerate(text)]
+            found.append(values)
+        return found, usage
+
     async def first_words(self, prompt: Rendered, request: DrawRequest) -> str:
         """Returns how the most probable answer begins, special tokens included."""
         body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
@@ -133,6 +151,14 @@ class Completions:
     ) -> tuple[list[Mapping[str, Any]], Usage]:
         answer = await self.client.post("/completions", {**body, "prompt": prompts}, deadline=deadline)
         return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+
+
+def _of_token(shown: Any, token: int, url: str) -> float:
+    """Returns the log-probability of a token of the prompt, from what the server shows at its place."""
+    entry = shown.get(str(token)) if isinstance(shown, Mapping) else None
+    if not isinstance(entry, Mapping):
+        raise EngineProtocolError(f"{url}: the log-probability of token {token} of the prompt is missing")
+    return checked_logprob(entry.get("logprob"))
 
 
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:

@@ -25,6 +25,7 @@ from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
+from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
@@ -239,6 +240,13 @@ class ChatModel:
             ],
             _total(answers, began),
             _cuts(answers),
+        )
+
+    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+        """Refuses: chat completions show the probabilities of what the model writes alone."""
+        raise EngineRejected(
+            f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
+            "completions show the probabilities of what the model writes alone: use smol, hf:MODEL, or a vLLM server"
         )
 
     async def labels(self, request: LabelRequest) -> LabelProbs:

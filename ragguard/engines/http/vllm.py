@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ragguard.engines.http.served import ServedModel, served_model
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks
 from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered, find_out
@@ -101,7 +102,7 @@ class VllmModel:
                 "probable tokens has only an upper bound; a newer vLLM gives exact values, --max-logprobs a longer list"
             )
         exact, served = self._completions.exact, self._served
-        capabilities = {"sequence", "sample_logprobs", "batch", "n_samples", "seed"}
+        capabilities = {"sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
         capabilities.add("exact_labels" if exact else "top_logprobs")
         try:
             await self.first_words(question, priority=1)
@@ -149,6 +150,14 @@ class VllmModel:
         """Draws all answers to all prompts in one call."""
         rendered = await self.tokens.render(request.prompts, request.deadline)
         return await self._completions.samples(rendered, request)
+
+    async def text_logprobs(
+        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
+    ) -> tuple[list[list[float]], Usage]:
+        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
+        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=True)
+        rows = [(cast("list[int]", prompt), text) for prompt, text in zip(rendered, texts, strict=True)]
+        return await self._completions.text_logprobs(rows, request)
 
     async def _shows(self, question: Prompt, tokens: Sequence[int], *, last: bool = False) -> bool:
         """True where the server gives log-probabilities in the form that is set; the `last` form's error is raised."""

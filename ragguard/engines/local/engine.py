@@ -19,6 +19,7 @@ from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.requests.base import Request
+from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Tokens, find_out
 from ragguard.errors import InvalidInput, PromptTooLong
@@ -26,7 +27,9 @@ from ragguard.records import Usage
 
 Rows: TypeAlias = Sequence[Sequence[int]]
 """Prompts as token ids."""
-LOCAL_CAPABILITIES = frozenset({"exact_labels", "sequence", "sample_logprobs", "batch", "n_samples", "seed"})
+LOCAL_CAPABILITIES = frozenset(
+    {"exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
+)
 """The capabilities of every model in this process."""
 
 
@@ -78,6 +81,10 @@ class LocalModel(Protocol):
         """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         ...
 
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
+        ...
+
     async def aclose(self) -> None:
         """Gives the memory back."""
         ...
@@ -95,6 +102,10 @@ class ComputingModel(Protocol):
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Computes what `LocalModel.draw` returns."""
+        ...
+
+    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
+        """Computes what `LocalModel.text_logprobs` returns."""
         ...
 
 
@@ -117,6 +128,12 @@ class ThreadModel:
         """Has the answers drawn in the thread."""
         return await self._worker.run(
             lambda model, still_wanted: model[1].draw(rows, request, still_wanted), request.deadline
+        )
+
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+        """Has the log-probabilities computed in the thread."""
+        return await self._worker.run(
+            lambda model, still_wanted: model[1].text_logprobs(rows, texts, still_wanted), request.deadline
         )
 
     async def aclose(self) -> None:
@@ -170,6 +187,14 @@ class LoadedModel:
         drawn = await self._model.draw(rows, request)
         answers = await asyncio.to_thread(self._read, drawn)
         return answers, _usage(rows, sum(len(one.ids) for answers in drawn for one in answers))
+
+    async def text_logprobs(
+        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
+    ) -> tuple[list[list[float]], Usage]:
+        """Computes the log-probabilities of the tokens of each prompt's text."""
+        rows = await self._rows(request, max(map(len, texts)))
+        read = Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))
+        return await self._model.text_logprobs(rows, texts, request), read
 
     async def _rows(self, request: Request[Any], output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""

@@ -122,6 +122,30 @@ class CausalModel:
                         found[index][some] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
         return found
 
+    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
+        """Returns the log-probabilities of the tokens of each row's text, from one pass over row and text."""
+        found: list[list[float]] = [[] for _ in rows]
+        whole = [[*row, *text] for row, text in zip(rows, texts, strict=True)]
+        lengths = [len(row) for row in whole]
+
+        def look(some: Sequence[int]) -> list[list[float]]:
+            keep = 1 + max(len(texts[i]) for i in some)
+            logprobs = self._prefill([whole[i] for i in some], keep).logits.float().log_softmax(-1)
+            return [
+                logprobs[place, -1 - len(texts[i]) : -1]
+                .cpu()
+                .numpy()[range(len(texts[i])), list(texts[i])]
+                .tolist()
+                for place, i in enumerate(some)
+            ]
+
+        for part in self._parts(lengths, lengths, 1 + max(map(len, texts))):
+            still_wanted()
+            for some, values in _halving(part, look):
+                for index, value in zip(some, values, strict=True):
+                    found[index] = value
+        return found
+
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
         found: list[list[Drawn]] = [[] for _ in rows]

@@ -80,6 +80,10 @@ class _InProcessModel:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._logprobs(rows, asks, request.priority))
 
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+        async with until(request.deadline, f"vLLM with {self._name}"):
+            return await self._on_own_loop(self._text_logprobs(rows, texts, request.priority))
+
     async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._draw(rows, request))
@@ -165,6 +169,20 @@ class _InProcessModel:
         size = len(prompts)
         return [np.array(rows[i * size : (i + 1) * size]) for i in range(len(asks))]
 
+    async def _text_logprobs(self, rows: Rows, texts: Rows, priority: int) -> list[list[float]]:
+        from vllm import SamplingParams
+
+        async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
+            wanted = SamplingParams(max_tokens=1, temperature=1.0, prompt_logprobs=0, detokenize=False)
+            shown = await self._prompt_logprobs([*row, *text], wanted, priority)
+            if len(shown) < len(row) + len(text):
+                raise EngineProtocolError("vLLM did not show the log-probabilities of a prompt")
+            return [checked_logprob(shown[len(row) + at][token].logprob) for at, token in enumerate(text)]
+
+        return await in_parallel(
+            [partial(one, row, text) for row, text in zip(rows, texts, strict=True)], _AT_ONCE
+        )
+
     async def _draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
         from vllm import SamplingParams
 
@@ -183,6 +201,17 @@ class _InProcessModel:
 
     async def _generate(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
         """Returns vLLM's outputs for one prompt, complete and in order."""
+        last = await self._last(prompt, wanted, priority)
+        if len(last.outputs) != wanted.n:
+            raise EngineProtocolError(f"vLLM gave another number of answers than {wanted.n}")
+        return sorted(last.outputs, key=lambda output: int(output.index))
+
+    async def _prompt_logprobs(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
+        """Returns what vLLM shows of each token of the prompt."""
+        return (await self._last(prompt, wanted, priority)).prompt_logprobs or []
+
+    async def _last(self, prompt: Sequence[int], wanted: Any, priority: int) -> Any:
+        """Returns the last thing that vLLM says of one prompt: all of its answers."""
         from vllm.exceptions import VLLMClientError, VLLMError
         from vllm.sampling_params import RequestOutputKind
 
@@ -200,9 +229,9 @@ class _InProcessModel:
             raise EngineUnreachable(
                 f"vLLM with {self._name} failed ({type(error).__name__}: {error}); if its core has died, connect again"
             ) from error
-        if last is None or len(last.outputs) != wanted.n:
-            raise EngineProtocolError(f"vLLM gave another number of answers than {wanted.n}")
-        return sorted(last.outputs, key=lambda output: int(output.index))
+        if last is None:
+            raise EngineProtocolError(f"vLLM gave no answer for {self._name}")
+        return last
 
 
 def _drawn(output: Any) -> Drawn:

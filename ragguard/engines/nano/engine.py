@@ -8,24 +8,18 @@ from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import files
 
-import numpy as np
-
 from ragguard.engines.base import Prompt
-from ragguard.engines.labels import Asks, Logprobs
+from ragguard.engines.llama.model import NetworkModel
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
     ComputingModel,
-    Drawn,
     Loaded,
     LocalEngine,
-    Rows,
     ThreadModel,
-    uniform,
 )
-from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.nano.model import Model, load_model
+from ragguard.engines.local.worker import Worker
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
-from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.nano.weights import load_network
 from ragguard.engines.token_model import ModelFacts, ProfiledModel
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
@@ -60,7 +54,7 @@ _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 @cache
 def _open() -> tuple[Loaded, ComputingModel]:
     """Reads the shipped weights, which stay in memory when an engine is closed."""
-    network, tokenizer = load_model(), load_tokenizer()
+    network, tokenizer = load_network(), load_tokenizer()
     facts = ModelFacts(
         kind="nano",
         name="ragguard/nano",
@@ -70,9 +64,8 @@ def _open() -> tuple[Loaded, ComputingModel]:
         capabilities=LOCAL_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    return Loaded(NanoTokens(tokenizer), facts, network.config.max_position_embeddings), NanoModel(
-        network, tokenizer.end
-    )
+    loaded = Loaded(NanoTokens(tokenizer), facts, network.config.max_position_embeddings)
+    return loaded, NetworkModel(network, frozenset({tokenizer.end}))
 
 
 class NanoTokens:
@@ -124,23 +117,3 @@ class NanoTokens:
     def _strange(self, prompt: Prompt) -> str:
         words = {word for turn in prompt.messages for word in self._tokenizer.unknown_words(turn.content)}
         return _STRANGE.format(len(words))
-
-
-class NanoModel:
-    """nano's network, as a model over token ids."""
-
-    def __init__(self, network: Model, end: int) -> None:
-        self._network, self._end = network, end
-
-    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
-        starts = sorted({ask.after for ask in asks})
-        found = self._network.next_logprobs([[*row, *start] for row in rows for start in starts])
-        found = found.reshape(len(rows), len(starts), -1)
-        return [found[:, starts.index(ask.after)][:, list(ask.tokens)].astype(np.float64) for ask in asks]
-
-    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
-        numbers = [uniform(row, request) for row in rows]
-        drawn = self._network.sample(rows, numbers, request.temperature, self._end)
-        return [[Drawn(ids, values, ids[-1] == self._end) for ids, values in answers] for answers in drawn]

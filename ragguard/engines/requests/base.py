@@ -181,4 +181,6 @@ def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:
         digest.update(f"\0{message.role} {len(content)} ".encode())
         digest.update(content)
     digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
+    if prompt.text:
+        digest.update(b"\0then " + prompt.text.encode("utf-8", "surrogatepass"))
     return digest

@@ -10,8 +10,8 @@ import pytest
 from ragguard import world
 from ragguard.engines.base import Message
 from ragguard.engines.nano.checkpoint import write_checkpoint
-from ragguard.engines.nano.model import load_model
 from ragguard.engines.nano.tokenizer import MARKER, load_tokenizer
+from ragguard.engines.nano.weights import load_network
 from ragguard.engines.prompts import load_prompts
 
 torch = pytest.importorskip("torch")
@@ -77,8 +77,8 @@ def test_a_whole_conversation_is_the_same(theirs) -> None:
 def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
     rows = [TOKENIZER.encode_chat(messages) for messages in conversations(200)]
-    ours = load_model().next_logprobs(rows)
-    answers = load_model().sample(rows, [np.zeros((1, 4))] * 200, 0.0, TOKENIZER.end)
+    ours = load_network().next_logprobs(rows)
+    answers = load_network().sample(rows, [np.zeros((1, 4))] * 200, 0.0, [TOKENIZER.end])
     same = 0
     with torch.no_grad():
         for row, logprobs, [(tokens, _)] in zip(rows, ours, answers, strict=True):

@@ -12,8 +12,8 @@ import pytest
 from support.polling import aeventually
 
 from ragguard import world
+from ragguard.engines.llama.network import Network
 from ragguard.engines.nano.engine import NanoEngine
-from ragguard.engines.nano.model import Model
 from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import find_out
@@ -110,14 +110,14 @@ async def test_an_over_long_prompt_is_cut_where_that_is_allowed() -> None:
 
 
 async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
-    compute, computing, may_go_on = Model.next_logprobs, threading.Event(), threading.Event()
+    compute, computing, may_go_on = Network.next_logprobs, threading.Event(), threading.Event()
 
-    def held(model: Model, rows: list[list[int]]) -> object:
+    def held(model: Network, *given: object) -> object:
         computing.set()
         assert may_go_on.wait(20), "the loop, which lets it go on, is held up"
-        return compute(model, rows)
+        return compute(model, *given)
 
-    monkeypatch.setattr(Model, "next_logprobs", held)
+    monkeypatch.setattr(Network, "next_logprobs", held)
     call = asyncio.ensure_future(NanoEngine().label_probs(rendered(3), ["A"]))
     await aeventually(computing.is_set)
     may_go_on.set()

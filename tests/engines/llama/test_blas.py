@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ragguard.engines.nano import blas
-from ragguard.engines.nano.blas import one_thread
+from ragguard.engines.llama import blas
+from ragguard.engines.llama.blas import one_thread
 
 pytestmark = pytest.mark.skipif(blas._controls() is None, reason="NumPy here stands on another library")
 

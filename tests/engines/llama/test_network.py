@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import world
-from ragguard.engines.nano.model import LEAST_SHARED, load_model, shared_lengths
+from ragguard.engines.llama.network import Config, LayerWeights, Network
+from ragguard.engines.llama.prefixes import LEAST_SHARED, shared_lengths
 from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.weights import load_network
 from ragguard.engines.prompts import load_prompts
 
 TOKENIZER = load_tokenizer()
@@ -31,7 +35,7 @@ def prompts_of(n: int, *, documents: int = 4) -> list[list[int]]:
 
 
 def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
-    model, ids = load_model(), prompts_of(40)
+    model, ids = load_network(), prompts_of(40)
     together = model.next_logprobs(ids)
     alone = np.concatenate([model.next_logprobs([row]) for row in ids])
     assert np.abs(together - alone).max() < 1e-3
@@ -39,9 +43,9 @@ def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
 
 
 def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
-    model, ids = load_model(), prompts_of(6)
+    model, ids = load_network(), prompts_of(6)
     draws = [np.random.default_rng(i).random((4, 6)) for i in range(len(ids))]
-    drawn = model.sample(ids, draws, 1.0, TOKENIZER.end)
+    drawn = model.sample(ids, draws, 1.0, [TOKENIZER.end])
     for row, samples in zip(ids, drawn, strict=True):
         for tokens, logprobs in samples:
             fresh = [model.next_logprobs([[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
@@ -50,27 +54,27 @@ def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
 
 
 def test_samples_follow_the_distribution() -> None:
-    model = load_model()
+    model = load_network()
     row = TOKENIZER.encode_chat(
         load_prompts("nano").render("answer_closed", question="Who founded Norvik Mills?").messages
     )
     draws = [(np.arange(4000)[:, None] + 0.5) / 4000]
-    drawn = model.sample([row], draws, 1.0, TOKENIZER.end)[0]
+    drawn = model.sample([row], draws, 1.0, [TOKENIZER.end])[0]
     counts = np.bincount([tokens[0] for tokens, _ in drawn], minlength=len(TOKENIZER)) / 4000
     assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 1e-3
 
 
 def test_temperature_sharpens_and_zero_is_greedy() -> None:
-    model, ids = load_model(), prompts_of(4)
+    model, ids = load_network(), prompts_of(4)
     draws = [np.random.default_rng(i).random((20, 1)) for i in range(len(ids))]
     best = model.next_logprobs(ids).argmax(axis=1)
-    for row, samples in zip(best, model.sample(ids, draws, 0.0, TOKENIZER.end), strict=True):
+    for row, samples in zip(best, model.sample(ids, draws, 0.0, [TOKENIZER.end]), strict=True):
         assert {tokens[0] for tokens, _ in samples} == {row}
 
     def kinds(t: float) -> int:
         return sum(
             len({tokens[0] for tokens, _ in samples})
-            for samples in model.sample(ids, draws, t, TOKENIZER.end)
+            for samples in model.sample(ids, draws, t, [TOKENIZER.end])
         )
 
     assert kinds(0.3) <= kinds(3.0)
@@ -94,4 +98,38 @@ def test_same_documents_are_shared() -> None:
 @pytest.mark.parametrize("length", [1, 2, 700])
 def test_lengths_at_the_edges(length: int) -> None:
     row = [TOKENIZER.begin, *([TOKENIZER.ids["Ada"]] * (length - 1))]
-    assert np.isfinite(load_model().next_logprobs([row, row[:1]])).all()
+    assert np.isfinite(load_network().next_logprobs([row, row[:1]])).all()
+
+
+def test_a_given_text_has_the_logprobs_of_its_tokens_one_by_one() -> None:
+    network, rows = load_network(), prompts_of(8)
+    texts = [tuple(TOKENIZER.encode(text)) for text in ("Ada Berg founded it .", "Norvik", "NO-RESPONSE", "")]
+    pairs = [(row, text) for row in rows for text in texts]
+    together = network.text_logprobs([row for row, _ in pairs], [text for _, text in pairs])
+    for (row, text), found in zip(pairs, together, strict=True):
+        one_by_one = [network.next_logprobs([[*row, *text[:k]]])[0, token] for k, token in enumerate(text)]
+        assert np.allclose(found, one_by_one, atol=1e-3)
+
+
+def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
+    random = np.random.default_rng(0)
+    size = Config(50, 32, 2, 4, 2, 8, 48, 10_000.0, 1e-5, 64)
+
+    def drawn(*shape: int) -> np.ndarray:
+        return random.normal(0, 0.2, shape).astype(np.float32)
+
+    layers = [
+        LayerWeights(drawn(32, 32), drawn(16, 32), drawn(16, 32), drawn(32, 32), drawn(48, 32), drawn(48, 32),
+                     drawn(32, 48), drawn(32), drawn(32))
+        for _ in range(2)
+    ]  # fmt: skip
+    embed, norm = drawn(50, 32), drawn(32)
+
+    def repeated(matrix: np.ndarray) -> np.ndarray:
+        return matrix.reshape(2, 8, 32).repeat(2, axis=0).reshape(32, 32)
+
+    whole = [w._replace(k=repeated(w.k), v=repeated(w.v)) for w in layers]
+    shared = Network(size, embed, norm, layers)
+    full = Network(replace(size, num_key_value_heads=4), embed, norm, whole)
+    rows = [random.integers(0, 50, n).tolist() for n in (3, 9, 20)]
+    assert np.allclose(shared.next_logprobs(rows), full.next_logprobs(rows), atol=1e-5)

@@ -1,0 +1,1 @@
+"""Language models of the Llama architecture on NumPy alone: nano, which ships, and models from GGUF files."""

@@ -1,0 +1,42 @@
+"""GgufEngine: a model of the Llama architecture from a GGUF file, computed on NumPy in this process."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from ragguard.engines.llama.gguf_file import GgufFile, open_gguf
+from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
+from ragguard.engines.llama.model import NetworkModel
+from ragguard.engines.local.engine import LOCAL_CAPABILITIES, ComputingModel, Loaded, LocalEngine, ThreadModel
+from ragguard.engines.local.pretrained import HfTokens
+from ragguard.engines.local.worker import Worker
+from ragguard.engines.token_model import ModelFacts
+
+
+class GgufEngine(LocalEngine):
+    """A Llama-family model from a GGUF file, on NumPy: exact probabilities, no server, no GPU. Needs the extra `smol`.
+
+    Args:
+        path: The GGUF file.
+        name: The name that scores and reports show. Empty: the name in the file.
+    """
+
+    def __init__(self, path: str | Path, *, name: str = "") -> None:
+        file = open_gguf(path)
+        worker = Worker(f"the model {name or file.name}", partial(_open, file, name or file.name))
+        super().__init__(ThreadModel(worker))
+
+
+def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
+    network, tokenizer = file.network(), GgufTokenizer(file)
+    context = network.config.max_position_embeddings
+    facts = ModelFacts(
+        kind="gguf",
+        name=name,
+        identity=file.identity(),
+        context=context,
+        location="in this process",
+        capabilities=LOCAL_CAPABILITIES,
+    )
+    return Loaded(HfTokens(tokenizer), facts, context), NetworkModel(network, tokenizer.ends)

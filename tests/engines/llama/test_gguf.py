@@ -1,0 +1,101 @@
+"""A model from a GGUF file gives the numbers that transformers gives, and a file that cannot be used says why."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from support.engine_contract import LABELS, PROMPTS, STRANGE
+from support.tiny_gguf import make_gguf
+
+from ragguard.engines.connect import open_engine
+from ragguard.engines.llama.gguf_file import open_gguf
+from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
+from ragguard.errors import EngineRejected, InvalidInput
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    return make_gguf(tmp_path_factory.mktemp("gguf"))
+
+
+async def test_label_probabilities_are_those_of_transformers(made):
+    checkpoint, path = made
+    ours, theirs = open_engine(f"gguf:{path}"), open_engine(f"hf:{checkpoint}")
+    for mode in ("first_token", "sequence"):
+        one = await ours.label_probs(PROMPTS, LABELS, mode=mode)
+        other = await theirs.label_probs(PROMPTS, LABELS, mode=mode)
+        assert np.allclose(one.p, other.p, atol=1e-5)
+    await theirs.aclose()
+
+
+async def test_given_texts_are_as_probable_as_in_transformers(made):
+    checkpoint, path = made
+    texts = [["Ada Berg", " Oslo 1922", "no"], ["東京"], ["Norway, it is."]]
+    ours = await open_engine(f"gguf:{path}").continuations(PROMPTS, texts)
+    engine = open_engine(f"hf:{checkpoint}")
+    theirs = await engine.continuations(PROMPTS, texts)
+    for one, other in zip(chain(*ours), chain(*theirs), strict=True):
+        assert one.text == other.text
+        assert np.allclose(one.logprobs, other.logprobs, atol=1e-4)
+    await engine.aclose()
+
+
+def test_tokenizer_makes_the_tokens_of_transformers(made):
+    from transformers import AutoTokenizer
+
+    checkpoint, path = made
+    ours, theirs = GgufTokenizer(open_gguf(path)), AutoTokenizer.from_pretrained(checkpoint)
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Who founded it in 1922?"},
+    ]
+    assert ours.apply_chat_template(turns, False, True) == theirs.apply_chat_template(
+        turns, tokenize=False, add_generation_prompt=True
+    )
+    for text in (
+        *(text for text in STRANGE if "\ud800" not in text),
+        "Ada Berg, 1922",
+        "<|im_end|>",
+        " a  b\n\n",
+    ):
+        ids = ours(text)["input_ids"]
+        assert ids == theirs(text, add_special_tokens=False)["input_ids"]
+        assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
+
+
+def test_a_sentencepiece_vocabulary_is_merged_by_its_scores():
+    from ragguard.engines.llama.gguf_tokenizer import _merges
+
+    vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5}
+    assert _merges(vocabulary, [0, 0, 0, -2.0, -1.0, -3.0]) == [
+        ("b", "c"),
+        ("a", "b"),
+        ("a", "bc"),
+        ("ab", "c"),
+    ]
+
+
+def test_file_that_is_not_there_is_refused_with_its_name(tmp_path):
+    with pytest.raises(InvalidInput, match=r"none\.gguf"):
+        open_engine(f"gguf:{tmp_path}/none.gguf")
+
+
+@pytest.mark.parametrize("length", [0, 3, 100, 30_000])
+def test_file_that_is_cut_short_is_refused(made, tmp_path, length):
+    short = tmp_path / "short.gguf"
+    short.write_bytes(made[1].read_bytes()[:length])
+    with pytest.raises(EngineRejected, match="cut short"):
+        open_engine(f"gguf:{short}")
+
+
+def test_text_file_is_refused(tmp_path):
+    path = tmp_path / "notes.gguf"
+    path.write_text("no model\n" * 1000)
+    with pytest.raises(EngineRejected, match="no GGUF file"):
+        open_engine(f"gguf:{path}")
+
+
+def test_model_of_another_architecture_is_refused_with_the_way_out(tmp_path):
+    _, path = make_gguf(tmp_path, architecture="mamba")
+    with pytest.raises(EngineRejected, match=r"architecture mamba.*llama\.cpp or Ollama"):
+        open_engine(f"gguf:{path}")

@@ -1,0 +1,112 @@
+"""One random Llama as a Hugging Face checkpoint and as a GGUF file, with a byte-level tokenizer trained on the spot.
+
+Its heads share keys, so that engines can be compared on what real models have. It understands nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from support.tiny_checkpoint import WORDS
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+TEMPLATE = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def make_gguf(directory: Path, *, context: int = 1024, architecture: str = "llama") -> tuple[Path, Path]:
+    """Writes the model to `directory`; returns the checkpoint's folder and the GGUF file."""
+    import torch
+    from gguf import GGUFWriter, TokenType
+    from tokenizers import Tokenizer, decoders, pre_tokenizers, trainers
+    from tokenizers.models import BPE
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    tokenizer = Tokenizer(BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Digits(individual_digits=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True),
+        ]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=420,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator([" ".join(WORDS)] * 3, trainer)
+    checkpoint = directory / "checkpoint"
+    checkpoint.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(checkpoint / "tokenizer.json"))
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": context, "chat_template": TEMPLATE,
+        "bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "pad_token": "<|im_end|>",
+        "clean_up_tokenization_spaces": False,
+    }  # fmt: skip
+    (checkpoint / "tokenizer_config.json").write_text(json.dumps(settings))
+    (checkpoint / "chat_template.jinja").write_text(TEMPLATE)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=tokenizer.get_vocab_size(), hidden_size=128, intermediate_size=256, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=context, initializer_range=0.15,
+        tie_word_embeddings=True, rope_theta=100_000.0, bos_token_id=1, eos_token_id=2, pad_token_id=2,
+        torch_dtype="float32",
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    model.save_pretrained(checkpoint)
+
+    path = directory / "tiny.gguf"
+    writer = GGUFWriter(path, architecture)
+    writer.add_name("tiny")
+    writer.add_context_length(context)
+    writer.add_embedding_length(128)
+    writer.add_block_count(2)
+    writer.add_feed_forward_length(256)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(2)
+    writer.add_rope_dimension_count(32)
+    writer.add_rope_freq_base(100_000.0)
+    writer.add_layer_norm_rms_eps(float(config.rms_norm_eps))
+    data = json.loads(tokenizer.to_str())["model"]
+    tokens = sorted(data["vocab"], key=data["vocab"].get)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("smollm")
+    writer.add_token_list(tokens)
+    writer.add_token_types([TokenType.CONTROL if token in SPECIAL else TokenType.NORMAL for token in tokens])
+    writer.add_token_merges(
+        [merge if isinstance(merge, str) else " ".join(merge) for merge in data["merges"]]
+    )
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    writer.add_chat_template(TEMPLATE)
+    names = {
+        "self_attn.q_proj": "attn_q", "self_attn.k_proj": "attn_k", "self_attn.v_proj": "attn_v",
+        "self_attn.o_proj": "attn_output", "mlp.gate_proj": "ffn_gate", "mlp.up_proj": "ffn_up",
+        "mlp.down_proj": "ffn_down", "input_layernorm": "attn_norm", "post_attention_layernorm": "ffn_norm",
+    }  # fmt: skip
+    weights = {name: tensor.numpy() for name, tensor in model.state_dict().items()}
+    writer.add_tensor("token_embd.weight", weights["model.embed_tokens.weight"])
+    writer.add_tensor("output_norm.weight", weights["model.norm.weight"])
+    for layer in range(2):
+        for theirs, ours in names.items():
+            matrix = weights[f"model.layers.{layer}.{theirs}.weight"]
+            heads = {"attn_q": 4, "attn_k": 2}.get(ours)
+            writer.add_tensor(f"blk.{layer}.{ours}.weight", _paired(matrix, heads) if heads else matrix)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return checkpoint, path
+
+
+def _paired(matrix: np.ndarray, heads: int) -> np.ndarray:
+    """The rotated pairs of each head side by side, as GGUF has them."""
+    rows, width = matrix.shape
+    paired = matrix.reshape(heads, 2, rows // heads // 2, width).swapaxes(1, 2).reshape(rows, width)
+    return np.ascontiguousarray(paired)
