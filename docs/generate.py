@@ -69,7 +69,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
 NOT_CONFIGURED = frozenset(
     """
     Advice AdviceCalibration Adviser
-    Ask BufferingSink Calibration Continuation Continuations Engine EngineInfo EntailQuestion Entailer Entailments Failure
+    Ask BufferingSink Calibration Continuation Continuations Engine EngineInfo EntailQuestion Entailer Entailments
+    Failure
     JobReport Judged LabelProbs LabelQuestion Message Pair Part Passage Plan Policy
     PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score
     ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters

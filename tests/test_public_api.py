@@ -21,7 +21,8 @@ PUBLIC = {
     """,
     "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome",
     "ragguard.engines": """
-        Account Budget Cache ClassifyEntailer Coalesce Continuation Continuations CrossEncoder Engine EngineEntailer EngineInfo Entailer
+        Account Budget Cache ClassifyEntailer Coalesce Continuation Continuations CrossEncoder
+        Engine EngineEntailer EngineInfo Entailer
         Entailments HfEngine InProcessVllmEngine LabelProbs Message NanoEngine OpenAIEngine Pair Patience Price Priority
         Prompt Retry Sample Samples Span VllmEngine connect_entailer
     """,
