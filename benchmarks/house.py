@@ -9,7 +9,10 @@ FOLDER is a checkout of this project, of any version: the way to compare two. Co
 - names that `ragguard` and its public modules export;
 - on the way of one retrieval (a LangChain retriever under RagGuardCallback, from the call to the queue) and of one
   prompt (label probabilities of one prompt at an OpenAI-compatible server): the files and classes of our own that are
-  entered, the frames of our own on the deepest stack, and all calls of our own.
+  entered, the frames of our own on the deepest stack, and all calls of our own;
+- on the whole way of one retrieval (`rg.run`, `run.retrieved`, scored by utility on nano, stored, `rg.flush`): the
+  same on all threads, the functions that are entered, the deepest stack of each thread, and SQLite's transactions.
+  Scoring runs wholly only after a warm-up, so the second run is counted. `--list` names files and functions.
 """
 
 from __future__ import annotations
@@ -83,6 +86,73 @@ rg.close()
 printed()
 """
 )
+END_TO_END = """
+import json, re, sqlite3, sys, tempfile, threading
+from pathlib import Path
+root = Path(sys.argv[1])
+ours = tuple(str(root / name) + "/" for name in ("ragguard", "integrations"))
+watching = False
+kinds, functions, deepest, transactions = set(), set(), {}, []
+
+def of_ours(frame):
+    return frame.f_code.co_filename.startswith(ours) and frame.f_code.co_name != "<module>"
+
+def see(frame, event, argument):
+    if not watching or event != "call" or not of_ours(frame):
+        return
+    name = frame.f_code.co_qualname.split(".<locals>")[0]
+    kind, dot, _ = name.rpartition(".")
+    file = frame.f_code.co_filename
+    functions.add((file, name))
+    if dot:
+        kinds.add((file, kind))
+    stack, above = [], frame
+    while above is not None:
+        if of_ours(above):
+            stack.append(above.f_code.co_qualname)
+        above = above.f_back
+    thread = re.sub(r"[-_][0-9]+( .*)?$", "", threading.current_thread().name)
+    if len(stack) > len(deepest.get(thread, ())):
+        deepest[thread] = stack[::-1]
+
+connect = sqlite3.connect
+
+def watched_connect(*args, **kwargs):
+    connection = connect(*args, **kwargs)
+    connection.set_trace_callback(
+        lambda statement: transactions.append(statement) if watching and statement.startswith("BEGIN") else None
+    )
+    return connection
+
+sqlite3.connect = watched_connect
+threading.setprofile(see)
+
+from ragguard import Passage, RagGuard
+
+with tempfile.TemporaryDirectory() as folder:
+    rg = RagGuard("nano", scorers=("utility",), store=Path(folder) / "house.db")
+
+    def retrieve(question):
+        with rg.run(question) as run:
+            run.retrieved(question, [Passage("Ada Berg founded the firm Kvist in Oslo.")])
+        assert rg.flush(60)
+
+    retrieve("who founded the firm Holm?")
+    sys.setprofile(see)
+    watching = True
+    retrieve("who founded the firm Kvist?")
+    watching = False
+    sys.setprofile(None)
+    rg.close()
+files = {file for file, _ in functions}
+print(json.dumps({
+    "files": len(files), "classes": len(kinds), "functions": len(functions),
+    "deepest": {name: len(stack) for name, stack in sorted(deepest.items())},
+    "transactions": len(transactions), "writes": transactions.count("BEGIN IMMEDIATE"),
+    "stacks": deepest,
+    "entered": sorted(f"{Path(file).relative_to(root)} {name}" for file, name in functions),
+}))
+"""
 PROMPT = (
     WALKED
     + '''
@@ -196,7 +266,8 @@ def public_names(root: Path) -> dict[str, int]:
 
 def main() -> None:
     """Prints the counts of a checkout as a table of Markdown."""
-    root = Path(sys.argv[1]).resolve() if sys.argv[1:] else HERE
+    named = [one for one in sys.argv[1:] if one != "--list"]
+    root = Path(named[0]).resolve() if named else HERE
     print("| what | files | lines |\n|---|---|---|")
     for name, (files, count) in folders(root).items():
         print(f"| `{name}` | {files} | {count:,} |")
@@ -209,6 +280,17 @@ def main() -> None:
     for name, code in (("one retrieval", RETRIEVAL), ("one prompt", PROMPT)):
         way = in_checkout(root, code)
         print(f"| {name} | {way['classes']} | {way['files']} | {way['frames']} | {way['calls']} |")
+    whole = in_checkout(root, END_TO_END)
+    stacks = ", ".join(f"{name} {depth}" for name, depth in whole["deepest"].items())
+    print(
+        f"\none retrieval from end to end: {whole['files']} files, {whole['classes']} classes, "
+        f"{whole['functions']} functions; {whole['transactions']} transactions, {whole['writes']} of them writes; "
+        f"deepest stacks: {stacks}"
+    )
+    if "--list" in sys.argv:
+        for thread, stack in whole["stacks"].items():
+            print(f"\n{thread}: {' > '.join(stack)}")
+        print("\n" + "\n".join(whole["entered"]))
 
 
 if __name__ == "__main__":
