@@ -14,8 +14,6 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from ragguard.runtime.fork import at_fork
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -26,17 +24,13 @@ IDLE_S = 10.0
 class DaemonThreads(ThreadPoolExecutor):
     """Runs work in at most `most` daemon threads, started as they are needed. A job that hangs ends with the process.
 
-    The class inherits from ThreadPoolExecutor only since event loops accept no other default executor.
+    A pool belongs to one process: what lives across a fork makes its pool by `PerProcess`. The class inherits from
+    ThreadPoolExecutor only since event loops accept no other default executor.
     """
 
     def __init__(self, most: int, name: str) -> None:
         super().__init__(most, thread_name_prefix=name)
         self._most, self._name = most, name
-        self._begin()
-        at_fork(in_child=self._begin)
-
-    def _begin(self) -> None:
-        """Starts without threads and jobs: at first, and in a forked child."""
         self._jobs: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._running: list[threading.Thread] = []

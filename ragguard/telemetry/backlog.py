@@ -9,15 +9,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 from opentelemetry.metrics import CallbackOptions, Meter, MeterProvider, Observation, get_meter_provider
 
+from ragguard.runtime.per_process import PerProcess
 from ragguard.telemetry import names as n
-
-Watched: TypeAlias = tuple[Callable[[], int], Callable[[], Mapping[str, int]]]
-"""Two functions of one RagGuard: how many runs wait, and what was lost, by reason."""
 
 
 class BacklogGauge:
@@ -25,21 +22,22 @@ class BacklogGauge:
 
     def __init__(self, meter: Meter, provider: MeterProvider | None) -> None:
         self._meter, self._provider = meter, provider
-        self._watched: list[Watched] = []
+        self._watched: list[tuple[Callable[[], int], Callable[[], Mapping[str, int]]]] = []
         self._instruments: _ProviderInstruments | None = None
 
-    def add(self, watched: Watched) -> None:
-        """Adds the functions of one more RagGuard."""
-        self._watched.append(watched)
+    def add(self, waiting: Callable[[], int], lost: Callable[[], Mapping[str, int]]) -> None:
+        """Adds the functions of one more RagGuard: how many runs wait, and what was lost, by reason."""
+        self._watched.append((waiting, lost))
         if self._instruments is None:
             self._instruments = _ProviderInstruments.of(self._meter, self._provider)
-            self._instruments.open.add(self)
+            self._instruments.here.get().open.add(self)
 
     def close(self) -> None:
         """Ends the report of waiting runs; lost runs stay counted."""
         if self._instruments is not None:
-            self._instruments.lost.update(self.lost())
-            self._instruments.open.discard(self)
+            here = self._instruments.here.get()
+            here.lost.update(self.lost())
+            here.open.discard(self)
         self._watched, self._instruments = [], None
 
     def waiting(self) -> int:
@@ -54,12 +52,20 @@ class BacklogGauge:
         return counts
 
 
+class _Gauges:
+    """The gauges that one process has made for a provider."""
+
+    def __init__(self) -> None:
+        self.open: WeakSet[BacklogGauge] = WeakSet()
+        self.lost: Counter[str] = Counter()
+        """The losses of gauges that were closed, by reason."""
+
+
 class _ProviderInstruments:
     """The instruments of one provider, which report the sums of all its sinks."""
 
     def __init__(self, meter: Meter) -> None:
-        self.open: WeakSet[BacklogGauge] = WeakSet()
-        self.lost: Counter[str] = Counter()
+        self.here = PerProcess(_Gauges)
         _, unit, meaning = n.METRICS["ragguard.queue.depth"]
         meter.create_observable_gauge("ragguard.queue.depth", [self._observe_waiting], unit, meaning)
         _, unit, meaning = n.METRICS["ragguard.dropped"]
@@ -69,18 +75,19 @@ class _ProviderInstruments:
     def of(cls, meter: Meter, provider: MeterProvider | None) -> _ProviderInstruments:
         """Returns the instruments of that provider; None is the application's own provider, whenever it is set."""
         key = _APPLICATION if provider is None or provider is get_meter_provider() else provider
-        with _lock:
+        with _lock.get():
             found = _by_provider.get(key)
             if found is None:
                 found = _by_provider[key] = cls(meter)
             return found
 
     def _observe_waiting(self, _: CallbackOptions) -> Iterable[Observation]:
-        yield Observation(sum(one.waiting() for one in list(self.open)))
+        yield Observation(sum(one.waiting() for one in list(self.here.get().open)))
 
     def _observe_lost(self, _: CallbackOptions) -> Iterable[Observation]:
-        total = Counter(self.lost)
-        for one in list(self.open):
+        here = self.here.get()
+        total = Counter(here.lost)
+        for one in list(here.open):
             total.update(one.lost())
         for reason, count in total.items():
             yield Observation(count, {"reason": reason})
@@ -91,5 +98,5 @@ class _Application:
 
 
 _APPLICATION = _Application()
-_lock = threading.Lock()
+_lock = PerProcess(threading.Lock)
 _by_provider: WeakKeyDictionary[MeterProvider | _Application, _ProviderInstruments] = WeakKeyDictionary()

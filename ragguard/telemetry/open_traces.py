@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
@@ -28,17 +27,13 @@ class RunTrace:
 
 
 class OpenTraces:
-    """The traces of open runs in this process, by the run's id."""
+    """The traces of open runs, by the run's id."""
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
         self._traces: OrderedDict[str, RunTrace] = OrderedDict()
 
     def take(self, run_id: str) -> RunTrace:
-        """Removes and returns the spans of a run; an empty trace where there are none, and after a fork."""
-        if self._pid != os.getpid():
-            self._pid = os.getpid()
-            self._traces.clear()
+        """Removes and returns the spans of a run; an empty trace where there are none."""
         return self._traces.pop(run_id, None) or RunTrace()
 
     def keep(self, run_id: str, trace: RunTrace) -> None:
@@ -50,9 +45,7 @@ class OpenTraces:
     def end(self) -> None:
         """Ends the spans of all runs that are still open."""
         while self._traces:
-            _, trace = self._traces.popitem()
-            if self._pid == os.getpid():
-                self._end(trace)
+            self._end(self._traces.popitem()[1])
 
     def _end(self, trace: RunTrace) -> None:
         if trace.span is not None:

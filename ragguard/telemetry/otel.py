@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics, trace
@@ -20,8 +21,9 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.telemetry.backlog import BacklogGauge, Watched
+from ragguard.telemetry.backlog import BacklogGauge
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.instruments import Instruments, Prices
 from ragguard.telemetry.open_traces import OpenTraces, RunTrace
@@ -90,28 +92,28 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider, logger_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._watched: list[Watched] = []
-        self._not_delivered: Mapping[str, int] = {}
         self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
-        self._traces = OpenTraces()
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
-        self._begin()
+        self._here = PerProcess(self._begin)
+        self._here.get()
 
-    def _begin(self) -> None:
-        """Starts without providers: at first, and in a forked process, which makes private ones of its own."""
-        self._exporting: Exporting | None = None
-        tracers, meters, self._logger_provider = self._given
+    def _begin(self) -> _Outlets:
+        """Makes private providers, where there are any, and begins to remember the spans of open runs."""
+        tracers, meters, loggers = self._given
+        exporting = None
         if self._private is not None:
             endpoint, project, spans_only = self._private
-            self._exporting = mine = Exporting(endpoint, project, spans_only=spans_only)
-            tracers, meters, self._logger_provider = mine.traces, mine.metrics, mine.logs
-        self._tracer: Tracer = trace.get_tracer("ragguard", __version__, tracers)
+            exporting = Exporting(endpoint, project, spans_only=spans_only)
+            tracers, meters, loggers = exporting.traces, exporting.metrics, exporting.logs
         meter = metrics.get_meter("ragguard", __version__, meters)
-        self._instruments, self._backlog = Instruments(meter, self._prices), BacklogGauge(meter, meters)
-        if self._exporting is not None:
-            self._backlog.add((lambda: 0, self._exporting.lost))
-        for watched in self._watched:
-            self._backlog.add(watched)
+        gauge = BacklogGauge(meter, meters)
+        if exporting is not None:
+            gauge.add(lambda: 0, exporting.lost)
+        tracer = trace.get_tracer("ragguard", __version__, tracers)
+        return _Outlets(
+            exporting=exporting, tracer=tracer, loggers=loggers, gauge=gauge,
+            instruments=Instruments(meter, self._prices),
+        )  # fmt: skip
 
     @property
     def tells_texts(self) -> bool:
@@ -120,8 +122,7 @@ class OtelSink:
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """Makes the sink report how many runs wait, and what was lost, by reason."""
-        self._watched.append((queue_depth, dropped))
-        self._backlog.add((queue_depth, dropped))
+        self._here.get().gauge.add(queue_depth, dropped)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Writes one scored run."""
@@ -129,11 +130,10 @@ class OtelSink:
 
     def write(self, scored: ScoredRun) -> dict[str, SpanContext]:
         """Writes one scored run; returns the span of each step, by the step's id, and the run's under ""."""
-        if self._exporting is not None and not self._exporting.is_here():
-            self._begin()
-        self._instruments.record(scored)
+        here = self._here.get()
+        here.instruments.record(scored)
         run = scored.run
-        known = self._traces.take(run.id)
+        known = here.traces.take(run.id)
         parent = self._parent(run, known)
         self._evaluation(scored, parent, None)
         targets = {"": parent}
@@ -141,34 +141,33 @@ class OtelSink:
             targets[step.id] = self._target(step, parent, scored.scores, known)
             self._evaluation(scored, targets[step.id], step)
         if run.status == "open":
-            self._traces.keep(run.id, known)
+            here.traces.keep(run.id, known)
         return targets
 
     async def flush(self) -> None:
         """Sends what a private exporter holds; does nothing with the application's own providers."""
-        if self._exporting is not None and self._exporting.is_here():
-            await in_daemon_thread(self._exporting.flush)
+        exporting = self._here.get().exporting
+        if exporting is not None:
+            await in_daemon_thread(exporting.flush)
 
     def undelivered(self) -> Mapping[str, int]:
         """Returns how much a private exporter could not deliver, by kind and address; empty with the application's
         own providers."""
-        if self._exporting is None:
-            return self._not_delivered
-        # Only the parent process reports the losses of its exporter.
-        return self._exporting.undelivered() if self._exporting.is_here() else {}
+        exporting = self._here.get().exporting
+        return {} if exporting is None else exporting.undelivered()
 
     async def aclose(self) -> None:
         """Ends the spans of open runs, and closes a private exporter after its last export; an application's own
         providers stay open."""
-        exporting = self._exporting
-        self._traces.end()
+        here = self._here.made
+        if here is None:  # nothing was written in this process
+            return
+        here.traces.end()
         try:
-            if exporting is not None:
-                await asyncio.to_thread(exporting.close)
+            if here.exporting is not None:
+                await asyncio.to_thread(here.exporting.close)
         finally:
-            if exporting is not None:
-                self._exporting, self._not_delivered = None, exporting.undelivered()
-            self._backlog.close()
+            here.gauge.close()
 
     def _parent(self, run: Run, known: RunTrace) -> SpanContext:
         """Returns the span of the run: the application's, else one of ragguard's."""
@@ -181,7 +180,7 @@ class OtelSink:
 
     def _run_span(self, run: Run, known: RunTrace) -> SpanContext:
         """Returns the span of a run; it is ended, with its attributes, where the run has ended."""
-        span = known.span or self._tracer.start_span(
+        span = known.span or self._here.get().tracer.start_span(
             _line("run", run.name), context=Context(),
             kind=SpanKind.INTERNAL, start_time=run.started_ns or None,
         )  # fmt: skip
@@ -215,7 +214,7 @@ class OtelSink:
         return target
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
-        span = self._tracer.start_span(
+        span = self._here.get().tracer.start_span(
             _line("retrieval", source(step)), context=_under(above),
             kind=SpanKind.CLIENT, start_time=step.started_ns or None,
         )  # fmt: skip
@@ -231,7 +230,7 @@ class OtelSink:
     ) -> None:
         length = int(decision.elapsed_ms * 1e6)
         start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
-        span = self._tracer.start_span("guard", context=_under(target), start_time=start)
+        span = self._here.get().tracer.start_span("guard", context=_under(target), start_time=start)
         if span.is_recording():
             about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
             span.set_attributes(self._write.decision(decision, step, about).values)
@@ -241,7 +240,7 @@ class OtelSink:
 
     def _advice_span(self, step: RetrievalStep, advice: Advice, target: SpanContext) -> None:
         start = advice.started_ns or step.ended_ns or time.time_ns()
-        span = self._tracer.start_span("ragguard.advice", context=_under(target), start_time=start)
+        span = self._here.get().tracer.start_span("ragguard.advice", context=_under(target), start_time=start)
         if span.is_recording():
             span.set_attributes(self._write.advice(advice, step).values)
             if advice.status == "error":
@@ -259,7 +258,7 @@ class OtelSink:
         events += [self._write.failure(failure) for failure in failures]
         now = time.time_ns()
         started = scored.started_ns or now
-        span = self._tracer.start_span(
+        span = self._here.get().tracer.start_span(
             "evaluate retrieval" if step is not None else "evaluate run",
             context=Context() if self._own_trace else _under(target),
             links=[Link(target)],
@@ -279,11 +278,24 @@ class OtelSink:
     def _emit(self, events: Iterable[Event], target: SpanContext, at: int) -> None:
         from opentelemetry import _logs
 
-        logger = _logs.get_logger("ragguard", __version__, self._logger_provider)
+        logger = _logs.get_logger("ragguard", __version__, self._here.get().loggers)
         for name, values in events:
             logger.emit(_logs.LogRecord(
                 timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
             ))  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Outlets:
+    """The ways out of one process: a forked child has private providers and spans of open runs of its own."""
+
+    exporting: Exporting | None
+    """The private providers; None where spans go to the application's own, or to given ones."""
+    tracer: Tracer
+    loggers: LoggerProvider | None
+    instruments: Instruments
+    gauge: BacklogGauge
+    traces: OpenTraces = field(default_factory=OpenTraces)
 
 
 def _line(*words: object) -> str:

@@ -85,15 +85,14 @@ class Exporting:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
         self._base = base
-        project = identifier(project)
-        self._pid = os.getpid()
-        here = self.is_here
+        project, process = identifier(project), os.getpid()
 
         class MetricsOfThisProcess(OTLPMetricExporter):
             """Metrics of one process: a forked child inherits what was measured, and must not send it again."""
 
             def export(self, *args: Any, **kwargs: Any) -> MetricExportResult:
-                return super().export(*args, **kwargs) if here() else MetricExportResult.SUCCESS
+                mine = os.getpid() == process
+                return super().export(*args, **kwargs) if mine else MetricExportResult.SUCCESS
 
         spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", headers=headers, timeout=EXPORT_S))
         records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", headers=headers, timeout=EXPORT_S))
@@ -120,7 +119,7 @@ class Exporting:
                 return True
 
         self._ended: Any = EndedSpans()
-        self._due = 0
+        self._due, self._closed = 0, False
         self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.traces.add_span_processor(self._ended)
         self.traces.add_span_processor(BatchSpanProcessor(spans))
@@ -132,16 +131,14 @@ class Exporting:
             self.logs.add_log_record_processor(BatchLogRecordProcessor(records))
         self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
-    def is_here(self) -> bool:
-        """Returns False in a process that was forked from the one that made the providers."""
-        return self._pid == os.getpid()
-
     def lost(self) -> Mapping[str, int]:
         """Returns how much could not be delivered so far, by kind."""
         return {what: exporter.lost for what, exporter in self._counted.items()}
 
     def flush(self) -> None:
         """Exports the spans and log records that wait; takes as long as the exporter's time limit for each batch."""
+        if self._closed:
+            return
         self._due = self._ended.count
         self.traces.force_flush()
         self.logs.force_flush()
@@ -156,8 +153,11 @@ class Exporting:
     def close(self) -> None:
         """Exports all that waits; raises where some of it did not arrive.
 
-        A collector that is down costs one exporter's time limit, not three.
+        A collector that is down costs one exporter's time limit, not three. Safe to call twice.
         """
+        if self._closed:
+            return
+        self._closed = True
         self._due = self._ended.count
         # An exporter that hangs must not delay the end of the process.
         threads = DaemonThreads(3, "ragguard-blocking")

@@ -4,7 +4,6 @@ import asyncio
 import threading
 
 import pytest
-from support.child import in_child
 
 from ragguard.runtime import threads
 from ragguard.runtime.threads import DaemonThreads
@@ -55,14 +54,6 @@ def test_threads_without_work_end_and_come_back(monkeypatch):
     thread.join(20)
     assert not thread.is_alive()
     assert pool.submit(threading.current_thread).result(10) is not thread
-    pool.shutdown()
-
-
-def test_a_forked_child_has_threads_of_its_own():
-    pool = DaemonThreads(2, "some")
-    assert pool.submit(lambda: 1).result(10) == 1
-    in_child(lambda: pool.submit(lambda: 2).result(10) == 2)
-    assert pool.submit(lambda: 3).result(10) == 3
     pool.shutdown()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -11,11 +11,11 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from support.child import in_child
 from support.scored_runs import two_hops
 
 from ragguard.records import PROVISIONAL, Advice, TraceContext
 from ragguard.telemetry import open_traces
-from ragguard.telemetry.open_traces import OpenTraces
 from ragguard.telemetry.otel import OtelSink
 
 
@@ -162,13 +162,15 @@ async def test_of_too_many_open_runs_the_oldest_is_ended(provider, spans, monkey
     assert [span.name for span in spans.get_finished_spans()].count("run") == 1
 
 
-def test_a_forked_child_knows_none_of_its_parents_traces(monkeypatch):
-    traces = OpenTraces()
-    known = traces.take("r")
-    known.decided.add("s")
-    traces.keep("r", known)
-    assert traces.take("r").decided == {"s"}
-    traces.keep("r", known)
-    pid = os.getpid()
-    monkeypatch.setattr(os, "getpid", lambda: pid + 1)
-    assert traces.take("r").decided == set()
+def test_forked_child_ends_no_span_of_a_run_that_its_parent_has_open(provider, spans):
+    sink = OtelSink(provider)
+    asyncio.run(sink.submit(so_far(1)))
+    before = len(spans.get_finished_spans())
+
+    def child() -> bool:
+        asyncio.run(sink.aclose())
+        return len(spans.get_finished_spans()) == before
+
+    in_child(child)
+    asyncio.run(sink.aclose())
+    assert [span.name for span in spans.get_finished_spans()].count("run") == 1
