@@ -109,8 +109,6 @@ class Comparison:
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
-    seen_otherwise: dict[str, int]
-    """Metrics → the questions at which the judge saw the references for another share of the scores on one side."""
     empty_before: EmptyRuns
     empty_after: EmptyRuns
     remarks: list[str] = field(default_factory=list)
@@ -178,23 +176,6 @@ class Comparison:
                 f"the differences above do not count them."
             )
         return said
-
-    @property
-    def about_references(self) -> str:
-        """The sentence about scores that were given with the references in sight on one side only; "" for none."""
-        by_count: dict[int, list[str]] = defaultdict(list)
-        for metric, count in self.seen_otherwise.items():
-            by_count[count].append(metric)
-        if not by_count:
-            return ""
-        where = "; ".join(
-            f"at {count:,} of {self.paired:,} questions for {', '.join(sorted(metrics))}"
-            for count, metrics in sorted(by_count.items(), reverse=True)
-        )
-        return (
-            "A judge sees the references only at steps whose query is the question, so the two sides were not judged "
-            f"alike {where}: a difference there may be the judge's."
-        )
 
     def resting_on(self, metric: str) -> str:
         """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
@@ -295,20 +276,10 @@ def compare(
             for series in both
             if before.origins[series] != after.origins[series]
         },
-        seen_otherwise={
-            named[series]: count for series in both if (count := _seen_otherwise(series, before, after))
-        },
         empty_before=_empty(before, named),
         empty_after=_empty(after, named),
         remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
         draws=draws,
-    )
-
-
-def _seen_otherwise(series: Series, before: Questions, after: Questions) -> int:
-    a, b = before.saw_references[series], after.saw_references[series]
-    return sum(
-        not math.isclose(a[question], b[question], abs_tol=TOLERANCE) for question in a.keys() & b.keys()
     )
 
 

@@ -38,8 +38,7 @@ def ragguard_gate() -> Gate:
         broken = [condition for condition in conditions if condition.holds(found)]
         metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
         thin = [found.resting_on(metric) for metric in metrics]
-        judged = found.about_references if metrics.keys() & found.seen_otherwise.keys() else ""
-        said = (found.nothing_read, found.left_out, judged, *thin, *found.remarks)
+        said = (found.nothing_read, found.left_out, *thin, *found.remarks)
         remarks = [remark for remark in said if remark]
         if broken:
             named = {condition.of(found).metric for condition in broken}

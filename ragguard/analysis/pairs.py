@@ -18,8 +18,6 @@ class Questions:
 
     values: dict[Series, dict[str, float]] = field(default_factory=dict)
     """The mean over runs of the mean over steps or passages, by series and question."""
-    saw_references: dict[Series, dict[str, float]] = field(default_factory=dict)
-    """The share of the scores behind such a mean that were given with the references in sight."""
     asked: dict[str, str] = field(default_factory=dict)
     """The question as it was asked, by the normalised question."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
@@ -51,7 +49,6 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
     """Returns the means of each question over its runs; iterates over `runs` once."""
     found = Questions()
     values: dict[Series, dict[str, float]] = defaultdict(dict)
-    seen: dict[Series, dict[str, float]] = defaultdict(dict)
     again: dict[Series, Counter[str]] = defaultdict(Counter)
     steps = passages = places = 0
     for run in runs:
@@ -68,19 +65,16 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
             found.empty += 1
             found.empty_scored.update(run.means.keys())
         for series, mean in run.means.items():
-            share = run.saw_references[series]
             if question in values[series]:
                 values[series][question] += mean
-                seen[series][question] += share
                 again[series][question] += 1
             else:
-                values[series][question], seen[series][question] = mean, share
+                values[series][question] = mean
             found.origins[series].add(run.origins[series])
     for series, times in again.items():
         for question, more in times.items():
             values[series][question] /= 1 + more
-            seen[series][question] /= 1 + more
-    found.values, found.saw_references = dict(values), dict(seen)
+    found.values = dict(values)
     if steps:
         found.passages, found.places = passages / steps, places / steps
     return found

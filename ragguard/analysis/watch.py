@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, STATES, best, named
-from ragguard.analysis.hop_lines import colour_of
+from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.storage.sqlite.kept import unread_positions

@@ -106,7 +106,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 
     from ragguard import DistractorGuard, RagGuard, connect
     from ragguard.analysis.digest import MISLEADS
-    from ragguard.analysis.html import write_html
+    from ragguard.analysis.page import write_html
     from ragguard.storage.files.runfile import write_runs
 
     engine = connect("nano")

@@ -41,7 +41,7 @@ def run(
     import gc
 
     from ragguard.analysis.digest import MISLEADS
-    from ragguard.analysis.html import write_html
+    from ragguard.analysis.page import write_html
     from ragguard.storage.source import open_source
 
     if sort not in _ORDERS:
@@ -81,8 +81,7 @@ def _remarks(source: ScoredSource) -> list[str]:
 
 def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     from ragguard.analysis.digest import summary
-    from ragguard.analysis.ids import short_ids
-    from ragguard.analysis.text import as_markup, question_line
+    from ragguard.analysis.text import as_markup, question_line, short_ids
 
     lines: list[dict[str, Any]] = []
     elsewhere = 0
@@ -126,7 +125,7 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
 
 def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.analysis.hops import hop_table
-    from ragguard.analysis.ids import run_of_part
+    from ragguard.analysis.text import run_of_part
 
     scored = source.store.scored_run(run_of_part(wanted, source.store.run_ids()))
     if scored is not None:

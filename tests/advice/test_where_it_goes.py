@@ -12,7 +12,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard, print_hops, read_runs, write_runs
 from ragguard.analysis.digest import MISLEADS
-from ragguard.analysis.html import write_html
+from ragguard.analysis.page import write_html
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.schema import checked_run

@@ -27,10 +27,7 @@ def means_of(scored: ScoredRun) -> RunMeans:
         latest = [score for score in scores if _origin(score) == _origin(scores[-1])]
         references = {score.step_id: _references(score) for score in latest}
         counted = [score for score in latest if _references(score) == references[score.step_id]]
-        found.add(
-            series, _origin(scores[-1]), sum(score.value for score in counted) / len(counted),
-            sum(score.reference_source == "gold" for score in counted) / len(counted),
-        )  # fmt: skip
+        found.add(series, _origin(scores[-1]), sum(score.value for score in counted) / len(counted))
     return found
 
 

@@ -20,7 +20,7 @@ V = TypeVar("V")
 
 class Series(NamedTuple):
     """The properties in which two numbers must agree to be comparable: gold is never mixed with support, nor before
-    the guard with after. Whether a judge saw the references makes no other series; see `RunMeans.saw_references`."""
+    the guard with after. Whether a judge saw the references makes no other series."""
 
     name: str
     level: Level
@@ -62,15 +62,12 @@ class RunMeans:
     steps_known: bool = True
     """False for a run of a score file, which holds no steps."""
     means: dict[Series, float] = field(default_factory=dict)
-    saw_references: dict[Series, float] = field(default_factory=dict)
-    """The share of a mean's scores that were given with the references in sight, by series. A judge sees them only at
-    steps whose query is the question."""
     origins: dict[Series, str] = field(default_factory=dict)
     """The engine, the prompts and the scorer with its settings, by series."""
 
-    def add(self, series: Series, origin: str, mean: float, saw_references: float) -> None:
+    def add(self, series: Series, origin: str, mean: float) -> None:
         """Adds a series."""
-        self.means[series], self.origins[series], self.saw_references[series] = mean, origin, saw_references
+        self.means[series], self.origins[series] = mean, origin
 
 
 class _ScoresOfRun:
@@ -93,10 +90,8 @@ class _ScoresOfRun:
         """Adds the mean of each series."""
         for series, ways in self._found.items():
             origin, steps = next(reversed(ways.items()))
-            latest = [next(reversed(readings.items())) for readings in steps.values()]
-            count = sum(number for _, (_, number) in latest)
-            seen = sum(number for (source, _), (_, number) in latest if source == "gold")
-            means.add(series, origin, sum(total for _, (total, _) in latest) / count, seen / count)
+            latest = [next(reversed(readings.values())) for readings in steps.values()]
+            means.add(series, origin, sum(total for total, _ in latest) / sum(count for _, count in latest))
 
 
 def _made_last(inner: dict[str, dict[K, V]], key: str) -> dict[K, V]:

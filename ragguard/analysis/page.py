@@ -26,7 +26,7 @@ from ragguard.storage.sqlite.overview import SCALE, Overview
 
 BLOCK = 50
 """The number of runs in one block of data."""
-_PAGE = files("ragguard.analysis") / "page"
+_PAGE = files("ragguard.analysis") / "page_files"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.analysis.ids import run_of_part, short_ids
+from ragguard.analysis.text import run_of_part, short_ids
 from ragguard.errors import UnknownName
 from ragguard.records import new_id
 

@@ -5,8 +5,7 @@ import io
 from rich.console import Console
 
 from ragguard import RagGuard
-from ragguard.analysis.digest import MISLEADS, detail
-from ragguard.analysis.fit import remarks_on_fit
+from ragguard.analysis.digest import MISLEADS, detail, remarks_on_fit
 from ragguard.analysis.hops import print_hops
 from ragguard.storage.source import open_source
 

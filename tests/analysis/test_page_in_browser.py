@@ -1,0 +1,191 @@
+"""The page in a real browser: found by keyboard, filtered, told to screen readers, whole on a phone and on paper."""
+
+import re
+
+import pytest
+from support.browser import CHROMIUM, chromium
+from support.overviews import overviews
+
+from ragguard.analysis.page import write_html
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun
+
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.slow,
+    pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium"),
+]
+RUNS = 120
+SECOND = 1_000_000_000
+
+
+def scored(number):
+    """Two hops; of every third run the guard dropped a misleading passage."""
+    run = Run(
+        f"run-{number:03d}", f"Who is number {number}?", ["Ada"], "Ada", started_ns=number * SECOND + 10**18
+    )
+    run.ended_ns = run.started_ns + SECOND
+    said = [Score("seper_closed_book", 0.1, "run", run.id, reference_source="gold")]
+    said += [Score("delta_seper_total", number / 200, "run", run.id, stderr=0.1, reference_source="gold")]
+    for index in range(2):
+        found = [Passage(f"Passage {place} of hop {index} about {number}.") for place in range(3)]
+        began = run.started_ns + index * SECOND // 2
+        step = RetrievalStep(
+            f"{run.id}-{index}", run.id, index, index, "which?", found, found, began, began + SECOND // 4
+        )
+        if index and number % 3 == 0:
+            step.decision = Decision(
+                found[:2], [Dropped(found[2], 3, "utility -0.80 < -0.20", -0.8)], "pruned", 100.0
+            )
+            step.passages = found[:2]
+        run.steps.append(step)
+        of = {"run_id": run.id, "step_id": step.id}
+        said.append(Score("delta_seper", number / 400, "step", stderr=0.1, reference_source="gold", **of))
+        said += [Score("utility", 0.9 - place, "passage", position=place + 1, **of) for place in range(3)]
+        said += [
+            Score("answerability", 5 - place, "passage", position=place + 1, sub_question=0, **of)
+            for place in range(3)
+        ]
+    return ScoredRun(run, said)
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    write_html(overviews(map(scored, range(RUNS))), path)
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as made:
+        yield made
+
+
+def test_it_is_used_by_keyboard_alone(browser, address):
+    page = browser.open(address)
+    page.press("/")
+    assert page.value("document.activeElement.id") == "search"
+    page.call("Input.insertText", text="number 77")
+    assert page.value("count.textContent") == "1 of 120 runs"
+    page.value("search.value = ''; search.dispatchEvent(new Event('input')); runs.focus()")
+    first = page.value("document.querySelector('.question').textContent")
+    page.press("ArrowDown")
+    assert page.value("document.querySelector('.question').textContent") != first
+    assert (
+        page.value("document.getElementById(runs.getAttribute('aria-activedescendant')).ariaSelected")
+        == "true"
+    )
+    page.press("Enter")
+    assert page.value("document.activeElement.id") == "run"
+
+
+def test_filters_orders_and_pages(browser, address):
+    page = browser.open(address)
+    assert page.value("runs.children.length") == 50
+    page.value("pages.querySelector('button:last-of-type').click()")
+    assert "page 2 of 3" in page.value("pages.textContent")
+    page.value("filter.value = 'dropped'; filter.dispatchEvent(new Event('input'))")
+    assert page.value("count.textContent") == "40 of 120 runs"
+    page.value(
+        "sort.value = 'gain-down'; sort.dispatchEvent(new Event('input')); runs.firstElementChild.click()"
+    )
+    assert page.value("document.querySelector('.question').textContent") == "Who is number 117?"
+    assert page.value("location.hash") == "#run-117"
+
+
+def test_a_tap_on_a_phone_brings_the_run_into_view(browser, address):
+    page = browser.open(address, 390, 844)
+    for place in (3, 5):  # the second time the first run has been scrolled through
+        page.value(f"runs.children[{place}].click()")
+        assert -1 <= page.value("run.getBoundingClientRect().top") <= 844 / 2
+        page.value("scrollTo(0, document.body.scrollHeight)")
+
+
+def test_the_arrows_go_on_from_the_run_that_is_open(browser, address):
+    page = browser.open(address + "#run-004")
+    place = page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')")
+    page.value("runs.focus()")
+    page.press("ArrowDown")
+    assert page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')") == place + 1
+
+
+@pytest.mark.parametrize("named", ["#nobody", "#%E0%A4%A"])
+def test_an_address_that_names_no_run_shows_the_first(browser, address, named):
+    page = browser.open(address + named)
+    assert page.value("document.querySelector('.question').textContent").startswith("Who is number")
+
+
+def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_path):
+    """A belief in the run's own answer is never averaged with one in the right answer."""
+    runs = []
+    for number in range(24):
+        item = scored(number)
+        own = number % 2 == 1
+        for score in item.scores:
+            if score.name == "delta_seper_total":
+                score.value, score.reference_source = (0.9, "answer") if own else (-0.001, "gold")
+        runs.append(item)
+    write_html(overviews(runs), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    text = page.value("charts.innerText")
+    told = {
+        one.splitlines()[0]: one for one in page.value("[...charts.children].map((one) => one.innerText)")
+    }
+    assert "between 0.00 and 0.00" in told["ΔSePer over time"], text
+    assert "between 0.90 and 0.90" in told["Support over time"], text
+    assert not re.search(r"−0\.0+\b", page.value("document.body.innerText"))
+
+
+def test_one_run_is_one_run(browser, tmp_path):
+    write_html(overviews([scored(1)]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri())
+    assert page.value("count.textContent") == "1 run"
+
+
+def test_a_run_tells_what_the_guard_dropped_and_where_the_time_went(browser, address):
+    page = browser.open(address + "#run-117")
+    text = page.value("run.innerText")
+    for expected in ("guard dropped 1 in 100.0 ms", "would mislead; dropped: utility -0.80 < -0.20",
+                     "expected: Ada", "±", "Where the time went",
+                     "250.0 ms, guard 100.0", "Which passage answers"):  # fmt: skip
+        assert expected in text, expected
+    assert page.value("document.querySelectorAll('tr.dropped').length") == 1
+    page.value("search.value = 'number 117'; search.dispatchEvent(new Event('input'))")
+    assert "2 hops" in page.value("runs.innerText")
+    assert "1 misleading" in page.value(
+        "runs.innerText"
+    )  # two passages mislead, of which the guard dropped one
+    assert page.value("document.querySelectorAll('.cell.gone').length") == 1
+
+
+def test_a_screen_reader_hears_names_and_numbers(browser, address):
+    page = browser.open(address + "#run-117")
+    told = page.call("Accessibility.getFullAXTree")["nodes"]
+    names = {(node.get("role", {}).get("value"), node.get("name", {}).get("value")) for node in told}
+    assert ("article", "Run: Who is number 117?") in names
+    assert ("searchbox", "Search") in names
+    assert ("listbox", "Runs; arrow keys move, Enter opens") in names
+    assert any(
+        role == "image" and str(name).startswith("Belief in the right answer: before 0.10")
+        for role, name in names
+    )
+    assert any(role == "image" and name == "utility +0.90" for role, name in names)
+    controls = "[...document.querySelectorAll('input, select, button')]"
+    assert page.value(f"{controls}.filter((one) => !one.labels?.length && !one.textContent).length") == 0
+
+
+@pytest.mark.parametrize(("width", "height"), [(390, 844), (768, 1024), (1280, 900)])
+@pytest.mark.parametrize("dark", [False, True])
+def test_nothing_is_cut_off_and_nothing_is_refused(browser, address, width, height, dark):
+    page = browser.open(address + "#run-117", width, height, dark=dark)
+    assert page.value("document.documentElement.scrollWidth") <= width
+    assert page.value("(window.violations || []).length") == 0
+    ground = page.value("getComputedStyle(document.body).backgroundColor")
+    assert (ground == "rgb(20, 22, 26)") is dark
+
+
+def test_paper_shows_the_run_alone(browser, address):
+    page = browser.open(address + "#run-117", media="print", dark=True)
+    assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert page.value("list.offsetHeight + overview.offsetHeight") == 0
+    assert page.value("run.offsetHeight") > 0
