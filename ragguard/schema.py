@@ -185,13 +185,13 @@ class RecordType:
         )  # lists and records come last
         self._needed = [name for name, default in self._in_data.items() if default is MISSING]
         self._converted = {name: found for name, found in simple.items() if found is not scalars.MAPPING}
-        self._bounded = {name: found for name, found in simple.items() if found.bounded}
+        bounded = {name: found.within for name, found in simple.items() if found.within is not None}
+        self._bounds = [*bounded.values()]
+        self._bounded_of = _values_of(bounded)
         self._nested = [
-            name
-            for name, found in self._fields.items()
-            if name not in simple and not (isinstance(found, _List) and found.item is record_type(Passage))
+            name for name in self._fields if name not in simple and not self._holds_passages(name)
         ]
-        self._types_of = operator.attrgetter(*self._converted)
+        self._converted_of = _values_of(self._converted)
         self._known_types: set[tuple[type, ...]] = set()
         """The types of scalar fields in records that needed no conversion."""
 
@@ -258,15 +258,16 @@ class RecordType:
         changes: dict[str, Any] = {}
         lost: list[str] = []
         # Nearly every record has all its types, so that this must cost little.
-        types = tuple(map(type, self._types_of(record)))
-        if types in self._known_types:
-            self._convert(record, self._bounded, changes, lost)
-        else:
-            self._convert(record, self._converted, changes, lost)
+        types = tuple(map(type, self._converted_of(record)))
+        if types not in self._known_types or not self._is_within_bounds(record):
+            self._convert(record, changes, lost)
             if not changes:
                 self._known_types.add(types)
         for name in self._nested:
-            if (value := getattr(record, name)) is not None and value != []:
+            value = getattr(record, name)
+            if value is None and name in self._optional:
+                continue
+            if type(value) is not list or value or not isinstance(self._fields[name], _List):
                 self._fit_field(name, value, changes, lost)
         if not changes:
             return record
@@ -274,15 +275,24 @@ class RecordType:
             changes["metadata"] = {**record.metadata, UNREADABLE: "not kept: " + ", ".join(lost)}
         return replace(record, **changes)
 
-    def _convert(
-        self, record: Any, named: dict[str, Scalar], changes: dict[str, Any], lost: list[str]
-    ) -> None:
-        for name, described in named.items():
+    def _is_within_bounds(self, record: Any) -> bool:
+        """Returns whether values of the right types are allowed."""
+        for value, within in zip(self._bounded_of(record), self._bounds, strict=True):
+            if value is not None and value not in within:
+                return False
+        return True
+
+    def _convert(self, record: Any, changes: dict[str, Any], lost: list[str]) -> None:
+        for name, described in self._converted.items():
             value = getattr(record, name)
-            if not (type(value) in described.stored and described.fits(value)) and not (
-                value is None and name in self._optional
-            ):
+            if value is None and name in self._optional:
+                continue
+            if type(value) not in described.stored or not described.fits(value):
                 self._fit_field(name, value, changes, lost)
+
+    def _holds_passages(self, name: str) -> bool:
+        described = self._fields[name]
+        return (described.item if isinstance(described, _List) else described) is record_type(Passage)
 
     def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
         described = self._fields[name]
@@ -300,6 +310,14 @@ class RecordType:
         close = difflib.get_close_matches(name, self._in_data, 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
         return f"{meant}no field of that name; your own data go into `metadata`"
+
+
+def _values_of(names: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:
+    """Returns a function from a record to the values of some of its fields."""
+    chosen = [*names]
+    if len(chosen) > 1:
+        return operator.attrgetter(*chosen)
+    return lambda record: tuple(getattr(record, name) for name in chosen)
 
 
 def record_type(kind: type) -> RecordType:

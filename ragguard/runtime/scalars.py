@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -44,8 +44,8 @@ class Scalar:
     """Makes a value of this type of a captured one; raises anything where that cannot be."""
     of_data: Callable[[Any], Any] = lambda value: value
     """Makes a value of data from JSON that fit."""
-    bounded: bool = False
-    """True where not every value of a stored type is allowed."""
+    within: Container[Any] | None = None
+    """The allowed values where not every value of a stored type is allowed."""
 
     def check(self, value: Any) -> None:
         """Raises WrongField for a value that is not allowed."""
@@ -78,7 +78,7 @@ def whole(limits: range) -> Scalar:
     def fits(value: object) -> bool:
         return isinstance(value, int) and value is not True and value is not False and least <= value <= most
 
-    return Scalar(f"a whole number{bounds}", (int,), empty=0, fits=fits, convert=_whole_of, bounded=True)
+    return Scalar(f"a whole number{bounds}", (int,), empty=0, fits=fits, convert=_whole_of, within=limits)
 
 
 @lru_cache(maxsize=64)
@@ -89,7 +89,7 @@ def choice(names: tuple[str, ...]) -> Scalar:
         return isinstance(value, str) and value in names
 
     empty = "error" if "error" in names else names[0]
-    return Scalar(", ".join(names), (str,), empty=empty, fits=fits, convert=_text_of, bounded=True)
+    return Scalar(", ".join(names), (str,), empty=empty, fits=fits, convert=_text_of, within=names)
 
 
 def _text_of(value: object) -> str:

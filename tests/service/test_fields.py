@@ -14,7 +14,8 @@ from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Run, SubStep
 from ragguard.runtime.faults import Faults
-from ragguard.service.fields import UNREADABLE, storable_event
+from ragguard.schema import UNREADABLE
+from ragguard.service.fields import storable_event
 from ragguard.service.intake import Intake
 from ragguard.service.redaction import Redactor
 from ragguard.service.settings import Settings
