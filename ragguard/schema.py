@@ -198,7 +198,10 @@ class RecordType:
     def stored_types(self, name: str) -> tuple[type, ...]:
         """Returns the types that a field has in a database."""
         described = self._fields[name]
-        types: tuple[type, ...] = described.stored if isinstance(described, Scalar) else (dict, list)
+        if isinstance(described, Scalar):
+            types = described.stored
+        else:
+            types = (list,) if isinstance(described, _List) else (dict, list)
         return (*types, NoneType) if name in self._optional else types
 
     def check(self, record: Any) -> None:

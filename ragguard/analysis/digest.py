@@ -10,7 +10,7 @@ from ragguard.capture.disagreement import difference
 from ragguard.records import Score
 from ragguard.scorers.probes.relevance import sees_references
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 Data = dict[str, Any]
 Texts = dict[str, int]
@@ -154,7 +154,11 @@ def _step(
 def named(scores: Iterable[Score]) -> list[str]:
     """Returns each number about a step as a whole that has no column of its own, with its name."""
     latest = {score.name: score for score in scores if score.level == "step" and score.stage == "passages"}
-    return [f"{harmless(name)} {score.value:.2f}" for name, score in latest.items() if name not in IN_COLUMNS]
+    return [
+        f"{strip_control_characters(name)} {score.value:.2f}"
+        for name, score in latest.items()
+        if name not in IN_COLUMNS
+    ]
 
 
 class ShownScore(Protocol):

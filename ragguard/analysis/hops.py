@@ -27,7 +27,7 @@ from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalSt
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.view import view_step
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 BAR = 6
 """The number of cells of one side of a utility bar."""
@@ -72,14 +72,17 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     if not isinstance(run, Run):
         raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
-    asked = harmless(run.question).strip() or "(no question)"
+    asked = strip_control_characters(run.question).strip() or "(no question)"
     head = Text(f"\n{asked}", "bold")
     if run.status not in ("ok", "open"):
-        why = harmless(" ".join(str(run.metadata.get("error", "")).split()))
+        why = strip_control_characters(" ".join(str(run.metadata.get("error", "")).split()))
         head.append(f"\n{run.status}{': ' if why else ''}{why}", "red")
-    head = Text.assemble(head, f"\nanswer: {harmless(run.answer or '–')}")
+    head = Text.assemble(head, f"\nanswer: {strip_control_characters(run.answer or '–')}")
     if correct is not None and correct.label:
-        head.append(f" ({harmless(correct.label)}{_judged_by(correct)})", colour_of(correct.value - 0.5))
+        head.append(
+            f" ({strip_control_characters(correct.label)}{_judged_by(correct)})",
+            colour_of(correct.value - 0.5),
+        )
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
     if any(score.provisional for score in scores):
@@ -88,7 +91,9 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     steps = {step.id for step in run.steps}
     about_run = [failure for failure in failures if failure.step_id not in steps]
     head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
-    head.append(f"\nrun {harmless(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim")
+    head.append(
+        f"\nrun {strip_control_characters(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim"
+    )
     return Group(head, Hops([_hop(step, said[step.id], unsaid[step.id]) for step in run.steps]))
 
 
@@ -111,7 +116,11 @@ def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
     """Returns why scores are missing, each reason once."""
-    return list(dict.fromkeys(f"not scored: {harmless(' '.join(one.message.split()))}" for one in failures))
+    return list(
+        dict.fromkeys(
+            f"not scored: {strip_control_characters(' '.join(one.message.split()))}" for one in failures
+        )
+    )
 
 
 def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Hop:
@@ -146,7 +155,7 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         rows.append(replace(row, judged=judged[position]) if position in judged else row)
     return Hop(
         f"hop {step.index + 1}: ",
-        harmless(step.query),
+        strip_control_characters(step.query),
         "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))])),
         [
             *filter(None, [notice(step.metadata, len(step.passages))]),
@@ -180,7 +189,7 @@ def _places(step: RetrievalStep) -> str:
 def _outcome(step: RetrievalStep, *, scored: bool) -> str:
     """Returns in words the state of a hop that has no scores of its own."""
     if step.error:
-        return f"{step.status}: {harmless(' '.join(step.error.split()))}"
+        return f"{step.status}: {strip_control_characters(' '.join(step.error.split()))}"
     if step.status != "ok":
         return step.status
     if not (step.passages or step.candidates):
@@ -218,19 +227,26 @@ def _advice(step: RetrievalStep) -> list[str]:
     if advice is None:
         return []
     why = f": {'; '.join(advice.reasons)}" if advice.reasons else ""
-    return [harmless(f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}{why}")]
+    return [
+        strip_control_characters(
+            f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}{why}"
+        )
+    ]
 
 
 def _contested(scores: Sequence[Score]) -> list[str]:
     """Returns which passages contradict each other, by hop and position."""
     found = best(scores, "contested")
-    return [f"contested: {harmless(found.explanation)}"] if found and found.value > 0 else []
+    return [f"contested: {strip_control_characters(found.explanation)}"] if found and found.value > 0 else []
 
 
 def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
     """Returns the verdict on a passage in words, and the colour of these words."""
     if dropped is not None:
-        return f"dropped: {harmless(dropped.removeprefix('utility '))}", "yellow"  # the bar shows the rest
+        return (
+            f"dropped: {strip_control_characters(dropped.removeprefix('utility '))}",
+            "yellow",
+        )  # the bar shows the rest
     if utility is None:
         return "", ""
     misleads, helps = utility < MISLEADS, utility > -MISLEADS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 LONGEST = 200
 """The most characters of a question that is shown in one line."""
@@ -18,7 +18,7 @@ _NAMED = 5
 
 def line_of(text: str) -> str:
     """Returns the text in one line without control characters, cut after 2,000 characters."""
-    return harmless(" ".join(text[:_LINE].split()))
+    return strip_control_characters(" ".join(text[:_LINE].split()))
 
 
 def question_line(question: str) -> str:
@@ -29,7 +29,7 @@ def question_line(question: str) -> str:
 
 def as_markup(text: str) -> str:
     """Returns the text as markup for Rich, with escaped brackets and without control characters."""
-    return escape(harmless(text))
+    return escape(strip_control_characters(text))
 
 
 def short_ids(ids: Iterable[str]) -> Mapping[str, str]:

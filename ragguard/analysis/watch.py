@@ -13,7 +13,7 @@ from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.storage.sqlite.kept import unread_positions
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 _OTHERS = 3
 """The most numbers that are shown by name of a hop without ΔSePer, UDCG and coverage."""
@@ -55,7 +55,13 @@ def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
     )
     total = best(scored.scores, "delta_seper_total")
     gain = Text("") if total is None else Text(f"{total.value:+z.2f}", colour_of(total.value))
-    return Text(began, "dim"), Text(harmless(question_line(run.question))), hops, gain, _outcome(scored)
+    return (
+        Text(began, "dim"),
+        Text(strip_control_characters(question_line(run.question))),
+        hops,
+        gain,
+        _outcome(scored),
+    )
 
 
 def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
@@ -92,7 +98,7 @@ def _outcome(scored: ScoredRun) -> Text:
     run = scored.run
     correct = best(scored.scores, "answer_correct")
     if correct is not None and correct.label:
-        return Text(harmless(correct.label), colour_of(correct.value - 0.5))
+        return Text(strip_control_characters(correct.label), colour_of(correct.value - 0.5))
     if state := STATES.get(run.status, run.status):
         return Text(state, "yellow" if run.status not in STATES else "cyan")
     if scored.failures and not scored.scores:

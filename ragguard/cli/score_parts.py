@@ -17,7 +17,7 @@ import typer
 from ragguard.cli.source import about_references
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +128,7 @@ def _carried_out(prepared: PreparedJob, executor: Executor, console: Console, qu
 
         def on_part(counts: PartCounts, progress: JobProgress) -> None:
             for line in counts.rejected_lines:
-                console.print(harmless(line))
+                console.print(strip_control_characters(line))
             show(progress)
 
         try:
@@ -190,7 +190,7 @@ async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
                 total += replace(await pipeline.plan(run), failures=())
             elif line.problem is not None:
                 rejected += 1
-                console.print(harmless(f"{part.shown}: {line.problem}"))
+                console.print(strip_control_characters(f"{part.shown}: {line.problem}"))
     await pipeline.aclose()
     lines: list[str] = []
     if prepared.job.references and referenced < total.runs:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.runtime.arguments import references_of
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -59,7 +59,7 @@ class RunSource:
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1
 
-        self._console.print(harmless(f"{name}: {problem}"))
+        self._console.print(strip_control_characters(f"{name}: {problem}"))
 
 
 def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +37,7 @@ def say(text: str, *, error: bool = False) -> None:
     """Prints a text without control characters, as any part of it may come from outside."""
     import typer
 
-    typer.echo(harmless(text), err=error)
+    typer.echo(strip_control_characters(text), err=error)
 
 
 def speak_any_encoding() -> None:

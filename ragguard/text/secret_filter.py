@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-from ragguard.text.terminal import harmless
+from ragguard.text.terminal import strip_control_characters
 
 HIDDEN = "…"
 """Stands in place of a secret."""
@@ -123,12 +123,12 @@ class _Cleaning(logging.Filter):
             message = record.getMessage()
         except Exception:  # noqa: BLE001 - a wrong format string is the handler's to report
             return True
-        clean = harmless(without_secrets(message))
+        clean = strip_control_characters(without_secrets(message))
         if clean != message:
             record.msg, record.args = clean, ()
         if record.exc_info and record.exc_info[1] is not None:
             trace = "".join(traceback.format_exception(record.exc_info[1])).rstrip("\n")
-            if (clean := harmless(without_secrets(trace))) != trace:
+            if (clean := strip_control_characters(without_secrets(trace))) != trace:
                 record.exc_info, record.exc_text = None, clean
         return True
 

@@ -86,6 +86,40 @@ def test_a_line_that_is_none_is_said_with_its_number(tmp_path):
         list(read_scored(tmp_path / "none.jsonl"))
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"metadata": [1]}, r"metadata: got \[1\]; allowed: an object"),
+        ({"value": "high"}, "value: got 'high'; allowed: a number"),
+        ({"value": None}, "value: got None; allowed: needed"),
+        ({"value": float("nan")}, "value: got nan; allowed: a finite number"),
+        ({"value": 10**400}, "value: .*a number"),
+        ({"level": "page"}, "level: got 'page'; allowed: passage, step, run"),
+        ({"name": ["a"]}, r"name: got \['a'\]; allowed: a text"),
+        ({"usage": {"prompts": -1}}, "usage.prompts: got -1; allowed: a whole number, 0 or more"),
+        ({"usage": 5}, "usage: got 5; allowed: an object"),
+        ({"stderr": "wide"}, "stderr: got 'wide'; allowed: a number"),
+        ({"position": 1.5}, "position: got 1.5; allowed: a whole number"),
+        ({"question": 5}, "question: got 5; allowed: a text"),
+        ({"odd": 1}, "odd: got 1; allowed: no field of that name"),
+    ],
+)
+def test_score_file_with_a_wrong_field_names_line_and_field(tmp_path, change, says):
+    path = tmp_path / "scores.jsonl"
+    write_scores(scored(), path)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], json.dumps(json.loads(lines[1]) | change)]))
+    with pytest.raises(InvalidInput, match=f"scores.jsonl, line 2, {says}"):
+        list(read_scored(path))
+
+
+@pytest.mark.parametrize("line", ["[]", "5", "null", '"text"', "{", "[" * 100_000])
+def test_score_file_with_a_line_that_is_no_object_names_the_line(tmp_path, line):
+    (tmp_path / "scores.jsonl").write_text(line)
+    with pytest.raises(InvalidInput, match=r"scores.jsonl, line 1: .*object"):
+        list(read_scored(tmp_path / "scores.jsonl"))
+
+
 async def test_the_sink_appends_whole_runs(tmp_path):
     sink = JsonlSink(tmp_path / "scores.jsonl")
     for one in scored():

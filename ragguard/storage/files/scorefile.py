@@ -10,7 +10,8 @@ from itertools import groupby
 from pathlib import Path
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.records import Failure, Run, Score, ScoredRun, Usage
+from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.schema import read_record
 from ragguard.storage.files.runfile import text_file
 from ragguard.storage.files.scoretable import FIELDS, FORMAT, about_steps, write_table
 from ragguard.storage.sqlite.columns import dump
@@ -80,19 +81,26 @@ def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
 
 def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
     try:
-        data = json.loads(line)
-        found = data.pop("format")
-        if str(found).startswith("ragguard.run/"):
-            raise StoreError(f"{path} is a run file; score it first: `ragguard score {path} --store new.db`")
-        if found != FORMAT:
-            raise ValueError(f"its format is not {FORMAT!r}")
-        question = data.pop("question")
-        data.pop("step_index")
-        if data.pop("failure", None) is not None:
-            return data["run_id"], question, Failure(**data)
-        data["usage"] = Usage(**data["usage"])
-        return data["run_id"], question, Score(**data)
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise InvalidInput(
-            f"{path}, line {number}", line[:60], f"a line of a score file; {error!r}"
-        ) from error
+        return _record_of(json.loads(line), path)
+    except InvalidInput as wrong:
+        where = f", {wrong.argument}" if wrong.argument else ""
+        raise InvalidInput(f"{path}, line {number}{where}", wrong.value, wrong.allowed) from None
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput(f"{path}, line {number}", line[:60], f"one JSON object; {error}") from error
+
+
+def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failure]:
+    if not isinstance(data, dict):
+        raise InvalidInput("", data, "an object")
+    written = str(data.pop("format", None))
+    if written.startswith("ragguard.run/"):
+        raise StoreError(f"{path} is a run file; score it first: `ragguard score {path} --store new.db`")
+    if written != FORMAT:
+        raise InvalidInput("format", written, repr(FORMAT))
+    question = data.pop("question", None)
+    if not isinstance(question, str):
+        raise InvalidInput("question", question, "a text")
+    data.pop("step_index", None)
+    failed = data.pop("failure", None) is not None
+    result: Score | Failure = read_record(Failure, data) if failed else read_record(Score, data)
+    return result.run_id, question, result

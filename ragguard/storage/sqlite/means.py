@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import NamedTuple, TypeVar
 
 from ragguard.records import Level
-from ragguard.storage.files.unreadable import WRONG_SCORES, check_scores
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks
+from ragguard.storage.sqlite.unreadable import WRONG_SCORES, check_scores
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -15,12 +15,12 @@ from typing import Any, NamedTuple
 
 from ragguard.capture.delivered import notice
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Usage, places_of
-from ragguard.storage.files.unreadable import WRONG_SCORES, check_scores
 from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.kept import kept_passages
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
 from ragguard.storage.sqlite.rows import usage_of
+from ragguard.storage.sqlite.unreadable import WRONG_SCORES, check_scores
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""

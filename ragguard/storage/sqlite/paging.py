@@ -8,9 +8,9 @@ from typing import TypeAlias, TypeVar
 
 from ragguard.errors import StoreError
 from ragguard.runtime.faults import describe
-from ragguard.storage.files.unreadable import FAULTS, LeftOut, read_each
 from ragguard.storage.sqlite import reading
 from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.unreadable import FAULTS, LeftOut, read_each
 
 T = TypeVar("T")
 ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]

@@ -12,10 +12,10 @@ from math import isfinite
 from typing import Any
 
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
-from ragguard.storage.files.unreadable import check_failure, check_number, check_run, check_step, check_text
 from ragguard.storage.sqlite.columns import Data, storable
 from ragguard.storage.sqlite.passage_table import digests_in
 from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
+from ragguard.storage.sqlite.unreadable import check_failure, check_number, check_run, check_step, check_text
 
 _MOST_PARAMETERS = 500
 

@@ -20,7 +20,6 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
-from ragguard.storage.files.unreadable import LeftOut, read_each
 from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
 from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.columns import storable
@@ -32,6 +31,7 @@ from ragguard.storage.sqlite.overview import Overview, RunLine, overviews_at
 from ragguard.storage.sqlite.process_state import ProcessState
 from ragguard.storage.sqlite.removal import Removals
 from ragguard.storage.sqlite.time_slice import TimeSlice
+from ragguard.storage.sqlite.unreadable import LeftOut, read_each
 from ragguard.storage.sqlite.writing import EventRow, Writing, event_row, make_due
 from ragguard.text.secret_filter import logger
 

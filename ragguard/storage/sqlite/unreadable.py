@@ -9,28 +9,25 @@ from __future__ import annotations
 import math
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from types import UnionType
 from typing import Any, TypeAlias, TypeVar
 
+from ragguard.records import Failure, RetrievalStep, Run
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
+from ragguard.schema import stored_types
 
 T = TypeVar("T")
 
-_Types: TypeAlias = Mapping[str, type | UnionType]
-_RUN: _Types = {
-    "id": str, "name": str, "question": str, "answer": str | None, "status": str, "started_ns": int, "ended_ns": int,
-}  # fmt: skip
-_STEP: _Types = {
-    "id": str, "idx": int, "turn": int, "query": str, "status": str, "tool": str, "started_ns": int, "ended_ns": int,
-    "k": int | None,
-}  # fmt: skip
-_FAILURE: _Types = {
-    "scorer": str, "error": str, "message": str, "step_id": str, "attempts": int, "occurred_ns": int,
-}  # fmt: skip
+_Types: TypeAlias = Mapping[str, tuple[type, ...]]
+_RUN: _Types = stored_types(Run, "id", "name", "question", "answer", "status", "started_ns", "ended_ns")
+_STEP: _Types = stored_types(
+    RetrievalStep, "id", "turn", "query", "status", "tool", "started_ns", "ended_ns", "k"
+) | {"idx": (int,)}
+_FAILURE: _Types = stored_types(Failure, "scorer", "error", "message", "step_id", "attempts", "occurred_ns")
 _BODY: _Types = {
-    "references": list, "sub_questions": list, "pool": list, "metadata": dict, "trace": list, "items": list,
-    "passages": list, "candidates": list, "sub_steps": list, "decision": dict, "advice": dict, "error": str,
+    **stored_types(Run, "references", "sub_questions", "pool", "metadata", "trace"),
+    **stored_types(RetrievalStep, "passages", "candidates", "sub_steps", "decision", "advice", "error"),
+    "items": (list,),
 }  # fmt: skip
 _NAMED = 5
 _MOST_KEPT = 1000
@@ -140,7 +137,7 @@ def _check_body(body: Mapping[str, Any], table: str) -> None:
     if not isinstance(body, dict):
         raise TypeError(f"{table}.body is {_kind(body)}")
     for key, value in body.items():
-        if key in _BODY and not isinstance(value, _BODY[key] | None):
+        if key in _BODY and value is not None and not isinstance(value, _BODY[key]):
             raise TypeError(f"{table}.body.{key} is {_kind(value)}")
     for key in ("references", "sub_questions"):
         for text in body.get(key) or ():
