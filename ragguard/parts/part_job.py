@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,6 +21,8 @@ from ragguard.text.credentials import split_credentials
 from ragguard.text.secret_filter import without_secrets
 
 _PICKLED = "an address, such as nano or http://HOST:PORT/v1, so that every process connects by itself"
+
+_SECRET = re.compile(r"token|key|secret|passw|credential", re.IGNORECASE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,7 @@ class PartJob:
         prompts = None if scoring.prompts is None else load_prompts(scoring.prompts)
         return {
             "engine": _address(scoring.engine),
-            "engine_args": dict(scoring.engine_args or {}),
+            "engine_args": {name: _shown(name, value) for name, value in (scoring.engine_args or {}).items()},
             "judge": _address(scoring.judge),
             "entailer": _address(scoring.entailer),
             "scorers": [_scorer(one) for one in scoring.scorers],
@@ -102,6 +105,13 @@ def _address(model: object) -> str | None:
     if address.partition("://")[0] in ("http", "https"):
         address = split_credentials("engine", address, _PICKLED)[0]
     return without_secrets(address)
+
+
+def _shown(name: str, value: object) -> object:
+    """Returns an engine's argument for the record: a digest of one that may be a secret, such as `hf_token`."""
+    if isinstance(value, int | float | None):
+        return value
+    return digest_of(value) if _SECRET.search(name) or not isinstance(value, str) else value
 
 
 def _scorer(scorer: str | Scorer) -> object:

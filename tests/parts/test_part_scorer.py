@@ -238,6 +238,15 @@ def test_keys_and_passwords_are_not_in_the_record(tmp_path):
     assert "geheim123" not in str(job.record)
     assert job.record["engine"] == "http://localhost:1/v1"
 
+    def record(**args):
+        scoring = ScoringSettings(engine="vllm:m", engine_args={"max_model_len": 8, "dtype": "half", **args})
+        return PartJob(scoring=scoring, out=str(tmp_path)).record["engine_args"]
+
+    found = record(hf_token="geheim123", speculative_config={"api_key": "geheim123"})
+    assert "geheim123" not in str(found)
+    assert (found["max_model_len"], found["dtype"]) == (8, "half")
+    assert found != record(hf_token="another", speculative_config={"api_key": "geheim123"})
+
 
 def test_what_cannot_travel_is_refused(engine, tmp_path):
     with pytest.raises(InvalidInput, match="so that every process connects by itself"):
