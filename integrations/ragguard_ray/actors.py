@@ -173,18 +173,18 @@ def _answer(reference: Any) -> Future[Any]:
 
     def hand_over(done: Future[Any]) -> None:
         try:
-            found = done.result()
+            result = done.result()
         except _ray().exceptions.RayActorError:
-            found = WorkerLost("was lost with its actor; Ray's logs have its messages")
+            result = WorkerLost("was lost with its actor; Ray's logs have its messages")
         except Exception as error:  # noqa: BLE001 - whatever Ray raises ends the job with one sentence
-            found = RagguardError(
+            result = RagguardError(
                 f"Ray ended the job: {describe(error)}; all machines of the cluster need the same ragguard and the "
                 "same Python"
             )
-        if isinstance(found, Exception):
-            answer.set_exception(found)
+        if isinstance(result, Exception):
+            answer.set_exception(result)
         else:
-            answer.set_result(found)
+            answer.set_result(result)
 
     reference.future().add_done_callback(hand_over)
     return answer

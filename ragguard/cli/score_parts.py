@@ -71,14 +71,14 @@ def read_engine_args(text: str | None) -> dict[str, Any] | None:
     if text is None:
         return None
     try:
-        given = json.loads(text)
+        arguments = json.loads(text)
     except ValueError as error:
         raise InvalidInput(
             "--engine-args", text, f'a JSON object, such as {{"max_model_len": 8192}}; {error}'
         ) from error
-    if not isinstance(given, dict):
+    if not isinstance(arguments, dict):
         raise InvalidInput("--engine-args", text, 'a JSON object, such as {"max_model_len": 8192}')
-    return given
+    return arguments
 
 
 def score_in_parts(
@@ -156,15 +156,15 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     if parts:
         failures = before.failures + now.failures
         lasting = sum(count for reason, count in reasons.items() if _LASTING.search(reason))
-        said = f"{failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs"
+        summary = f"{failures:,} failures stand in {before.failed_runs + now.failed_runs:,} runs"
         if lasting < failures:
-            said += (
+            summary += (
                 "; the same command with --retry-failures scores their parts again, each as a whole: "
                 f"{parts:,} of {len(prepared.parts):,} parts"
             )
         if lasting:
-            said += f"; {lasting:,} of the failures come from the runs' own passages and caps, and would come again"
-        lines.append(said)
+            summary += f"; {lasting:,} of the failures come from the runs' own passages and caps, and would come again"
+        lines.append(summary)
     if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
     if report.repeated:

@@ -167,13 +167,13 @@ def prepare(
     _check_unchanged(folder, [key for key in finished if key not in parts], files_of=parts.values())
     complete = {counts.key: counts for counts in folder.counts(sorted(set(finished) & parts.keys()))}
     folder.check(complete.values())
-    kept = {key: counts for key, counts in complete.items() if not (retry_failures and counts.failures)}
+    reused = {key: counts for key, counts in complete.items() if not (retry_failures and counts.failures)}
     progress = JobProgress(all_parts=len(parts), all_bytes=sum(part.bytes for part in parts.values()))
-    for counts in kept.values():
+    for counts in reused.values():
         progress.before.add(counts)
     prepared = PreparedJob(
-        job=job, folder=folder, parts=[*parts.values()], finished=[*kept.values()], progress=progress,
-        left=[part for key, part in parts.items() if key not in kept],
+        job=job, folder=folder, parts=[*parts.values()], finished=[*reused.values()], progress=progress,
+        left=[part for key, part in parts.items() if key not in reused],
         settings={"settings": job.record, "part_bytes": size},
     )  # fmt: skip
     if prepared.left and reach_engine:
@@ -198,7 +198,7 @@ def carry_out(
     counts = [*prepared.finished]
     if prepared.left:
         try:
-            executor.connect()  # what cannot be reached is said before anything is written
+            executor.connect()  # errors of the connection are raised before anything is written
             with folder.locked():
                 folder.begin(prepared.settings, keys)
                 with closing(_completed(prepared.job, executor, prepared.left)) as stream:
@@ -272,8 +272,8 @@ def _completed(job: PartJob, executor: Executor, parts: Sequence[Part]) -> Gener
 
 
 def _check_apart(inputs: Iterable[str | Path], folder: PartFolder) -> None:
-    for given in inputs:
-        path = locate(given).path
+    for address in inputs:
+        path = locate(address).path
         if f"{folder.place.path}/".startswith(f"{path.rstrip('/')}/"):
             raise InvalidInput("out", str(folder), "a folder outside of the input")
 
@@ -325,17 +325,17 @@ async def _identity(job: PartJob) -> str:
 def _repeated_ids(folder: PartFolder, parts: Sequence[PartCounts]) -> list[RepeatedId]:
     """Returns the run ids that stand in several places of these complete parts."""
     ids = (tables["runs"]["run_id"].to_pylist() for tables in folder.tables(parts, "runs"))
-    hashes = np.sort(np.concatenate([np.fromiter(map(hash, some), np.int64) for some in ids]))
+    hashes = np.sort(np.concatenate([np.fromiter(map(hash, batch), np.int64) for batch in ids]))
     repeated = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
     if not repeated:
         return []
-    found: dict[str, list[str]] = defaultdict(list)
+    places_of: dict[str, list[str]] = defaultdict(list)
     for counts, tables in zip(parts, folder.tables(parts, "runs"), strict=True):
         unit = "row" if counts.kind == "parquet" else "byte"
         for run_id, place in zip(
             *(tables["runs"][name].to_pylist() for name in ("run_id", "place")), strict=True
         ):
             if hash(run_id) in repeated:
-                found[run_id].append(f"{counts.source}, {unit} {place}")
-    named = sorted((run_id, places) for run_id, places in found.items() if len(places) > 1)
+                places_of[run_id].append(f"{counts.source}, {unit} {place}")
+    named = sorted((run_id, places) for run_id, places in places_of.items() if len(places) > 1)
     return [RepeatedId(run_id, tuple(sorted(places))) for run_id, places in named[:_MOST_REPEATED]]

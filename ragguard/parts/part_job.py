@@ -74,7 +74,7 @@ class PartJob:
             "engine_args": {name: _shown(name, value) for name, value in (scoring.engine_args or {}).items()},
             "judge": _address(scoring.judge),
             "entailer": _address(scoring.entailer),
-            "scorers": [_scorer(one) for one in scoring.scorers],
+            "scorers": [_scorer(scorer) for scorer in scoring.scorers],
             "prompts": None
             if prompts is None
             else [prompts.identity, digest_of(dataclasses.asdict(prompts))],

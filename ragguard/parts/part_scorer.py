@@ -143,11 +143,11 @@ class PartScorer:
         left: list[tuple[int, ScoredRun]] = []
         in_a_row = 0
 
-        async def one(item: tuple[int, Run]) -> tuple[int, ScoredRun]:
+        async def score_run(item: tuple[int, Run]) -> tuple[int, ScoredRun]:
             place, run = item
             return place, await evaluate(self._pipeline, run)
 
-        async with aclosing(bounded(runs, one, self._job.concurrency)) as stream:
+        async with aclosing(bounded(runs, score_run, self._job.concurrency)) as stream:
             async for place, scored in stream:
                 for_now = any(failure.will_retry for failure in scored.failures)
                 if for_now:

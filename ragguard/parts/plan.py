@@ -43,13 +43,13 @@ def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:
     """
     if isinstance(inputs, str | Path):
         raise InvalidInput("inputs", str(inputs), "a list of files and folders")
-    found: dict[str, FileInfo] = {}
-    for given in inputs:
-        files = _files_of(given)
+    files_by_address: dict[str, FileInfo] = {}
+    for address in inputs:
+        files = _files_of(address)
         for file in files[:_LOOKED_INTO]:
             _look_into(file)
-        found |= {file.address: file for file in files}
-    return list(found.values())
+        files_by_address |= {file.address: file for file in files}
+    return list(files_by_address.values())
 
 
 def part_bytes(files: Sequence[FileInfo], workers: int) -> int:
@@ -125,18 +125,18 @@ def _kind_of(address: str) -> PartKind:
     return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), packed)
 
 
-def _files_of(given: str | Path) -> list[FileInfo]:
-    shown = without_secrets(str(given))
-    if str(given) == "-":
+def _files_of(address: str | Path) -> list[FileInfo]:
+    shown = without_secrets(str(address))
+    if str(address) == "-":
         raise InvalidInput(
             "input", "-", "files and folders, which several processes can read; without --on also `-`"
         )
-    if is_part_folder(given):
+    if is_part_folder(address):
         raise StoreError(f"{shown} is a folder of scores; name the run files that were scored")
-    files = find_files(given)
+    files = find_files(address)
     if files is None:
         raise StoreError(f"{shown} does not exist; check the path")
-    if len(files) == 1 and files[0].address == locate(given).address:
+    if len(files) == 1 and files[0].address == locate(address).address:
         return files
     runs = [file for file in files if file.address.partition("?")[0].endswith(tuple(_SUFFIXES))]
     if not any(file.size for file in runs):

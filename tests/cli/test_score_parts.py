@@ -49,7 +49,7 @@ def score(*words):
         (["runs.jsonl", "--store", "x.db"], "--store: got 'x.db'; allowed: nothing with --on"),
         (["runs.jsonl", "--max-tokens", "9"], "each process would spend that much; --dry-run tells what all of it"),
         (["runs.jsonl", "--engine", "http://127.0.0.1:9/v1"], "127.0.0.1:9"),
-        (["runs.jsonl", "--engine", "nonsense"], "engine: got 'nonsense'; allowed: nano, http"),
+        (["runs.jsonl", "--engine", "nonsense"], "engine: got 'nonsense'; allowed: nano, "),
         (["runs.jsonl", "--scorers", "nonsense"], "scorers: got 'nonsense'"),
         (["runs.jsonl", "--prompts", "nonsense"], "prompts: got 'nonsense'"),
         (["runs.jsonl", "--engine-args", "{"], "--engine-args: got '{'; allowed: a JSON object"),

@@ -61,10 +61,10 @@ class PartFolder:
         """
         pa = pyarrow_for(_PURPOSE)
         with reading(self.place):
-            found = self.place.filesystem.get_file_info(self.place.path)
-        if found.type == pa.fs.FileType.NotFound:
+            info = self.place.filesystem.get_file_info(self.place.path)
+        if info.type == pa.fs.FileType.NotFound:
             return None
-        if found.type != pa.fs.FileType.Directory:
+        if info.type != pa.fs.FileType.Directory:
             raise StoreError(f"{self} is a file; name a folder, which is made if it is missing")
         if not self._exists(self.place.within(SETTINGS)):
             names = [name for name in self._names() if not name.startswith((f".{SETTINGS}.", LOCK))]
@@ -304,10 +304,10 @@ class PartFolder:
         place = self.place.within(*below) if below else self.place
         with reading(place):
             try:
-                found = place.filesystem.get_file_info(fs.FileSelector(place.path, allow_not_found=True))
+                infos = place.filesystem.get_file_info(fs.FileSelector(place.path, allow_not_found=True))
             except FileNotFoundError:  # Arrow looks twice: a folder that was made in between is empty
-                found = []
-        return sorted(info.base_name for info in found)
+                infos = []
+        return sorted(info.base_name for info in infos)
 
 
 def is_part_folder(address: str | Path) -> bool:

@@ -151,13 +151,15 @@ def table_schemas(pa: Any) -> dict[Table, Any]:
         ],
     }  # fmt: skip
     mark = {"format": FORMAT}
-    found: dict[Table, Any] = {name: pa.schema(some, metadata=mark) for name, some in columns.items()}
-    return {"scores": score_schema(pa).with_metadata(mark), **found}
+    schemas: dict[Table, Any] = {
+        name: pa.schema(fields_of, metadata=mark) for name, fields_of in columns.items()
+    }
+    return {"scores": score_schema(pa).with_metadata(mark), **schemas}
 
 
 def counts_of(data: Mapping[str, Any]) -> PartCounts:
     """Returns counts from plain data, as `dataclasses.asdict` gives it; raises TypeError where a field is missing."""
-    return PartCounts(**{one.name: data[one.name] for one in fields(PartCounts)})
+    return PartCounts(**{column.name: data[column.name] for column in fields(PartCounts)})
 
 
 def _step_row(run: Run, step: RetrievalStep) -> Data:
