@@ -17,7 +17,7 @@ from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, Rag
 from ragguard.records import Usage
 from ragguard.runtime.faults import is_cancelled
 from ragguard.runtime.outcome import held
-from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question
+from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question, TextQuestion
 from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 
 T = TypeVar("T")
@@ -50,6 +50,8 @@ def _call_of(question: Question, one_model: bool) -> Hashable:
     who = "engine" if one_model else question.who
     if isinstance(question, LabelQuestion):
         return who, question.labels
+    if isinstance(question, TextQuestion):
+        return who, "text"
     return who, question.n, question.max_tokens, question.temperature, question.seed
 
 
@@ -63,7 +65,7 @@ def tokens_of(question: Question, around_pair: int = 0) -> int:
         pair = question.pair
         texts = (pair.question, pair.question, pair.premise, pair.hypothesis)
         return sum(map(count_tokens, texts)) + around_pair
-    return prompt_tokens(question.prompt)
+    return prompt_tokens(question.prompt) + count_tokens(question.prompt.text)
 
 
 class PromptAllowance:

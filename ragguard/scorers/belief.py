@@ -17,12 +17,16 @@ from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usag
 from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
 from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
+from ragguard.scorers.likelihood import LikelihoodReport
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.probes.belief import belief, condensation, read_condensation
 from ragguard.scorers.probes.question import Ask, SampleAnswer, answered
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.scorer import NEW_SETTING
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
+
+By = Literal["samples", "likelihood"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class _Wanted(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Belief:
     """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`
-    and the scores that follow from them."""
+    and the scores that follow from them; with `by="likelihood"` those of `likelihood.py` instead."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "2"
@@ -82,13 +86,17 @@ class Belief:
     """True to draw answers also with all that a step retrieved where the model got something else: what a guard, a
     reranker or a compressor did to the belief (`delta_seper_selection`). One context more for each such step."""
 
+    by: By = field(default="samples", metadata=NEW_SETTING)
+    """The way to measure belief: from sampled answers that are compared with the references (`samples`), or from how
+    probable the model finds the references (`likelihood`): one prompt for each context and reference, no entailer."""
+
     def __post_init__(self) -> None:
         whole_number("Belief.samples", self.samples, 1)
         share("Belief.tau", self.tau)
         true_or_false("Belief.selection", self.selection)
         for name, allowed in (
             ("equivalence", Equivalence), ("match", Match), ("weights", Weights), ("kernel", Kernel),
-            ("over_references", OverReferences),
+            ("over_references", OverReferences), ("by", By),
         ):  # fmt: skip
             one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
 
@@ -110,6 +118,17 @@ class Belief:
         setting = view.setting
         fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         target = _target(writer)
+        if self.by == "likelihood":
+            if target.references:
+                report = LikelihoodReport(
+                    writer,
+                    lay_out(turns, fit),
+                    references=target.references,
+                    source=target.source,
+                    given=target.given,
+                )
+                await report.add(ask)
+            return writer.results()
         layout = lay_out(turns, fit, selection=self.selection)
         drawn, target = await self._draw(writer, layout, target, ask)
         meanings = Meanings(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ragguard.engines.base import EngineInfo, Sample
@@ -23,10 +23,17 @@ from ragguard.scorers.probes.question import (
     Question,
     SampleAnswer,
     SampleQuestion,
+    TextAnswer,
+    TextQuestion,
 )
 
 UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
 """The description of a model that cannot be reached; a plan takes it for one that answers many prompts at once."""
+_VERBS: Mapping[type, str] = {
+    LabelQuestion: "label_probs",
+    SampleQuestion: "sample",
+    TextQuestion: "continuations",
+}
 _ANSWERS = 3
 _LINES = "\n".join(f"sub-question {number}" for number in range(1, 4))
 
@@ -38,7 +45,7 @@ class PlanLine:
     who: str
     """`engine`, `judge` or `entailer`."""
     verb: str
-    """`sample`, `label_probs` or `entail`."""
+    """`sample`, `label_probs`, `continuations` or `entail`."""
     requests: int = 0
     prompts: int = 0
     """How many prompts; for `entail`, how many pairs."""
@@ -127,7 +134,7 @@ class PriceList:
         verb, who = "entail", "entailer"
         if not isinstance(first, EntailQuestion):
             who = "engine" if self.one_model else first.who
-            verb = "sample" if isinstance(first, SampleQuestion) else "label_probs"
+            verb = _VERBS[type(first)]
         most = self.window or sys.maxsize
         tokens = sum(min(tokens_of(question, self.around_pair), most) for question in questions)
         requests, times, written = self._each(first, len(questions))
@@ -151,6 +158,8 @@ class PriceList:
         if isinstance(question, SampleQuestion):
             times = 1 if info is UNKNOWN or "n_samples" in info.capabilities else question.n
             written = question.n * (question.max_tokens + info.thinking_tokens)
+        elif isinstance(question, TextQuestion):
+            times, written = 1, 1
         else:
             times, written = info.label_requests, info.label_tokens
         together = info is UNKNOWN or "batch" in info.capabilities
@@ -163,6 +172,8 @@ def _placeholder(question: Question) -> Answer:
     if isinstance(question, LabelQuestion):
         share = 1.0 / max(2, len(question.labels))
         return LabelAnswer((share,) * len(question.labels))
+    if isinstance(question, TextQuestion):
+        return TextAnswer((-1.0,))
     if question.n == 1:
         return SampleAnswer((Sample(_LINES, (-1.0,)),))
     mark = hashlib.sha256(repr(question.prompt.messages).encode("utf-8", "replace")).hexdigest()[:8]

@@ -9,7 +9,9 @@ from typing import cast
 import numpy as np
 
 from ragguard.engines.base import Engine
+from ragguard.engines.engine import send_to
 from ragguard.engines.entailment.base import Entailer, rows_of
+from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 from ragguard.scorers.asker import tokens_of
@@ -22,6 +24,8 @@ from ragguard.scorers.probes.question import (
     Question,
     SampleAnswer,
     SampleQuestion,
+    TextAnswer,
+    TextQuestion,
     label_answers,
 )
 
@@ -75,9 +79,11 @@ class Engines:
             return await self._labels(cast(Sequence[LabelQuestion], questions))
         if isinstance(questions[0], SampleQuestion):
             return await self._samples(cast(Sequence[SampleQuestion], questions))
+        if isinstance(questions[0], TextQuestion):
+            return await self._texts(cast(Sequence[TextQuestion], questions))
         return await self._entailments(cast(Sequence[EntailQuestion], questions))
 
-    def _engine(self, question: LabelQuestion | SampleQuestion) -> Engine:
+    def _engine(self, question: LabelQuestion | SampleQuestion | TextQuestion) -> Engine:
         return self.engine if question.who == "engine" else self.judge
 
     async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
@@ -114,6 +120,19 @@ class Engines:
         return [
             SampleAnswer(tuple(answers), drawn.truncated.get(row, 0), usage)
             for row, (answers, usage) in enumerate(zip(drawn, _shares(drawn.usage, questions), strict=True))
+        ]
+
+    async def _texts(self, questions: Sequence[TextQuestion]) -> list[TextAnswer]:
+        prompts = tuple(question.prompt for question in questions)
+        request = ContinuationRequest(prompts, self.deadline, self.priority)
+        reply = await send_to(self._engine(questions[0]), request)
+        if len(reply) != len(questions):
+            raise EngineProtocolError(f"{len(questions)} texts were asked about, {len(reply)} answers came")
+        return [
+            TextAnswer(found.logprobs, reply.truncated.get(row, 0), usage)
+            for row, (found, usage) in enumerate(
+                zip(reply.found, _shares(reply.usage, questions), strict=True)
+            )
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:

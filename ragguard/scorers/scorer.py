@@ -5,8 +5,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragguard.records import Result
@@ -44,6 +45,11 @@ class Scorer(Protocol):
         ...
 
 
+NEW_SETTING: Mapping[str, Any] = MappingProxyType({"ragguard": "new setting"})
+"""The metadata of a scorer's field that came after its first release: at its default value the field is left out of the
+scorer's version, so that scores of before keep their identity."""
+
+
 def live_of(scorer: Scorer) -> Live | None:
     """Returns how the scorer looks at a run that has not ended; None where it waits for the end."""
     live: object = getattr(scorer, "live", None)
@@ -58,7 +64,12 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         "prompts": [setting.prompts.identity, setting.judge_prompts.identity],
     }
     fields = getattr(scorer, "__dataclass_fields__", {})
-    settings["own"] = {name: getattr(scorer, name) for name in fields if hasattr(scorer, name)}
+    settings["own"] = {
+        name: getattr(scorer, name)
+        for name, declared in fields.items()
+        if hasattr(scorer, name)
+        and not (declared.metadata == NEW_SETTING and getattr(scorer, name) == declared.default)
+    }
     for model in getattr(scorer, "models", MODELS):
         settings[model] = getattr(setting, model).fingerprint
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()

@@ -16,9 +16,10 @@ SCORES = {
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "
     "ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t "
+    "likelihood likelihood_total delta_likelihood delta_likelihood_alone log_gain "
     "relevant_total recall_estimated f_estimated proc_estimated",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
-    "answer_correct "
+    "answer_correct likelihood_closed_book delta_likelihood_total "
     "answer_coverage answer_density response_grade",
 }
 # What the numbers are made with, and what is said of numbers: no metrics themselves.

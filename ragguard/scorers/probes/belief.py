@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ScoringError
-from ragguard.scorers.probes.question import SampleAnswer, SampleQuestion
+from ragguard.scorers.probes.question import SampleAnswer, SampleQuestion, TextQuestion
 from ragguard.text.answers import ENGLISH, Language, normalise
 
 
@@ -32,6 +32,19 @@ def belief(
             spans = prompt.cuttable[::-1]
             prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
     return SampleQuestion(prompt, n, tokens, 1.0, seed=seed)
+
+
+def likelihood(
+    prompts: PromptSet,
+    question: str,
+    passages: Sequence[str],
+    text: str,
+    *,
+    cut_order: Sequence[int] = (),
+) -> TextQuestion:
+    """Returns the question for the reader how probable an answer is behind the prompt of `belief`."""
+    asked = belief(prompts, question, passages, cut_order=cut_order, n=1, seed=0).prompt
+    return TextQuestion(Prompt(asked.messages, asked.cuttable, text))
 
 
 def too_long_to_compare(prompts: PromptSet, answer: str, language: Language = ENGLISH) -> bool:

@@ -42,6 +42,14 @@ class SampleQuestion:
 
 
 @dataclass(frozen=True, slots=True)
+class TextQuestion:
+    """Asks how probable a given text is after a prompt, which carries it."""
+
+    prompt: Prompt
+    who: Who = "engine"
+
+
+@dataclass(frozen=True, slots=True)
 class EntailQuestion:
     """Asks whether the second answer of a pair follows from the first."""
 
@@ -91,6 +99,21 @@ class SampleAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class TextAnswer:
+    """The log-probabilities of the tokens of the given text."""
+
+    logprobs: tuple[float, ...]
+    truncated: int = 0
+    """How many tokens were cut from the prompt to make it fit."""
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def mean(self) -> float:
+        """The mean log-probability of a token."""
+        return sum(self.logprobs) / len(self.logprobs)
+
+
+@dataclass(frozen=True, slots=True)
 class EntailAnswer:
     """The probabilities (entailment, neutral, contradiction), and how much of its probability a language model put on
     these three labels."""
@@ -102,8 +125,8 @@ class EntailAnswer:
     usage: Usage = field(default_factory=Usage)
 
 
-Question: TypeAlias = LabelQuestion | SampleQuestion | EntailQuestion
-Answer: TypeAlias = LabelAnswer | SampleAnswer | EntailAnswer
+Question: TypeAlias = LabelQuestion | SampleQuestion | TextQuestion | EntailQuestion
+Answer: TypeAlias = LabelAnswer | SampleAnswer | TextAnswer | EntailAnswer
 A = TypeVar("A")
 
 
@@ -114,6 +137,8 @@ class Ask(Protocol):
     async def __call__(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer | RagguardError]: ...
     @overload
     async def __call__(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer | RagguardError]: ...
+    @overload
+    async def __call__(self, questions: Sequence[TextQuestion]) -> list[TextAnswer | RagguardError]: ...
     @overload
     async def __call__(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer | RagguardError]: ...
 
