@@ -93,37 +93,15 @@ class NextTokens(NamedTuple):
     """True for each log-probability that is only an upper bound, by ask; None where all are exact."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelFacts:
-    """The facts that a model, or its server, tells of itself."""
+class ModelReport(NamedTuple):
+    """What a model or server reports about itself."""
 
-    kind: str
-    name: str
+    info: EngineInfo
+    """The description, in which `find_out` replaces what it finds."""
     identity: str
     """A text that differs for models that give different numbers: their weights, their number type."""
-    context: int | None
-    """The longest prompt plus answer, in tokens."""
-    location: str
-    capabilities: frozenset[str]
     shown: tuple[str, ...] = ()
     """The kind of log-probabilities that are shown, as parts of the fingerprint; empty where all are always shown."""
-    notes: tuple[str, ...] = ()
-
-    def info(
-        self, fingerprint: str, prompts: str, *, mode: LabelMode = "first_token", notes: Sequence[str] = ()
-    ) -> EngineInfo:
-        """Returns the description of an engine on the model; `notes` are put after those of the model."""
-        return EngineInfo(
-            model=self.name,
-            kind=self.kind,
-            fingerprint=fingerprint,
-            mode=mode,
-            prompts=prompts,
-            context=self.context,
-            capabilities=self.capabilities,
-            location=self.location,
-            notes=(*self.notes, *notes),
-        )
 
 
 class TokenModel(Protocol):
@@ -134,8 +112,8 @@ class TokenModel(Protocol):
         """The tokenizer and the chat template."""
         ...
 
-    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
-        """Returns what the model says of itself; a server is tried with a question about these tokens."""
+    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
+        """Returns what the model reports about itself; a server is tried with a question about these tokens."""
         ...
 
     async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
@@ -295,7 +273,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     letters = {
         prefix: await tokens.continuations([prefix + letter for letter in LETTERS]) for prefix in ("", " ")
     }
-    facts = await model.facts(question, [ids[0] for both in letters.values() for ids in both])
+    reported = await model.report(question, [ids[0] for both in letters.values() for ids in both])
     thought = begun_thought(await model.first_words(question))
     if thought:
         tokens.ending += thought.empty
@@ -315,9 +293,16 @@ async def find_out(model: TokenModel) -> ProfiledModel:
             f"{ABSTENTION} begins with the same token as a common word: its whole sequence is asked for (mode sequence)"
         )
     (rendered,) = await tokens.render([question])
-    digest = hashlib.sha256(repr((facts.identity, rendered, prefix)).encode()).hexdigest()[:12]
-    fingerprint = "/".join((facts.kind, facts.name, mode, *facts.shown, digest))
-    return ProfiledModel(model, facts.info(fingerprint, prompts, mode=mode, notes=notes), prefix, thinks)
+    digest = hashlib.sha256(repr((reported.identity, rendered, prefix)).encode()).hexdigest()[:12]
+    info = reported.info
+    info = replace(
+        info,
+        fingerprint="/".join((info.kind, info.model, mode, *reported.shown, digest)),
+        mode=mode,
+        prompts=prompts,
+        notes=(*info.notes, *notes),
+    )
+    return ProfiledModel(model, info, prefix, thinks)
 
 
 def weak_letters(mass: float) -> str:

@@ -28,68 +28,69 @@ async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list
     """
     fitted = list(prompts)
     lengths = await count(fitted) if fitted else []
-    cut: dict[int, int] = {}
-    searches = {index: _Search(fitted[index], n, limit) for index, n in enumerate(lengths) if n > limit}
-    for index, search in searches.items():
-        if not search.room:
-            raise _too_long(index, search.tokens, limit, "and nothing in it may be cut")
-    for _ in range(_ROUNDS):
-        asked = {index: search.attempt() for index, search in searches.items() if not search.done}
+    long = {index: length for index, length in enumerate(lengths) if length > limit}
+    searches: dict[int, _Search] = {}
+    shortest = {index: shorten(prompts[index], _room(prompts[index])) for index in long}
+    least = await count(list(shortest.values())) if long else []
+    for (index, prompt), tokens in zip(shortest.items(), least, strict=True):
+        if tokens > limit:
+            left = f"and {tokens} are left when all that may be cut is gone"
+            why = left if _room(prompts[index]) else "and nothing in it may be cut"
+            raise _too_long(index, long[index], limit, why)
+        searches[index] = _Search(prompts[index], long[index], prompt, tokens, limit)
+    for turn in range(_ROUNDS):
+        asked = {index: search.attempt(turn) for index, search in searches.items() if not search.done}
         if not asked:
             break
         for (index, shorter), tokens in zip(asked.items(), await count(list(asked.values())), strict=True):
             searches[index].learn(shorter, tokens)
+    cut: dict[int, int] = {}
     for index, search in searches.items():
-        if search.best is None:
-            left = f"and {search.least} are left when all that may be cut is gone"
-            raise _too_long(index, search.tokens, limit, left)
-        fitted[index], cut[index] = search.best, search.tokens - search.best_tokens
+        fitted[index], cut[index] = search.best, long[index] - search.best_tokens
     return fitted, cut
 
 
 class _Search:
-    """A search for the fewest characters to cut from a prompt, by interpolation, or by halves where that is slow."""
+    """A search for the fewest characters to cut from a prompt, by interpolation, or by halves where that is slow.
 
-    def __init__(self, prompt: Prompt, tokens: int, limit: int) -> None:
-        self.prompt, self.tokens, self.limit = prompt, tokens, limit
+    `best` is the longest prompt so far that fits; it has `_high` characters less than the whole one.
+    """
+
+    def __init__(self, prompt: Prompt, tokens: int, shortest: Prompt, least: int, limit: int) -> None:
+        self._prompt, self._limit = prompt, limit
         self._slack = max(_SLACK, limit * _SLACK_SHARE)
-        for span in prompt.cuttable:
-            inside = 0 <= span.message < len(prompt.messages) and 0 <= span.start <= span.end
-            if not inside or span.end > len(prompt.messages[span.message].content):
-                raise InvalidInput("cuttable", tuple(span), "stretches of the prompt's own messages")
-        self.room = sum(span.end - span.start for span in prompt.cuttable)
-        self.best: Prompt | None = None
-        self.best_tokens = self.least = tokens
-        self._low, self._low_tokens = 0, tokens
-        self._high: int | None = None
-        self._tried = 0
-        self._turns = 0
-        self.done = False
+        self._low, self._low_tokens, self._tried = 0, tokens, 0
+        self._high, self.best, self.best_tokens = _room(prompt), shortest, least
 
-    def attempt(self) -> Prompt:
-        self._turns += 1
-        if self._high is None:
-            characters = sum(len(message.content) for message in self.prompt.messages)
-            per_token = max(1.0, characters / max(1, self.tokens))
-            step = int((self._low_tokens - self.limit + self._slack / 2) * per_token) + 1
-            # The third guess is everything: after it the limit is bracketed or known to be out of reach.
-            self._tried = self.room if self._turns > 2 else min(self.room, self._low + step)
-        else:
-            aim = self._low_tokens - self.limit + self._slack / 2
-            share = min(0.95, max(0.05, aim / max(1, self._low_tokens - self.best_tokens)))
-            inside = share if self._turns <= 4 or self._turns % 2 else 0.5
-            self._tried = self._low + max(1, int((self._high - self._low) * inside))
-        return shorten(self.prompt, self._tried)
+    @property
+    def done(self) -> bool:
+        """True where the best prompt leaves few tokens unused, or no cut lies between the two that were tried."""
+        return self._limit - self.best_tokens <= self._slack or self._high - self._low <= 1
+
+    def attempt(self, turn: int) -> Prompt:
+        """Returns the next prompt whose tokens are to be counted."""
+        wanted = self._low_tokens - self._limit + self._slack / 2
+        share = min(0.95, max(0.05, wanted / max(1, self._low_tokens - self.best_tokens)))
+        if turn > 3 and turn % 2:
+            share = 0.5
+        self._tried = self._low + max(1, int((self._high - self._low) * share))
+        return shorten(self._prompt, self._tried)
 
     def learn(self, shorter: Prompt, tokens: int) -> None:
-        if tokens > self.limit:
-            self._low, self._low_tokens, self.least = self._tried, tokens, min(self.least, tokens)
-            self.done = self._tried >= self.room
+        """Takes in how many tokens the prompt of the last attempt has."""
+        if tokens > self._limit:
+            self._low, self._low_tokens = self._tried, tokens
         else:
             self._high, self.best, self.best_tokens = self._tried, shorter, tokens
-            self.done = self.limit - tokens <= self._slack
-        if self._high is not None and self._high - self._low <= 1:
-            self.done = True
+
+
+def _room(prompt: Prompt) -> int:
+    """Returns how many characters may be cut; raises InvalidInput for spans that are not in the prompt."""
+    for span in prompt.cuttable:
+        inside = 0 <= span.message < len(prompt.messages) and 0 <= span.start <= span.end
+        if not inside or span.end > len(prompt.messages[span.message].content):
+            raise InvalidInput("cuttable", tuple(span), "stretches of the prompt's own messages")
+    return sum(span.end - span.start for span in prompt.cuttable)
 
 
 def shorten(prompt: Prompt, characters: int) -> Prompt:

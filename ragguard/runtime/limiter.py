@@ -125,12 +125,15 @@ def _wake(turn: asyncio.Future[None]) -> None:
         turn.set_result(None)
 
 
-async def in_parallel(calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int) -> list[T]:
-    """Returns the answers of calls in order, made up to `at_once` at a time; the first failure cancels the others."""
+async def in_parallel(
+    calls: Iterable[Callable[[], Coroutine[Any, Any, T]]], at_once: int | None = None
+) -> list[T]:
+    """Returns the answers of calls in order, made up to `at_once` at a time (None: all together); the first failure
+    cancels the others."""
     todo = list(calls)
     if len(todo) == 1:  # one call needs no task of its own
         return [await todo[0]()]
-    limiter = Limiter(at_once)
+    limiter = Limiter(at_once or max(1, len(todo)))
 
     async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
         async with limiter.admitted():

@@ -19,10 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
-from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.chat import Choice, Dialect, ask, estimated, listed, spelled
 from ragguard.engines.http.client import HttpClient
-from ragguard.engines.http.served import ServedModel, served_model
+from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
@@ -33,7 +32,7 @@ from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
 from ragguard.records import Usage
-from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.limiter import Limiter, in_parallel
 
 _LABEL_TOKENS = 8
 """The most tokens of an answer that is to be a label."""
@@ -50,17 +49,14 @@ _CHARACTERS_PER_TOKEN = 3.0
 
 @dataclass(frozen=True, slots=True)
 class ChatLimits:
-    """The limits for requests to a model of chat completions."""
+    """The limits for requests to a model of chat completions; the arguments of `OpenAIEngine` say what each means."""
 
     at_once: int = 16
-    """The most requests that may be in flight together."""
     answers: int = 20
-    """The number of answers that are sampled for each prompt where probabilities must be estimated."""
     thinking_tokens: int = 1024
-    """How many tokens more an answer may take where a model thinks first and that cannot be switched off."""
 
 
-class OpenAIEngine(ModelEngine):
+class OpenAIEngine(HttpEngine):
     """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
 
     Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
@@ -75,7 +71,6 @@ class OpenAIEngine(ModelEngine):
         answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
         thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
             switched off.
-        notes: Remarks about the server that `ragguard doctor` and the engine's info repeat.
     """
 
     def __init__(
@@ -88,26 +83,16 @@ class OpenAIEngine(ModelEngine):
         at_once: int = 16,
         answers: int = 20,
         thinking_tokens: int = 1024,
-        notes: Sequence[str] = (),
     ) -> None:
         if answers < 2:
             raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
-        super().__init__()
-        self._client = HttpClient(url, api_key, timeout_s, connections=at_once)
-        self._wanted = model or self._client.address.model
-        self._limits, self._notes = ChatLimits(at_once, answers, thinking_tokens), tuple(notes)
-
-    def __repr__(self) -> str:
-        return f"OpenAIEngine({self._client.address.base!r}, model={self._wanted!r})"
+        super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once)
+        self._limits = ChatLimits(at_once, answers, thinking_tokens)
 
     async def look(self) -> ChatModel:
         """Finds out what the server takes and shows, and whether its model thinks first."""
         served = await served_model(self._client, self._wanted)
-        return await look_at_chat(self._client, served, self._notes, limits=self._limits)
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
+        return await look_at_chat(self._client, served, limits=self._limits)
 
 
 async def look_at_chat(
@@ -175,9 +160,7 @@ async def look_at_chat(
         label_tokens=1 if listed else limits.answers * (_LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(
-        client=client, info=info, dialect=dialect, thinks=thinks, ambiguous=ambiguous, limits=limits, patience=patience
-    )  # fmt: skip
+    return ChatModel(client, info, dialect, thinks, ambiguous, limits, patience, Limiter(limits.at_once))
 
 
 async def _accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
@@ -223,14 +206,16 @@ class ChatModel:
     dialect: Dialect
     thinks: bool
     ambiguous: frozenset[str]
-    """Labels that a common word begins like, so that their first token does not tell them."""
+    """Labels that share their first token with a common word; one token cannot identify them."""
     limits: ChatLimits
     patience: Patience | None
     """The schedule by which the request for one prompt is repeated, so that the others are not paid for twice. None:
     it is not repeated."""
+    limiter: Limiter
+    """Bounds the requests that are in flight, of all calls together; the most urgent go first."""
 
     async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt, reasoning cut off; `priority` is not known to these servers."""
+        """Draws answers to each prompt, reasoning cut off."""
         began = time.monotonic()
         answers = await self._answers(request)
         return Samples(
@@ -268,6 +253,7 @@ class ChatModel:
             temperature=1.0 if sampled else 0.0,
             seed=0 if sampled else None,
             deadline=request.deadline,
+            priority=request.priority,
         )
         answers = await self._answers(drawn, top=not sampled)
         rows = [
@@ -317,7 +303,7 @@ class ChatModel:
         calls = [partial(self._answer, request.about([prompt]), top) for prompt in request.prompts]
         if self.patience is not None:
             calls = [partial(self.patience.persist, call, request.deadline) for call in calls]
-        return await in_parallel(calls, self.limits.at_once)
+        return await in_parallel(calls)
 
     async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
         """Returns the choices for one prompt and the tokens cut from it. Only the server can count its tokens, so a
@@ -349,9 +335,9 @@ class ChatModel:
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
-        one, n = partial(ask, self.client, self.info.model, self.dialect, top=top), request.n
+        n = request.n
         if n == 1 or self.dialect.many:
-            choices, usage = await one(request)
+            choices, usage = await self._one_request(request, top)
             if len(choices) == n:
                 return choices, usage
             raise EngineProtocolError(
@@ -359,11 +345,14 @@ class ChatModel:
             )
         # The seeds are as far apart as those that a server gives to its own choices.
         seeds = [None if request.seed is None else request.seed + index for index in range(n)]
-        calls = [partial(one, replace(request, n=1, seed=seed)) for seed in seeds]
-        answers = await in_parallel(calls, self.limits.at_once)
-        return [choice for choices, _ in answers for choice in choices], sum(
-            (usage for _, usage in answers), Usage()
-        )
+        calls = [partial(self._one_request, replace(request, n=1, seed=seed), top) for seed in seeds]
+        answers = await in_parallel(calls)
+        usage = sum((usage for _, usage in answers), Usage())
+        return [choice for choices, _ in answers for choice in choices], usage
+
+    async def _one_request(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
+        async with self.limiter.admitted(priority=request.priority, deadline=request.deadline):
+            return await ask(self.client, self.info.model, self.dialect, request, top=top)
 
 
 class _PromptAnswer(NamedTuple):

@@ -1,12 +1,37 @@
-"""Finds the model that a server serves: the one asked for, or the only one."""
+"""Engines on the model behind a URL, and which model a server serves: the one asked for, or the only one."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.client import HttpClient
 from ragguard.errors import EngineProtocolError, EngineRejected
+
+
+class HttpEngine(ModelEngine):
+    """An engine on the model at a URL. A kind of it overrides `look`."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+    ) -> None:
+        super().__init__()
+        self._client = HttpClient(url, api_key, timeout_s, connections)
+        self._wanted = model or self._client.address.model
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client.address.base!r}, model={self._wanted!r})"
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,18 +13,17 @@ from typing import Any, cast
 
 import numpy as np
 
-from ragguard.engines.base import Prompt, Sample
-from ragguard.engines.engine import ModelEngine
+from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.completions import Completions
-from ragguard.engines.http.served import ServedModel, served_model
+from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Rendered, find_out
+from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
@@ -32,7 +31,7 @@ _TOPS = (20, 5, 1)
 _MOST_TEXTS = 1024
 
 
-class VllmEngine(ModelEngine):
+class VllmEngine(HttpEngine):
     """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
 
     Args:
@@ -43,29 +42,9 @@ class VllmEngine(ModelEngine):
         connections: How many connections may be open at once.
     """
 
-    def __init__(
-        self,
-        url: str,
-        model: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 120.0,
-        connections: int = 64,
-    ) -> None:
-        super().__init__()
-        self._client = HttpClient(url, api_key, timeout_s, connections)
-        self._wanted = model or self._client.address.model
-
-    def __repr__(self) -> str:
-        return f"VllmEngine({self._client.address.base!r}, model={self._wanted!r})"
-
     async def look(self) -> ProfiledModel:
         """Finds out which model the server serves, and what it is."""
         return await look_at_vllm(self._client, await served_model(self._client, self._wanted))
-
-    async def aclose(self) -> None:
-        """Closes the connections."""
-        await self._client.aclose()
 
 
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
@@ -88,7 +67,7 @@ class VllmModel:
         self._served, self._version, self._completions = served, version, completions
         self._texts: dict[tuple[int, ...], str | None] = {(): ""}
 
-    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
+    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
         notes = [f"vLLM {self._version}" if self._version else "vLLM, of a version it does not tell"]
         if not await self._shows(question, letters):
@@ -110,16 +89,16 @@ class VllmModel:
         except EngineRejected:
             self._completions = replace(self._completions, takes_priority=False)
             notes.append("priorities are ignored; start the server with --scheduling-policy priority")
-        return ModelFacts(
+        info = EngineInfo(
+            model=served.id,
             kind="vllm",
-            name=served.id,
-            identity=served.root,
+            fingerprint="",
             context=served.context,
             location=self._completions.client.address.base,
             capabilities=frozenset(capabilities),
-            shown=("exact" if exact else f"top{self._completions.top}",),
             notes=tuple(notes),
         )
+        return ModelReport(info, served.root, ("exact" if exact else f"top{self._completions.top}",))
 
     async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
         """Returns how the most probable answer begins, special tokens included."""

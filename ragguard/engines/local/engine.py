@@ -21,7 +21,7 @@ from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.token_model import ModelFacts, NextTokens, ProfiledModel, Tokens, find_out
+from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Tokens, find_out
 from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage
 
@@ -58,7 +58,7 @@ class Loaded:
     """A loaded model's tokenizer and its properties."""
 
     tokens: LocalTokens
-    facts: ModelFacts
+    report: ModelReport
     context: int
     """The longest prompt plus answer, in tokens."""
 
@@ -168,8 +168,8 @@ class LoadedModel:
         self.loaded = loaded
         self._model = model
 
-    async def facts(self, question: Prompt, letters: Sequence[int]) -> ModelFacts:
-        return self.loaded.facts
+    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
+        return self.loaded.report
 
     async def first_words(self, prompt: Prompt) -> str:
         request = DrawRequest((prompt,), 1, 8, 0.0)

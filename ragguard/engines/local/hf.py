@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
@@ -30,7 +31,7 @@ from ragguard.engines.local.engine import (
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.token_model import ModelFacts
+from ragguard.engines.token_model import ModelReport
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
@@ -75,16 +76,16 @@ def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel
     ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
     pad = found.tokenizer.pad_token_id
     context = context_of(found.model.config, found.tokenizer)
-    facts = ModelFacts(
+    info = EngineInfo(
+        model=source.name,
         kind="hf",
-        name=source.name,
-        identity=found.identity,
+        fingerprint="",
         context=context,
         location=f"in this process, on {found.device}",
         capabilities=LOCAL_CAPABILITIES,
     )
     model = CausalModel(found.model, ends, pad if pad is not None else 0, max_batch_tokens)
-    return Loaded(HfTokens(found.tokenizer), facts, context), model
+    return Loaded(HfTokens(found.tokenizer), ModelReport(info, found.identity), context), model
 
 
 def _ends(*said: int | list[int] | None) -> frozenset[int]:

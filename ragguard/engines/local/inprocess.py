@@ -18,12 +18,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logprob
 from ragguard.engines.local.engine import LOCAL_CAPABILITIES, Drawn, Loaded, LocalEngine, Rows
 from ragguard.engines.local.pretrained import HfTokens, weights_identity
 from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.token_model import ModelFacts
+from ragguard.engines.token_model import ModelReport
 from ragguard.errors import (
     Closed,
     EngineProtocolError,
@@ -140,15 +141,16 @@ class _InProcessModel:
             config = self._vllm.model_config
             context = int(config.max_model_len)
             takes_priority = settings["scheduling_policy"] == "priority"
-            facts = ModelFacts(
+            identity = f"{weights_identity(self._name_or_path, config.hf_config)} {config.dtype}"
+            info = EngineInfo(
+                model=self._name,
                 kind="vllm-inprocess",
-                name=self._name,
-                identity=f"{weights_identity(self._name_or_path, config.hf_config)} {config.dtype}",
+                fingerprint="",
                 context=context,
                 location="in this process, through vLLM",
                 capabilities=LOCAL_CAPABILITIES | {"priority"} if takes_priority else LOCAL_CAPABILITIES,
             )
-            self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), facts, context)
+            self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), ModelReport(info, identity), context)
         return self._loaded
 
     async def _logprobs(self, prompts: Rows, asks: Asks, priority: int) -> Logprobs:

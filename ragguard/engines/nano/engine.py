@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from importlib.resources import files
 
-from ragguard.engines.base import Prompt
+from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.llama.model import NetworkModel
 from ragguard.engines.local.engine import (
     LOCAL_CAPABILITIES,
@@ -20,7 +20,7 @@ from ragguard.engines.local.engine import (
 from ragguard.engines.local.worker import Worker
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.nano.weights import load_network
-from ragguard.engines.token_model import ModelFacts, ProfiledModel
+from ragguard.engines.token_model import ModelReport, ProfiledModel
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -44,8 +44,7 @@ class NanoEngine(LocalEngine):
     async def look(self) -> ProfiledModel:
         """Loads the weights. They are always the same ones, and so is what could be found out about them."""
         model = await self.open()
-        facts = model.loaded.facts
-        return ProfiledModel(model, facts.info(f"nano:{facts.identity}", "nano"))
+        return ProfiledModel(model, model.loaded.report.info)
 
 
 _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
@@ -55,16 +54,20 @@ _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 def _open() -> tuple[Loaded, ComputingModel]:
     """Reads the shipped weights, which stay in memory when an engine is closed."""
     network, tokenizer = load_network(), load_tokenizer()
-    facts = ModelFacts(
+    identity = hashlib.sha256((files(__package__) / "weights.npz").read_bytes()).hexdigest()[:12]
+    info = EngineInfo(
+        model="ragguard/nano",
         kind="nano",
-        name="ragguard/nano",
-        identity=hashlib.sha256((files(__package__) / "weights.npz").read_bytes()).hexdigest()[:12],
+        fingerprint=f"nano:{identity}",
+        prompts="nano",
         context=network.config.max_position_embeddings,
         location="in this process",
         capabilities=LOCAL_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    loaded = Loaded(NanoTokens(tokenizer), facts, network.config.max_position_embeddings)
+    loaded = Loaded(
+        NanoTokens(tokenizer), ModelReport(info, identity), network.config.max_position_embeddings
+    )
     return loaded, NetworkModel(network, frozenset({tokenizer.end}))
 
 
