@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ragguard.engines.base import Message, Prompt, Role, Span, as_labels
+from ragguard.engines.special_tokens import neutralise
 from ragguard.errors import InvalidInput, UnknownName
 
 Task = Literal[
@@ -51,23 +52,6 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "longest": (int, "a whole number"),
 }
 _SLOT = re.compile(r"\{(\w+)\}")
-# Tokens by which chat templates frame turns, and the frames of our own templates.
-_FRAMES = re.compile(
-    r"<(?=\||/?(?:s|bos|eos|pad|unk|im_start|im_end|start_of_turn|end_of_turn|think|documents?|query|answer|question|references?)\b)"
-    r"|(?<=\|)>|\[(?=/?(?:INST|SYS|TOOL))|<(?=<SYS|</SYS)|(?<=</SYS>)>|<(?=｜)|(?<=｜)>",
-    re.IGNORECASE,
-)
-_BRACKET = re.compile(r"[<>\[]")
-_OPENERS = str.maketrans({"<": "‹", ">": "›", "[": "⟦"})
-_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-
-
-def neutralise(text: str) -> str:
-    """Returns the text without control and direction characters, and without brackets that could be part of a frame."""
-    text = _CONTROL.sub("", text)
-    if _BRACKET.search(text) is None:  # most passages hold nothing that can be part of a frame
-        return text
-    return _FRAMES.sub(lambda match: match.group().translate(_OPENERS), text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.thinking import LETTERS, QUESTION, begun_thought, open_thought
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
@@ -59,6 +60,8 @@ class Tokens(Protocol):
     """True where the template knows no system turn: its text is put before the first user turn."""
     ending: str
     """The text after the template, where the answer begins."""
+    special: SpecialTokens
+    """The model's special tokens, as far as they are shown."""
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> Sequence[Rendered]:
         """Returns each prompt as the model gets it, `ending` included."""
@@ -206,7 +209,7 @@ class ProfiledModel:
         return ContinuationReply(found, replace(usage, seconds=time.monotonic() - began), cut)
 
     async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        return await self.model.tokens.count(prompts, deadline)
+        return await self.model.tokens.count(self.model.tokens.special.neutralised(prompts), deadline)
 
     async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
         key = (request.labels, request.mode)
@@ -231,9 +234,11 @@ class ProfiledModel:
     ) -> tuple[T, dict[int, int]]:
         """Returns the answer, and the tokens that were cut from prompts so that each leaves `output` tokens free.
 
-        Counting tokens may cost a request for each prompt, so the model is asked first, and refuses a prompt that is
-        too long.
+        Special tokens in the prompts become plain text. Counting tokens may cost a request for each prompt, so the
+        model is asked first, and refuses a prompt that is too long.
         """
+        plain = self.model.tokens.special.neutralised(request.prompts)
+        request = request if plain is request.prompts else request.about(plain)
         try:
             return await ask(request), {}
         except PromptTooLong as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from typing import NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import keep_secret, without_secrets
@@ -41,7 +41,8 @@ def checked_key(argument: str, value: object) -> str:
 
 
 def split_credentials(argument: str, url: str, allowed: str) -> tuple[str, Credentials | None]:
-    """Returns an address without its user and password, and these two, registered as secrets.
+    """Returns an address without its user and password, and these two, registered as secrets. What else may be a key,
+    the values of its query, is registered as well.
 
     Raises InvalidInput for an address whose password holds a "/", "#" or "?" that is not percent-encoded.
     """
@@ -62,6 +63,9 @@ def split_credentials(argument: str, url: str, allowed: str) -> tuple[str, Crede
             argument, without_secrets(url),
             f"{allowed}; '/', '#', '?' and '@' in a password are written as %2F, %23, %3F and %40",
         )  # fmt: skip
+    for name, value in parse_qsl(parts.query):
+        if name != "model":
+            keep_secret(value, quote(value, safe=""))
     if "@" not in parts.netloc:
         return url, None
     userinfo, _, host = parts.netloc.rpartition("@")

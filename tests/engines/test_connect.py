@@ -15,7 +15,7 @@ from ragguard.engines.engine import ConnectedEngine, layers_of
 from ragguard.engines.entailment.connect import connect_entailer
 from ragguard.engines.http.client import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
-from ragguard.errors import BudgetExceeded, InvalidInput, UnknownName
+from ragguard.errors import BudgetExceeded, EngineUnreachable, InvalidInput, UnknownName
 from ragguard.scorers.settings import ScoringSettings
 
 
@@ -165,6 +165,20 @@ async def test_a_proxy_is_not_asked_for_a_server_on_this_machine(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(open_engine(server.url)) as engine:
         assert (await engine.info()).model == "fake"
+
+
+async def test_a_key_in_the_query_of_an_address_is_sent_and_never_shown(caplog):
+    async with MisbehavingServer(FakeModel().handle) as server:
+        engine = connect(f"{server.url}?api_key=K3yInTheQuery&model=fake")
+        info = await engine.info()
+        assert {request.query for request in server.requests} == {"api_key=K3yInTheQuery"}
+        assert info.location == server.url
+        await server.stop()
+        with pytest.raises(EngineUnreachable) as raised:
+            await open_engine(f"{server.url}?api_key=K3yInTheQuery").info()
+        shown = f"{raised.value} {engine!r} {info!r} {caplog.text} {parse_address(server.url + '?k=K3yIn')}"
+        assert "K3y" not in shown
+        await engine.aclose()
 
 
 @pytest.mark.parametrize("settings", [{"timeout_s": 0}, {"connections": 0}])

@@ -3,7 +3,7 @@
 import pytest
 
 from ragguard.engines.base import Message, as_prompt
-from ragguard.engines.prompts import TASKS, load_prompts, neutralise, parse_prompts
+from ragguard.engines.prompts import TASKS, load_prompts, parse_prompts
 from ragguard.errors import InvalidInput, UnknownName
 
 OWN = """
@@ -54,15 +54,6 @@ def test_no_passage_opens_or_closes_a_frame(hostile):
         return load_prompts("default").render("abstention", [text], query="q").messages[-1].content
 
     assert written(hostile).count(hostile) == written("harmless").count(hostile)
-
-
-def test_ordinary_text_is_untouched():
-    text = "if a < b and c > d: print([1, 2])  # <div>Émile</div> 漢字"
-    assert neutralise(text) == text
-
-
-def test_direction_and_control_characters_go():
-    assert neutralise("a\u202eb\u200bc\x00d\ufeff") == "abcd"
 
 
 def test_a_missing_slot_names_it():

@@ -139,7 +139,8 @@ class FakeModel:
         else:
             text = body["prompt"]
         ids = [self._id(token) for token in self.tokens(text)]
-        return Reply({"tokens": ids, "count": len(ids), "max_model_len": self.context})
+        shown = {"token_strs": self.tokens(text)} if body.get("return_token_strs") else {}
+        return Reply({"tokens": ids, "count": len(ids), "max_model_len": self.context, **shown})
 
     def _complete(self, body: dict[str, Any]) -> Reply:
         if refusal := self._check(body):

@@ -22,6 +22,7 @@ class Request:
     path: str
     headers: dict[str, str]
     body: bytes = b""
+    query: str = ""
 
     @property
     def json(self) -> Any:
@@ -160,10 +161,11 @@ async def _read(reader: asyncio.StreamReader) -> Request | None:
     line = await reader.readline()
     if not line:
         return None
-    method, path, _ = line.decode().split(" ", 2)
+    method, target, _ = line.decode().split(" ", 2)
+    path, _, query = target.partition("?")
     headers = {}
     while (header := (await reader.readline()).decode().strip()) != "":
         name, _, value = header.partition(":")
         headers[name.lower()] = value.strip()
     body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return Request(method, path, headers, body)
+    return Request(method, path, headers, body, query)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import parse_qs, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
 import httpx
@@ -73,11 +73,14 @@ class Address:
     model: str | None = None
     """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
     credentials: Credentials | None = field(default=None, repr=False)
+    query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The parameters that each request carries, such as `api-version`; they may hold a key and are never shown."""
     loopback: bool = False
 
 
 def parse_address(url: str) -> Address:
-    """Takes an address apart: `http(s)://host:port/v1`, with or without `/v1`, `#model` or `?model=`."""
+    """Takes an address apart: `http(s)://host:port/v1`, with or without `/v1`, `#model` or `?model=`. Other
+    parameters of the query are sent with each request."""
     allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
     bare, credentials = split_credentials("engine", url, allowed)
     parts = urlsplit(bare)
@@ -88,12 +91,15 @@ def parse_address(url: str) -> Address:
     origin = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/")
     base = origin + (path or "/v1")
-    asked = unquote(parts.fragment) or next(iter(parse_qs(parts.query).get("model", [])), "")
+    query = parse_qsl(parts.query)
+    asked = unquote(parts.fragment) or next((value for name, value in query if name == "model"), "")
+    sent = tuple((name, value) for name, value in query if name != "model")
     return Address(
         base,
         base.removesuffix("/v1"),
         asked or None,
         credentials,
+        sent,
         loopback=host in ("127.0.0.1", "localhost", "::1"),
     )
 
@@ -174,6 +180,7 @@ class HttpClient:
             headers["Authorization"] = f"Bearer {self._key}"
         return httpx.AsyncClient(
             headers=headers,
+            params=self.address.query,
             # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
             verify=self._is_encrypted(),
             auth=None if self._key else self.address.credentials,

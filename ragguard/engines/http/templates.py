@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.http.client import HttpClient
+from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -53,6 +55,7 @@ class Templates:
         self._client, self._model = client, model
         self._arguments: Mapping[str, Any] = SWITCH_OFF
         self.ending = ""
+        self.special = SpecialTokens()
         self.plain = False
         """True where there is no template: the messages themselves are the prompt."""
         self.folds = False
@@ -81,6 +84,25 @@ class Templates:
             self.folds = _MARKS[0] not in text
         except EngineRejected:
             self.folds = True
+        self.special = SpecialTokens(await self._shown_tokens())
+
+    async def _shown_tokens(self) -> set[str]:
+        """Returns the tokens that the server's template puts around messages, and those of its tokenizer's settings
+        where it shows them (vLLM: `--enable-tokenizer-info-endpoint`)."""
+        shown: set[str] = set()
+        roles: tuple[Role, ...] = ("system", "user", "assistant", "user")
+        turns = self._turns(tuple(Message(role, mark) for role, mark in zip(roles, _MARKS, strict=True)))
+        with suppress(EngineRejected):
+            answer = await self._post(
+                "/tokenize", self._conversation(turns) | {"return_token_strs": True}, None
+            )
+            shown.update(map(str, answer.get("token_strs") or ()))
+        with suppress(EngineRejected, EngineProtocolError):
+            settings = await self._client.get("/tokenizer_info", root=True)
+            added = settings.get("added_tokens_decoder") if isinstance(settings, Mapping) else None
+            for token in added.values() if isinstance(added, Mapping) else ():
+                shown.add(str(token.get("content", "") if isinstance(token, Mapping) else token))
+        return shown
 
     async def render(
         self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
@@ -204,11 +226,12 @@ class Templates:
         return [[*ids, *self._ending_ids[self.ending]] for ids in answers]
 
     async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
+        return _ids(await self._post("/tokenize", self._conversation(messages), deadline))
+
+    def _conversation(self, messages: Sequence[Message]) -> dict[str, Any]:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         body: dict[str, Any] = {"messages": turns, "add_generation_prompt": True}
-        if self._arguments:
-            body["chat_template_kwargs"] = self._arguments
-        return _ids(await self._post("/tokenize", body, deadline))
+        return body | ({"chat_template_kwargs": self._arguments} if self._arguments else {})
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
         answer = await self._client.post(path, {"model": self._model, **body}, deadline=deadline, root=True)

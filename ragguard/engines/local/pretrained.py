@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, folded
+from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.thinking import QUESTION, SWITCH_OFF
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 from ragguard.text.secret_filter import without_secrets
@@ -158,6 +159,8 @@ class HfTokens:
         self.plain = not getattr(tokenizer, "chat_template", None)
         self.folds = not self.plain and self._loses_system()
         self.ending = ""
+        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
+        self.special = SpecialTokens([*tokenizer.all_special_tokens, *map(str, added)])
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
         return [self._text(prompt) for prompt in prompts]

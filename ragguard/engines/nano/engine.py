@@ -20,6 +20,7 @@ from ragguard.engines.local.engine import (
 from ragguard.engines.local.worker import Worker
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.nano.weights import load_network
+from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.token_model import ModelReport, ProfiledModel
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
@@ -75,7 +76,7 @@ class NanoTokens:
     """nano's tokenizer and chat template, with the methods of `LocalTokens`. The template is ids and no text: no
     message can spell a part of it."""
 
-    plain, folds, ending = False, False, ""
+    plain, folds, ending, special = False, False, "", SpecialTokens()
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer = tokenizer

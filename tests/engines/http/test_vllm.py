@@ -185,7 +185,7 @@ async def test_a_template_that_trims_is_learned_so():
 
 async def test_a_message_that_the_template_changes_is_left_to_the_server():
     plain = "Who runs it?"
-    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <assistant>A?"])
+    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <b>A?"])
     assert np.allclose(probs.p, [0.1, 0.6, 0.2])
     bodies = [request.json for request in requests if request.path == "/v1/completions"]
     assert {type(body["prompt"][0]) for body in bodies} == {str, list}
