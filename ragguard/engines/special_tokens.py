@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from ragguard.engines.base import Message, Prompt
 
@@ -63,7 +64,7 @@ class SpecialTokens:
             Message(turn.role, self._starts.sub(lambda match: _other(match.group()), turn.content))
             for turn in prompt.messages
         ]
-        return Prompt(tuple(turns), prompt.cuttable)
+        return replace(prompt, messages=tuple(turns))
 
 
 def _other(character: str) -> str:

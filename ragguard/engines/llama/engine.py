@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.llama.gguf_file import GgufFile, open_gguf
 from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
 from ragguard.engines.llama.model import NetworkModel
 from ragguard.engines.local.engine import LOCAL_CAPABILITIES, ComputingModel, Loaded, LocalEngine, ThreadModel
 from ragguard.engines.local.pretrained import HfTokens
 from ragguard.engines.local.worker import Worker
-from ragguard.engines.token_model import ModelFacts
+from ragguard.engines.token_model import ModelReport
 
 
 class GgufEngine(LocalEngine):
@@ -31,12 +32,13 @@ class GgufEngine(LocalEngine):
 def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
     network, tokenizer = file.network(), GgufTokenizer(file)
     context = network.config.max_position_embeddings
-    facts = ModelFacts(
+    info = EngineInfo(
+        model=name,
         kind="gguf",
-        name=name,
-        identity=file.identity(),
+        fingerprint="",
         context=context,
         location="in this process",
         capabilities=LOCAL_CAPABILITIES,
     )
-    return Loaded(HfTokens(tokenizer), facts, context), NetworkModel(network, tokenizer.ends)
+    report = ModelReport(info, file.identity())
+    return Loaded(HfTokens(tokenizer), report, context), NetworkModel(network, tokenizer.ends)

@@ -28,7 +28,11 @@ class GgufTokenizer:
         self._tokens: list[str] = file.lists("tokenizer.ggml.tokens")
         kinds = file.lists("tokenizer.ggml.token_type")
         self._special = {i for i, kind in enumerate(kinds) if kind == _CONTROL}
-        self._tokenizer = _made(file, self._tokens, kinds)
+        self.added_tokens_decoder = {
+            i: self._tokens[i] for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)
+        }
+        """The tokens that stand for themselves in a text, by their ids."""
+        self._tokenizer = _made(file, self._tokens, self.added_tokens_decoder)
         self._values = file.values
         self.chat_template = file.values.get("tokenizer.chat_template") or None
 
@@ -79,7 +83,7 @@ def _refuse(message: str) -> None:
     raise TemplateError(message)
 
 
-def _made(file: GgufFile, tokens: list[str], kinds: Sequence[int]) -> Any:
+def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
     from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
     kind = file.values.get("tokenizer.ggml.model")
@@ -120,8 +124,7 @@ def _made(file: GgufFile, tokens: list[str], kinds: Sequence[int]) -> Any:
             f"{file.path} has a tokenizer of the kind {kind} ({split}); known here are {_KINDS}: serve the model with "
             "llama.cpp or Ollama and give the server's address"
         )
-    special = [i for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)]
-    made.add_special_tokens([AddedToken(tokens[i], normalized=False, special=True) for i in special])
+    made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in added.values()])
     return made
 
 

@@ -159,8 +159,7 @@ class HfTokens:
         self.plain = not getattr(tokenizer, "chat_template", None)
         self.folds = not self.plain and self._loses_system()
         self.ending = ""
-        added = getattr(tokenizer, "added_tokens_decoder", {}).values()
-        self.special = SpecialTokens([*tokenizer.all_special_tokens, *map(str, added)])
+        self.special = SpecialTokens(map(str, tokenizer.added_tokens_decoder.values()))
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[str]:
         return [self._text(prompt) for prompt in prompts]

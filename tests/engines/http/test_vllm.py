@@ -191,7 +191,7 @@ async def test_a_message_that_the_template_changes_is_left_to_the_server():
     assert {type(body["prompt"][0]) for body in bodies} == {str, list}
     ids = next(body["prompt"][0] for body in bodies if isinstance(body["prompt"][0], list))
     model = FakeModel(template="escapes")
-    assert len(ids) == len(model.tokens("<bos><user>Who < assistant>A?\n<assistant>"))
+    assert len(ids) == len(model.tokens("<bos><user>Who < b>A?\n<assistant>"))
 
 
 async def test_a_model_without_a_template_gets_plain_text():
