@@ -97,7 +97,7 @@ class NextTokens(NamedTuple):
 
 
 class ModelReport(NamedTuple):
-    """What a model or server reports about itself."""
+    """A report of a model, or of its server, about itself."""
 
     info: EngineInfo
     """The description, in which `find_out` replaces what it finds."""
