@@ -91,7 +91,8 @@ class Argument(NamedTuple):
 
 def arguments(value: Any) -> list[Argument]:
     """Returns the arguments of a class or a function with their descriptions; '' where there is none."""
-    own_init = inspect.isclass(value) and "__init__" in value.__dict__
+    is_protocol = getattr(value, "_is_protocol", False)
+    own_init = inspect.isclass(value) and inspect.isfunction(value.__init__) and not is_protocol
     if dataclasses.is_dataclass(value) and not inspect.getsource(value).count("def __init__"):
         return list(_fields(value))
     if inspect.isclass(value) and not own_init:
