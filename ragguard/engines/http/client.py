@@ -99,7 +99,7 @@ def parse_address(url: str) -> Address:
         base.removesuffix("/v1"),
         asked or None,
         credentials,
-        sent,
+        query=sent,
         loopback=host in ("127.0.0.1", "localhost", "::1"),
     )
 

@@ -160,7 +160,16 @@ async def look_at_chat(
         label_tokens=1 if listed else limits.answers * (_LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, thinks, ambiguous, limits, patience, Limiter(limits.at_once))
+    return ChatModel(
+        client,
+        info,
+        dialect,
+        thinks=thinks,
+        ambiguous=ambiguous,
+        limits=limits,
+        patience=patience,
+        limiter=Limiter(limits.at_once),
+    )
 
 
 async def _accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
