@@ -5,16 +5,15 @@ Planning reads the whole input once, since a part is identified by its content.
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.parts.part import Part, PartKind, content_of, open_parquet
 from ragguard.storage.files.partfolder import is_part_folder
-from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, raw_lines
+from ragguard.storage.files.runfile import raw_lines
 from ragguard.storage.sqlite.filesystems import FileInfo, find_files, locate, opened_at
 from ragguard.text.secret_filter import without_secrets
 
@@ -30,8 +29,6 @@ _SUFFIXES: dict[str, PartKind] = {
     ".parquet": "parquet",
 }
 """How the names of files end that a folder is searched for, and how they are read."""
-_LOOKED_INTO = 32
-"""The most files of one input whose first line is read before any work is done."""
 
 
 def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:
@@ -45,10 +42,7 @@ def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:
         raise InvalidInput("inputs", str(inputs), "a list of files and folders")
     files_by_address: dict[str, FileInfo] = {}
     for address in inputs:
-        files = _files_of(address)
-        for file in files[:_LOOKED_INTO]:
-            _look_into(file)
-        files_by_address |= {file.address: file for file in files}
+        files_by_address |= {file.address: file for file in _files_of(address)}
     return list(files_by_address.values())
 
 
@@ -79,6 +73,11 @@ def _parts_of(file: FileInfo, size: int) -> Iterator[Part]:
             ranges = _row_ranges(open_parquet(opened, place.shown).metadata, size)
         elif kind == "gzip":
             ranges = [(0, file.size, file.size)]
+        elif opened.read(16) == b"SQLite format 3\0":
+            raise StoreError(
+                f"{place.shown} is a store, which one process reads: score it without --on, or write its runs to a "
+                "run file first, with `ragguard.write_runs`"
+            )
         else:
             ranges = [*_line_ranges(opened, file.size, size)]
         for start, end, weight in ranges:
@@ -143,40 +142,3 @@ def _files_of(address: str | Path) -> list[FileInfo]:
         allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
         raise StoreError(f"{shown} is a folder without runs; files with runs are called {allowed}")
     return runs
-
-
-def _look_into(file: FileInfo) -> None:
-    """Raises where the first line of a file shows that the file is something else than runs of this version."""
-    place = locate(file.address)
-    kind = _kind_of(file.address)
-    with opened_at(place) as opened:
-        if kind == "parquet":
-            open_parquet(opened, place.shown)
-            return
-        if kind == "lines" and opened.read(16) == b"SQLite format 3\0":
-            raise StoreError(
-                f"{place.shown} is a store, which one process reads: score it without --on, or write its runs to a "
-                "run file first, with `ragguard.write_runs`"
-            )
-        opened.seek(0)
-        if kind == "gzip":
-            with gzip.open(opened, "rb") as unpacked:
-                first = _first_line(cast(IO[bytes], unpacked))
-        else:
-            first = _first_line(opened)
-    problem = first.problem if first is not None else None
-    if problem is not None and problem.argument.endswith(", format"):
-        raise StoreError(
-            f"{place.shown} is a run file of another version ({problem.value!r}); this ragguard reads {problem.allowed}"
-        )
-
-
-def _first_line(file: IO[bytes]) -> Line | None:
-    """Returns the first line that is not blank; None where there is none."""
-    place = 0
-    for raw, size in raw_lines(file, LONGEST_LINE):
-        line = line_of(raw, size, place, "byte")
-        if line is not None:
-            return line
-        place += size
-    return None

@@ -25,7 +25,6 @@ def here(tmp_path, monkeypatch):
     """A folder with runs, and other things."""
     monkeypatch.chdir(tmp_path)
     write_runs((a_run(f"r{number}") for number in range(3)), "runs.jsonl")
-    (tmp_path / "newer.jsonl").write_text('{"format": "ragguard.run/2", "question": "q", "steps": []}')
     (tmp_path / "nothing").mkdir()
     (tmp_path / "empty.jsonl").touch()
     Store(tmp_path / "runs.db").close()
@@ -43,7 +42,6 @@ def score(*words):
         (["runs.jsonl", "missing.jsonl"], "missing.jsonl does not exist"),
         (["nothing"], "nothing is a folder without runs"),
         (["empty.jsonl"], "there are no runs in empty.jsonl"),
-        (["newer.jsonl"], "is a run file of another version ('ragguard.run/2')"),
         (["runs.db"], "is a store, which one process reads: score it without --on"),
         (["-"], "several processes can read"),
         (["runs.jsonl", "--store", "x.db"], "--store: got 'x.db'; allowed: nothing with --on"),

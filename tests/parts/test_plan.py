@@ -1,6 +1,5 @@
 """Which files hold runs, and which parts they are cut into."""
 
-import gzip
 import os
 
 import pyarrow as pa
@@ -133,8 +132,6 @@ def test_parts_are_sized_for_inputs_and_processes():
     [
         (lambda path: None, "does not exist; check the path"),
         (lambda path: path.mkdir(), "is a folder without runs; files with runs are called"),
-        (lambda path: path.write_text('\n{"format": "ragguard.run/2"}\n'), "run file of another version"),
-        (lambda path: path.write_bytes(gzip.compress(b'{"format": "ragguard.run/2"}')), "another version"),
         (lambda path: pq.write_table(pa.table({"x": [1]}), path), "has no column 'run'"),
         (
             lambda path: pq.write_table(pa.table({"run": [1]}), path),
@@ -144,15 +141,15 @@ def test_parts_are_sized_for_inputs_and_processes():
         (lambda path: Store(path).close(), "is a store, which one process reads"),
         (os.mkfifo, "is neither a file nor a folder, and several processes cannot read it"),
     ],
-    ids=["missing", "empty", "version", "packed", "column", "numbers", "parquet", "store", "pipe"],
+    ids=["missing", "empty", "column", "numbers", "parquet", "store", "pipe"],
 )
 def test_what_holds_no_runs_is_one_sentence(tmp_path, request, make, says):
     case = request.node.callspec.id
-    suffix = {"column": ".parquet", "numbers": ".parquet", "parquet": ".parquet", "packed": ".jsonl.gz"}
+    suffix = {"column": ".parquet", "numbers": ".parquet", "parquet": ".parquet"}
     path = tmp_path / f"x{suffix.get(case, '')}"
     make(path)
     with pytest.raises(StoreError, match=says):
-        find_runs([path])
+        plan_parts(find_runs([path]))
 
 
 def test_the_standard_input_and_unknown_addresses_are_refused():
