@@ -30,8 +30,8 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
 from ragguard.runtime.retry import RetrySchedule
+from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 
 THREADS = 4
 RUNS_PER_SECOND = 25
@@ -83,7 +83,7 @@ def soak(seconds: float, folder: str) -> dict[str, Any]:
         return EngineUnreachable("it is away for a while") if away else None
 
     pipeline = Forgetful(fault=fault)
-    settings = Settings(
+    settings = Configuration(
         scoring=ScriptedSettings(pipeline), store=path, concurrency=16, retry=RetrySchedule(60, 0.2, 1.0)
     )
     service = in_each_process(settings).get()

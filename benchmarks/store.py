@@ -36,8 +36,8 @@ from benchmarks.machine import record
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.runtime.faults import Faults
+from ragguard.service.configuration import Configuration
 from ragguard.service.intake import BATCH, Intake
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.columns import DIGEST_BYTES
 from ragguard.storage.sqlite.ledger import ScoringOutcome
@@ -84,7 +84,7 @@ def pace(load: tuple[int, int, int | None], steps: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "s.db"
         store = Store(path)
-        intake = Intake(Settings(), store, faults=Faults())
+        intake = Intake(Configuration(), store, faults=Faults())
         intake.do(lambda: None).result()
         for seed in range(ROUNDS):
             batch = events(steps, *load, seed)
@@ -193,7 +193,7 @@ def full(steps: int) -> dict[str, Any]:
     """Measures what `durability="full"` costs a hook: it waits for the disk."""
     with tempfile.TemporaryDirectory() as folder:
         store = Store(Path(folder) / "s.db", durability="full")
-        intake = Intake(Settings(durability="full"), store, faults=Faults())
+        intake = Intake(Configuration(durability="full"), store, faults=Faults())
         waits = []
         for event in events(steps, 5, 500, None, 0):
             began = time.perf_counter()

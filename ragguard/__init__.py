@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from ragguard.storage.files.runfile import write_runs as write_runs
     from ragguard.storage.files.scorefile import write_scores as write_scores
     from ragguard.storage.source import read_scored as read_scored
-    from ragguard.telemetry.base import Sink as Sink
+    from ragguard.telemetry.sink import Sink as Sink
 
 _HOMES = {
     "Account": "ragguard.engines.account",
@@ -59,7 +59,7 @@ _HOMES = {
     "Score": "ragguard.records",
     "ScoredRun": "ragguard.records",
     "Scorer": "ragguard.scorers.scorer",
-    "Sink": "ragguard.telemetry.base",
+    "Sink": "ragguard.telemetry.sink",
     "connect": "ragguard.engines.connect",
     "current_run": "ragguard.capture.anywhere",
     "load_prompts": "ragguard.engines.prompts",

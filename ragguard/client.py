@@ -39,13 +39,13 @@ from ragguard.scorers.references import References
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
+from ragguard.service.configuration import Configuration, When
+from ragguard.service.flush_report import Report
 from ragguard.service.redaction import Redact
-from ragguard.service.report import Report
 from ragguard.service.service import SCORER, Service, in_each_process
-from ragguard.service.settings import Settings, When
 from ragguard.storage.sqlite.runs import Runs
 from ragguard.storage.sqlite.store import Durability, Store
-from ragguard.telemetry.base import Sink
+from ragguard.telemetry.sink import Sink
 from ragguard.text.answers import ENGLISH, Language
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ class RagGuard:
             language=language, budget=Account.of(budget),  # one account, also for forked processes
         )  # fmt: skip
         self._services = in_each_process(
-            Settings(
+            Configuration(
                 scoring=scoring, store=store, durability=durability, sample_rate=sample_rate,
                 score_rate=score_rate, when=when, references=references, redact=redact, sinks=sinks,
                 tracer_provider=tracer_provider, otlp=otlp, capture_content=capture_content,
@@ -350,7 +350,7 @@ class RagGuard:
         health = sys.modules.get("ragguard.guard.health")
         if health is None:  # no guard was ever made
             return report
-        built = self._service.pipeline.built
+        built = self._service.pipeline.made
         engines = [*(built.engines if built else ()), *self.recorder.guard_engines]
         return replace(report, unguarded=health.unjudged(engines))
 

@@ -245,12 +245,18 @@ def test_sinks_hear_of_a_run_whose_retrieval_failed(make, tmp_path, stored):
     assert len(sink.got) == 1
 
 
-def test_a_closed_ragguard_takes_nothing_more_and_raises_nothing(make, caplog):
+def test_capture_after_close_raises_nothing_is_counted_and_makes_flush_and_close_false(make, caplog):
     rg = make()
-    rg.close(1)
+    capture(rg)
+    assert rg.close(10)
+    assert rg.flush()
     with caplog.at_level(logging.ERROR):
         capture(rg)
     assert "after close()" in caplog.text
+    for report in (rg.flush(), rg.close()):
+        assert not report
+        assert report.lost == 3
+        assert str(report).startswith("not everything is stored")
 
 
 # Scores on demand

@@ -7,10 +7,12 @@ scoring, so that the runs in memory are bounded.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from ragguard.errors import CircuitOpen, Closed
 from ragguard.records import ScoredRun
@@ -20,9 +22,12 @@ from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.outcome import outcome
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
-from ragguard.service.span_output import SpanOutput
+from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
-from ragguard.telemetry.base import BufferingSink, Sink
+from ragguard.telemetry.sink import BufferingSink, Sink, SpanSink
+
+if TYPE_CHECKING:
+    from ragguard.telemetry.otel import OtelSink
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
@@ -35,6 +40,7 @@ TIMEOUTS = 3
 _PAUSES = RetrySchedule(first=30.0, longest=600.0, jitter=(1.0, 1.0))
 """The pauses in which a sink is left out; after each, one run is given to it."""
 _CAUSE_CHARACTERS = 200
+_LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
 _WHAT_TO_DO = "Check the server that it sends to, or give its requests a time-out"
 
 
@@ -51,6 +57,57 @@ class Undelivered:
     def __str__(self) -> str:
         cause = f" ({self.cause})" if self.cause else ""
         return f"{self.count:,} {self.what} not delivered{cause}"
+
+
+class ChosenSinks:
+    """Chooses the sinks of a RagGuard, and gives those that write metrics the numbers of waiting and lost runs."""
+
+    def __init__(self, settings: Configuration, store: Store) -> None:
+        self._settings, self._store = settings, store
+
+    def sinks(self) -> list[Sink]:
+        """Returns the sinks that were given, and one for spans where the settings ask for spans."""
+        found: list[Sink] = list(self._settings.sinks)
+        for sink in found:
+            if implements(sink, SpanSink):
+                sink.watch(self.depth, self.losses)
+        return [*found, self._made()] if self._settings.makes_spans else found
+
+    @property
+    def awaits_application(self) -> bool:
+        """True where scores go to the application's own provider, once it has one."""
+        return not self._settings.makes_spans and not any(
+            implements(sink, SpanSink) for sink in self._settings.sinks
+        )
+
+    def of_application(self) -> Sink | None:
+        """Returns a sink to the provider that the application has set; None where it has none yet."""
+        if "opentelemetry.sdk.trace" not in sys.modules:
+            return None
+        from ragguard.telemetry.otlp import configured
+
+        return self._made() if configured() else None
+
+    def depth(self) -> int:
+        """Returns how many runs wait to be scored."""
+        try:
+            return self._store.left().pending
+        except Closed:  # an application's meter still asks after the end
+            return 0
+
+    def losses(self) -> Mapping[str, int]:
+        """Returns how much was lost, by kind."""
+        return {name: self._store.counts[name] for name in _LOSSES}
+
+    def _made(self) -> OtelSink:
+        from ragguard.telemetry.otel import OtelSink
+
+        settings = self._settings
+        sink = OtelSink(
+            settings.tracer_provider, otlp=settings.otlp, capture_content=settings.capture_content
+        )
+        sink.watch(self.depth, self.losses)
+        return sink
 
 
 class SinkDelivery:
@@ -155,15 +212,15 @@ class SinkDelivery:
 class Delivery:
     """Sends scored runs to the sinks and counts what did not reach them."""
 
-    def __init__(self, output: SpanOutput, store: Store, faults: Faults) -> None:
-        self._output, self._store, self._faults = output, store, faults
-        self._sinks = output.sinks()
-        self._awaits_application = output.awaits_application
+    def __init__(self, settings: Configuration, store: Store, faults: Faults) -> None:
+        self._chosen, self._store, self._faults = ChosenSinks(settings, store), store, faults
+        self._sinks = self._chosen.sinks()
+        self._awaits_application = self._chosen.awaits_application
         self._to = [SinkDelivery(sink, self._store, self._faults) for sink in self._sinks]
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __bool__(self) -> bool:
-        if self._awaits_application and (sink := self._output.of_application()) is not None:
+        if self._awaits_application and (sink := self._chosen.of_application()) is not None:
             self._sinks.append(sink)
             self._to.append(SinkDelivery(sink, self._store, self._faults))
             self._awaits_application = False

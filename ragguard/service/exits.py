@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Protocol
+from typing import NamedTuple
 
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.per_process import PerProcess
@@ -27,21 +27,15 @@ SLACK = 1.5
 """Seconds beyond its own timeout after which the process no longer waits for a service to close."""
 
 
-class Ending(Protocol):
-    """A service that is flushed and closed at the end of the process."""
+class Ending(NamedTuple):
+    """The functions that end a service; each takes the most seconds that it may take."""
 
-    @property
-    def exit_seconds(self) -> float:
-        """The most seconds that the end of the service may take."""
-        ...
-
-    def flush(self, timeout: float) -> object:
-        """Does the work that is left, within `timeout` seconds."""
-        ...
-
-    def close(self, timeout: float) -> object:
-        """Flushes and releases everything, within `timeout` seconds."""
-        ...
+    flush: Callable[[float], object]
+    """Does the work that is left."""
+    close: Callable[[float], object]
+    """Does the work that is left and releases everything."""
+    seconds: float
+    """The most seconds that the end of the service may take."""
 
 
 _endings: PerProcess[dict[int, Ending]] = PerProcess(dict)
@@ -49,14 +43,14 @@ _spent = 0.0
 """Seconds that flushing took when `main()` returned; they count towards the end."""
 
 
-def at_exit(ending: Ending) -> None:
-    """Registers a service that is flushed and closed when the process ends."""
-    _endings.get()[id(ending)] = ending
+def at_exit(service: object, ending: Ending) -> None:
+    """Registers how a service is flushed and closed when the process ends."""
+    _endings.get()[id(service)] = ending
 
 
-def forget(ending: Ending) -> None:
+def forget(service: object) -> None:
     """Unregisters a service that was closed."""
-    _endings.get().pop(id(ending), None)
+    _endings.get().pop(id(service), None)
 
 
 def _main_has_ended() -> None:
@@ -65,7 +59,7 @@ def _main_has_ended() -> None:
     if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
         atexit.register(_close_all)
         began = time.monotonic()
-        _each([(ending.exit_seconds, ending.flush) for ending in _endings.get().values()])
+        _each([(ending.seconds, ending.flush) for ending in _endings.get().values()])
         _spent = time.monotonic() - began
     else:
         _close_all()
@@ -74,7 +68,7 @@ def _main_has_ended() -> None:
 def _close_all() -> None:
     endings = list(_endings.get().values())
     _endings.get().clear()
-    _each([(max(0.0, ending.exit_seconds - _spent), ending.close) for ending in endings])
+    _each([(max(0.0, ending.seconds - _spent), ending.close) for ending in endings])
 
 
 def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:

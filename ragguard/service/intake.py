@@ -20,14 +20,14 @@ from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
 from ragguard.runtime.faults import Faults
-from ragguard.service.backlog import ScoringBacklog
+from ragguard.service.configuration import Configuration
 from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
 from ragguard.service.lost_events import LostEvents
+from ragguard.service.progress import ScoringBacklog
 from ragguard.service.queue import UNMEASURED, EventQueue
 from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_in, may_drop
 from ragguard.service.redaction import Redactor
-from ragguard.service.settings import Settings
 from ragguard.service.sizes import size_of
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
@@ -62,7 +62,7 @@ class Intake:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Configuration,
         store: Store,
         *,
         faults: Faults,

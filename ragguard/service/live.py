@@ -17,13 +17,14 @@ from typing import TypeAlias
 
 from ragguard.records import Failure, Run
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate_so_far
+from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Live
+from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
-from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
-from ragguard.service.scoring import RunScoring
-from ragguard.service.settings import Settings
+from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.store import Store
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
@@ -97,10 +98,10 @@ class LiveScoring:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Configuration,
         store: Store,
         *,
-        pipeline: ProcessPipeline,
+        pipeline: PerProcess[ScoringPipeline],
         scoring: RunScoring,
         delivery: Delivery,
         redactor: Redactor | None,
@@ -171,12 +172,12 @@ class LiveScoring:
         # Without a known question of the run, only scorers about the steps' queries can be asked.
         kinds: tuple[Live, ...] = ("at once", "so far") if run.question.strip() else ("at once",)
         for kind in kinds:
-            scorers = self._pipeline.live_scorers(kind)
+            scorers = self._pipeline.get().live_scorers(kind)
             if not scorers:
                 continue
             if run_id in self._waiting:
                 break  # scorers about a step that has ended meanwhile come first
-            scored = await evaluate_so_far(self._pipeline, run, scorers, priority=PRIORITY)
+            scored = await evaluate_so_far(self._pipeline.get(), run, scorers, priority=PRIORITY)
             failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
             given = given or bool(scored.scores)
             new = await self._scoring.written(

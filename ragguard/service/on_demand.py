@@ -4,23 +4,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
+from ragguard.capture.handle import RunHandle
 from ragguard.capture.intake import CapturedId
+from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, RagguardError
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.stream import bounded
 from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
-from ragguard.scorers.pipeline import Inquiry
+from ragguard.scorers.pipeline import Inquiry, ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View
 from ragguard.service.intake import Intake
-from ragguard.service.process_pipeline import ProcessPipeline
 from ragguard.service.redaction import Redactor
-from ragguard.service.scoring import RunScoring
+from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.store import Store
 
 PRIORITY = 5
@@ -32,28 +34,6 @@ _REDACTED = (
 )
 
 
-class CapturedRun(Protocol):
-    """A run that has ended, as `rg.run` yields it."""
-
-    @property
-    def id(self) -> str:
-        """The id of the run; final once everything that was captured before is written."""
-        ...
-
-    def record(self) -> Run:
-        """Returns the run as it was captured."""
-        ...
-
-
-class OpenedRun(CapturedRun, Protocol):
-    """A run that has not ended, as `rg.run` yields it."""
-
-    @property
-    def resumes(self) -> bool:
-        """True for a run that continues one of which the store has the earlier steps."""
-        ...
-
-
 class ScoringOnDemand:
     """Scores the runs that a caller names."""
 
@@ -63,7 +43,7 @@ class ScoringOnDemand:
         intake: Intake,
         *,
         loop: BackgroundLoop,
-        pipeline: ProcessPipeline,
+        pipeline: PerProcess[ScoringPipeline],
         scoring: RunScoring,
         redactor: Redactor | None,
     ) -> None:
@@ -75,7 +55,7 @@ class ScoringOnDemand:
         self._intake.start()
         return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
 
-    async def evaluate_captured(self, captured: CapturedRun) -> ScoredRun:
+    async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""
         self._intake.start()
 
@@ -87,14 +67,14 @@ class ScoringOnDemand:
 
         return await self._loop.within(find())
 
-    async def evaluate_open(self, captured: OpenedRun) -> ScoredRun:
+    async def evaluate_open(self, captured: RunHandle) -> ScoredRun:
         """Scores a run that has not ended, without storing anything."""
         known = captured.record()
 
         async def find() -> ScoredRun:
             run = await self.captured_run(captured, known) if captured.resumes else None
             return await evaluate(
-                self._pipeline, self._redacted(known) if run is None else run, priority=PRIORITY
+                self._pipeline.get(), self._redacted(known) if run is None else run, priority=PRIORITY
             )
 
         return await self._loop.within(find())
@@ -141,7 +121,9 @@ class ScoringOnDemand:
     def failure_since(self, since: float) -> EngineError | None:
         """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
         to any of the models; None where there is none."""
-        return self._pipeline.failure_since(since)
+        built = self._pipeline.made
+        failed = [failure_since(engine, since) for engine in (built.engines if built is not None else ())]
+        return next((error for error in failed if error is not None), None)
 
     async def evaluate_each(
         self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
@@ -164,7 +146,7 @@ class ScoringOnDemand:
         """Returns the plan of scoring the run, without asking any model."""
         return await self._loop.within(self._pipeline.get().plan(self._redacted(run)))
 
-    async def plan_captured(self, captured: CapturedRun) -> Plan:
+    async def plan_captured(self, captured: RunHandle) -> Plan:
         """Returns the plan of scoring a captured run, open or not, with the steps before those of this process."""
         known = captured.record()
 

@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 
 from ragguard.capture.calls import what_to_do
 from ragguard.capture.events import Event
@@ -23,18 +24,16 @@ from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.service import exits
-from ragguard.service.backlog import ScoringBacklog, ScoringProgress
+from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
+from ragguard.service.flush_report import Report
 from ragguard.service.intake import Intake
 from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
-from ragguard.service.process_pipeline import ProcessPipeline
+from ragguard.service.progress import ScoringBacklog, ScoringProgress
 from ragguard.service.redaction import Redactor
-from ragguard.service.report import Report
-from ragguard.service.scoring import RunScoring
-from ragguard.service.settings import Settings
-from ragguard.service.span_output import SpanOutput
-from ragguard.service.worker import ScoringWorker
+from ragguard.service.run_scoring import RunScoring
+from ragguard.service.scoring_worker import ScoringWorker
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
@@ -53,10 +52,10 @@ _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
 class Service:
     """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state.
 
-    A service is the `WriterListener` of its intake, and an `Ending`.
+    A service is the `WriterListener` of its intake.
     """
 
-    def __init__(self, settings: Settings, recorder: Recorder) -> None:
+    def __init__(self, settings: Configuration, recorder: Recorder) -> None:
         self.settings, self.recorder, self.faults = settings, recorder, Faults()
         self.store = Store(
             settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
@@ -71,8 +70,8 @@ class Service:
         self.intake = Intake(
             settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
         )
-        self.delivery = Delivery(SpanOutput(settings, self.store), self.store, self.faults)
-        self.pipeline = ProcessPipeline(settings)
+        self.delivery = Delivery(settings, self.store, self.faults)
+        self.pipeline = PerProcess(settings.scoring.build)
         self._scoring = RunScoring(
             settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery,
             progress=self._progress, redactor=redactor,
@@ -93,10 +92,6 @@ class Service:
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
 
-    @property
-    def exit_seconds(self) -> float:
-        return self.settings.exit_seconds
-
     def settle(self, timeout: float = 1.0) -> None:
         """Waits until what was captured so far is in the store, so that a reader sees it."""
         if self.intake.depth and not self._is_own_thread():
@@ -107,7 +102,7 @@ class Service:
         """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""
         began, timeout = time.monotonic(), seconds_to_wait(timeout)
         if self._closing is not None:
-            return self._closing
+            return self._since_closing(self._closing)
         if self._is_own_thread():
             _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
             return self._report(False, began)
@@ -144,7 +139,7 @@ class Service:
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left, unsampled = self.store.counts, self._left, self.recorder.counts.unsampled
-        lost = counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
+        lost = self._lost()
         undelivered = self.delivery.undelivered()
         return Report(
             complete=complete
@@ -182,9 +177,19 @@ class Service:
             else what_to_do(self.recorder.calls.total),
         )
 
+    def _lost(self) -> int:
+        counts = self.store.counts
+        return counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
+
+    def _since_closing(self, closing: Report) -> Report:
+        """Returns the report of `close`, with what has come since: it is lost."""
+        lost, late = self._lost(), self.store.counts["events_late"]
+        same = (lost, late) == (closing.lost, closing.late)
+        return replace(closing, complete=closing.complete and same, lost=lost, late=late)
+
     def _engine_failure(self) -> str:
         """Returns the latest error of a call to an engine that is being repeated; '' where there is none."""
-        error = self.pipeline.failure_since(time.monotonic() - _RECENT_SECONDS)
+        error = self.on_demand.failure_since(time.monotonic() - _RECENT_SECONDS)
         return "" if error is None else describe(error)
 
     def close(self, timeout: float) -> Report:
@@ -196,7 +201,7 @@ class Service:
             return report
         try:
             if self._closing is not None:
-                return self._closing
+                return self._since_closing(self._closing)
             report = self.flush(timeout) if self.intake.started else self._report(True, began)
             if self._end(began + timeout) and self.intake.started:
                 report = self._report(not self._left.pending, began)
@@ -222,7 +227,8 @@ class Service:
         async def end() -> None:
             await self._worker.stop()
             await self.delivery.aclose(timeout)
-            await self.pipeline.aclose()
+            if (pipeline := self.pipeline.made) is not None:
+                await pipeline.aclose()
 
         ending = SCORER.submit(end())
         try:
@@ -265,7 +271,7 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def started(self) -> None:
-        exits.at_exit(self)
+        exits.at_exit(self, exits.Ending(self.flush, self.close, self.settings.exit_seconds))
         if self.settings.scored:
             self._worker.start()
 
@@ -290,7 +296,7 @@ class Service:
         self._worker.wake()
 
 
-def in_each_process(settings: Settings) -> PerProcess[Service]:
+def in_each_process(settings: Configuration) -> PerProcess[Service]:
     """Returns the service of each process; all of them share one recorder, which hooks hold."""
 
     def take(event: Event | WholeRun) -> None:

@@ -8,21 +8,21 @@ from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard.records import ScoredRun as ScoredRun
-    from ragguard.telemetry.base import BufferingSink as BufferingSink
-    from ragguard.telemetry.base import Sink as Sink
-    from ragguard.telemetry.base import SpanSink as SpanSink
     from ragguard.telemetry.jsonl import JsonlSink as JsonlSink
     from ragguard.telemetry.otel import OtelSink as OtelSink
     from ragguard.telemetry.phoenix import PhoenixSink as PhoenixSink
+    from ragguard.telemetry.sink import BufferingSink as BufferingSink
+    from ragguard.telemetry.sink import Sink as Sink
+    from ragguard.telemetry.sink import SpanSink as SpanSink
 
 _HOMES = {
-    "BufferingSink": "ragguard.telemetry.base",
+    "BufferingSink": "ragguard.telemetry.sink",
     "JsonlSink": "ragguard.telemetry.jsonl",
     "OtelSink": "ragguard.telemetry.otel",
     "PhoenixSink": "ragguard.telemetry.phoenix",
     "ScoredRun": "ragguard.records",
-    "Sink": "ragguard.telemetry.base",
-    "SpanSink": "ragguard.telemetry.base",
+    "Sink": "ragguard.telemetry.sink",
+    "SpanSink": "ragguard.telemetry.sink",
 }
 """The module in which each name is defined, by the name."""
 

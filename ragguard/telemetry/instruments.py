@@ -12,7 +12,7 @@ from opentelemetry.metrics import Meter
 from ragguard.records import Score, ScoredRun, Usage
 from ragguard.runtime.notices import NOTICES
 from ragguard.telemetry import names as n
-from ragguard.telemetry.spans import score_name
+from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
 
 T = TypeVar("T")

@@ -23,12 +23,12 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
-from ragguard.telemetry.backlog import BacklogGauge
+from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.content import Content
+from ragguard.telemetry.gauges import BacklogGauge
 from ragguard.telemetry.instruments import Instruments, Prices
 from ragguard.telemetry.open_traces import OpenTraces, RunTrace
 from ragguard.telemetry.otlp import Exporting, configured
-from ragguard.telemetry.spans import Event, Writer, source
 from ragguard.telemetry.values import identifier
 
 if TYPE_CHECKING:

@@ -25,9 +25,9 @@ from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.retry import RetrySchedule
+from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.spans import annotator, identity, score_name
 from ragguard.telemetry.values import Attributes, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
 from ragguard.text.secret_filter import without_secrets

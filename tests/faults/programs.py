@@ -27,8 +27,8 @@ from support.stored import settle
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.records import Run
 from ragguard.runtime.retry import RetrySchedule
+from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.store import Store
 from tests.faults.injection import FOR_EVER, MARK, Injection
@@ -184,7 +184,7 @@ def killed(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[
 def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
     """All of it: captured by hooks, written and scored in threads; what `close` reports agrees with what is there."""
     pipeline = ScriptedPipeline()
-    settings = Settings(
+    settings = Configuration(
         scoring=ScriptedSettings(pipeline), store=path, durability=durability,  # type: ignore[arg-type]
         retry=RetrySchedule(3, 0.01, 0.02), tick_seconds=0.01,
     )  # fmt: skip
@@ -217,7 +217,7 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
 def hangs(path: Path, kind: str, n: int, times: int, durability: str) -> tuple[bool, str]:
     """A disk that hangs while hooks capture: they return, and when it goes on, everything is stored."""
     pipeline = ScriptedPipeline()
-    settings = Settings(scoring=ScriptedSettings(pipeline), store=path, tick_seconds=0.05)  # type: ignore[arg-type]
+    settings = Configuration(scoring=ScriptedSettings(pipeline), store=path, tick_seconds=0.05)  # type: ignore[arg-type]
     service = in_each_process(settings).get()
     captured: set[str] = set()
     with INJECTION.armed(kind, n, times, "hang"):

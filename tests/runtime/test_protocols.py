@@ -6,7 +6,7 @@ from ragguard import DistractorGuard, Passage, RagGuard, connect
 from ragguard.engines.base import Engine
 from ragguard.errors import InvalidInput
 from ragguard.runtime.protocols import implements
-from ragguard.telemetry.base import BufferingSink, Sink, SpanSink
+from ragguard.telemetry.sink import BufferingSink, Sink, SpanSink
 
 
 class Delegate:

@@ -14,9 +14,9 @@ from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.service import delivery
+from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import SinkDelivery
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
 
@@ -40,7 +40,7 @@ def make(tmp_path):
 
     def service(*sinks, path: Path | None = tmp_path / "s.db", **settings):
         one = in_each_process(
-            Settings(
+            Configuration(
                 scoring=ScriptedSettings(ScriptedPipeline()),
                 store=path,
                 sinks=sinks,

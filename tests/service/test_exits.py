@@ -7,8 +7,8 @@ from support.program import run_program
 from support.runs import a_run
 from support.scripted_pipeline import ScriptedSettings
 
+from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
 PROGRAM = """
@@ -70,7 +70,7 @@ def test_a_dead_engine_does_not_hold_up_the_end(tmp_path):
 async def test_a_service_that_was_closed_is_not_closed_again(tmp_path):
     from ragguard.service import exits
 
-    service = in_each_process(Settings(scoring=ScriptedSettings(), store=tmp_path / "s.db")).get()
+    service = in_each_process(Configuration(scoring=ScriptedSettings(), store=tmp_path / "s.db")).get()
     await service.on_demand.evaluate_record(a_run())
     assert id(service) in exits._endings.get()
     service.close(5)

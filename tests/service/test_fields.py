@@ -15,10 +15,10 @@ from ragguard.capture.recorder import Recorder
 from ragguard.records import Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.schema import UNREADABLE
+from ragguard.service.configuration import Configuration
 from ragguard.service.fields import storable_event
 from ragguard.service.intake import Intake
 from ragguard.service.redaction import Redactor
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
 
@@ -35,7 +35,7 @@ class Custom(BaseException):
 
 @pytest.fixture
 def intake(tmp_path):
-    one = Intake(Settings(), Store(tmp_path / "s.db"), faults=Faults())
+    one = Intake(Configuration(), Store(tmp_path / "s.db"), faults=Faults())
     yield one
     one.close(10)
 
@@ -116,7 +116,7 @@ def test_a_redaction_that_wants_to_end_the_process_does_not_end_the_writer(tmp_p
         return text
 
     redactor = Redactor(redact, Faults())
-    intake = Intake(Settings(), Store(tmp_path / "s.db"), faults=Faults(), redactor=redactor)
+    intake = Intake(Configuration(), Store(tmp_path / "s.db"), faults=Faults(), redactor=redactor)
     store = stored(intake, *as_events(a_run("one")))
     assert stored(intake, *as_events(a_run("two", 0))).run("two") is not None
     assert [passage.text for passage in store.run("one").steps[0].passages] == ["", "", ""]

@@ -21,11 +21,11 @@ from ragguard.errors import Closed, StoreError
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
-from ragguard.service.backlog import ScoringBacklog
+from ragguard.service.configuration import Configuration
 from ragguard.service.intake import Intake
 from ragguard.service.lost_events import LOST
+from ragguard.service.progress import ScoringBacklog
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 
@@ -52,7 +52,7 @@ def start(tmp_path):
 
     def intake(store=None, *, listener=None, backlog=None, **settings):
         store = store or Store(tmp_path / "s.db")
-        settings = Settings(events_a_run=1, **settings)
+        settings = Configuration(events_a_run=1, **settings)
         one = Intake(settings, store, faults=Faults(), listener=listener, backlog=backlog)
         started.append((one, store))
         return one, store
@@ -543,11 +543,11 @@ from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.runtime.faults import Faults
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.service.intake import Intake
-from ragguard.service.settings import Settings
+from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
 
 store = Store(sys.argv[1] or None)
-intake = Intake(Settings(queue_size=16), store, faults=Faults())
+intake = Intake(Configuration(queue_size=16), store, faults=Faults())
 passages = [Passage(f"passage {number} says something or other", f"p{number}") for number in range(3)]
 
 def run(number):

@@ -9,8 +9,8 @@ from support.program import command, environment, run_program
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 from support.stored import closed_after
 
+from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 
 # One process that is warm and never captures itself; each victim is a fork of it, so that fifty
 # kills take seconds. A victim writes down every step once it is acknowledged.
@@ -19,7 +19,7 @@ import asyncio, json, os, signal, sys, threading, time
 from ragguard.capture.events import RunStarted, StepEnded, RunEnded
 from ragguard.records import Run
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
+from ragguard.service.configuration import Configuration
 from support.runs import a_run, as_events
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
 
@@ -31,7 +31,7 @@ class Busy(ScriptedPipeline):
         return await super().results(run, priority=priority)
 
 def victim(number, acknowledged):
-    settings = Settings(scoring=ScriptedSettings(Busy()), store=path, durability=durability, exit_timeout=0)
+    settings = Configuration(scoring=ScriptedSettings(Busy()), store=path, durability=durability, exit_timeout=0)
     service = in_each_process(settings).get()
     for index in range(10_000):
         for event in as_events(a_run(f"v{number}-{index}", steps=3, passages=4)):
@@ -76,7 +76,7 @@ def kill(path, durability, times, longest):
 
 
 def resume(path):
-    service = in_each_process(Settings(scoring=ScriptedSettings(), store=path, concurrency=32)).get()
+    service = in_each_process(Configuration(scoring=ScriptedSettings(), store=path, concurrency=32)).get()
     report = service.flush(120)
     service.close(5)
     return report
@@ -122,12 +122,12 @@ def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
 def test_a_kill_between_store_and_sink_sends_again(tmp_path):
     code = (
         "import os, sys; from ragguard.service.service import in_each_process\n"
-        "from ragguard.service.settings import Settings\n"
+        "from ragguard.service.configuration import Configuration\n"
         "from support.runs import *; from support.scripted_pipeline import *\n"
         "class Deadly(ListSink):\n"
         "    async def submit(self, scored): os.kill(os.getpid(), 9)\n"
         "settings = {'store': sys.argv[1], 'durability': 'full', 'sinks': [Deadly()]}\n"
-        "service = in_each_process(Settings(scoring=ScriptedSettings(), **settings)).get()\n"
+        "service = in_each_process(Configuration(scoring=ScriptedSettings(), **settings)).get()\n"
         "for event in as_events(a_run()): service.intake(event)\n"
         "service.flush(30)"
     )
@@ -135,7 +135,7 @@ def test_a_kill_between_store_and_sink_sends_again(tmp_path):
     assert killed.returncode == -signal.SIGKILL
     sink, pipeline = ListSink(), ScriptedPipeline()
     service = in_each_process(
-        Settings(scoring=ScriptedSettings(pipeline), store=tmp_path / "s.db", sinks=[sink])
+        Configuration(scoring=ScriptedSettings(pipeline), store=tmp_path / "s.db", sinks=[sink])
     ).get()
     assert service.flush(30)
     service.close(5)

@@ -22,9 +22,9 @@ from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable, InvalidInput
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.configuration import Configuration
 from ragguard.service.live import TURN_SECONDS, WaitingRuns
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 
 QUICK = RetrySchedule(attempts=500, first=0.01, longest=0.02)
 BOTH = ("at once", "so far")
@@ -38,7 +38,9 @@ def make(tmp_path):
         scripted = pipeline or ScriptedPipeline(live=BOTH)
         scoring = ScriptedSettings(scripted) if isinstance(scripted, ScriptedPipeline) else scripted
         one = in_each_process(
-            Settings(**{"scoring": scoring, "store": path, "retry": QUICK, "exit_timeout": 0.5, **settings})
+            Configuration(
+                **{"scoring": scoring, "store": path, "retry": QUICK, "exit_timeout": 0.5, **settings}
+            )
         ).get()
         made.append((one, scripted))
         return one
@@ -359,13 +361,14 @@ import json, os, signal, sys, time
 from ragguard.engines.connect import connect
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
+from ragguard.service.configuration import Configuration
 from support.reader import reader, two_hops
 from support.runs import as_events
 
 store, cache, asked = sys.argv[1:]
 engine = reader()
-service = in_each_process(Settings(scoring=ScoringSettings(engine=connect(engine, cache=cache)), store=store)).get()
+scoring = ScoringSettings(engine=connect(engine, cache=cache))
+service = in_each_process(Configuration(scoring=scoring, store=store)).get()
 run = two_hops()
 run.id = "killed"
 for step in run.steps:
@@ -390,7 +393,7 @@ def test_what_a_killed_process_had_asked_is_not_asked_again(tmp_path):
     before = json.loads((tmp_path / "asked.json").read_text())
     engine = reader()
     scoring = ScoringSettings(engine=connect(engine, cache=files[1]))
-    service = in_each_process(Settings(scoring=scoring, store=files[0])).get()
+    service = in_each_process(Configuration(scoring=scoring, store=files[0])).get()
     try:
         assert service.flush(30)
         scores = service.store.scores("killed")

@@ -22,8 +22,8 @@ from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.store import Store
 
 QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
@@ -36,7 +36,7 @@ def make(tmp_path):
     def service(pipeline=None, *, path: Path | None = tmp_path / "s.db", **settings):
         pipeline = pipeline or ScriptedPipeline()
         settings = {"retry": QUICK, "exit_timeout": 0.5, **settings}
-        services = in_each_process(Settings(scoring=ScriptedSettings(pipeline), store=path, **settings))
+        services = in_each_process(Configuration(scoring=ScriptedSettings(pipeline), store=path, **settings))
         one = services.get()
         one.scripted, one.services = pipeline, services
         made.append(one)
@@ -307,7 +307,7 @@ def test_scoring_that_ends_in_an_error_of_its_own_is_tried_again_after_a_pause(m
         raise error
 
     pipeline = ScriptedPipeline()
-    monkeypatch.setattr("ragguard.service.scoring.RunScoring.attempt", attempt)
+    monkeypatch.setattr("ragguard.service.run_scoring.RunScoring.attempt", attempt)
     service = make(pipeline, retry=RetrySchedule(50, 60.0, 60.0), exit_timeout=0.5)
     capture(service, a_run())
     assert not service.flush(0.3)
@@ -564,8 +564,8 @@ def test_close_keeps_to_its_time_and_gives_back_what_is_under_way(make):
     capture(service, *(a_run(f"r{number}") for number in range(3)))
     report = service.close(0.2)  # nothing will ever be scored
     assert report.pending == 3
-    assert service.close(5) is report
-    assert service.flush(5) is report
+    assert service.close(5) == report
+    assert service.flush(5) == report
 
 
 @pytest.mark.parametrize("path", ["store.db", None])

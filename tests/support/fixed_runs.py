@@ -17,7 +17,7 @@ from ragguard.records import (
     TraceContext,
     Usage,
 )
-from ragguard.telemetry.base import ScoredRun
+from ragguard.telemetry.sink import ScoredRun
 
 START = 1_700_000_000_000_000_000
 MS = 1_000_000

@@ -18,8 +18,8 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Score, TraceContext
 from ragguard.runtime.notices import NOTICES
 from ragguard.telemetry import names
-from ragguard.telemetry.base import Sink
 from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.sink import Sink
 
 # The oldest supported SDK calls its own log records deprecated.
 pytestmark = pytest.mark.filterwarnings("ignore:LogRecord init")

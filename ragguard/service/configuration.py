@@ -1,4 +1,4 @@
-"""The settings of a RagGuard: its arguments, checked once, and handed down whole to every part of the service."""
+"""The configuration of a RagGuard: its arguments, checked once and handed down whole through the service."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact
 from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.store import Durability
-from ragguard.telemetry.base import Sink
+from ragguard.telemetry.sink import Sink
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
@@ -35,10 +35,10 @@ _LONGEST_KEPT = 9e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """The settings of a RagGuard. Each field has the name and the meaning of RagGuard's argument.
+class Configuration:
+    """The arguments of a RagGuard. Each field has the name and the meaning of RagGuard's argument.
 
-    Wrong values are refused when the settings are made.
+    Wrong values are refused at once.
     """
 
     scoring: ScoringSettings = ScoringSettings()  # noqa: RUF009 - frozen

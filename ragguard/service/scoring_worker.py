@@ -18,10 +18,11 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.runtime.outcome import outcome
+from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
+from ragguard.service.intake import Intake
 from ragguard.service.live import PRIORITY, LiveScoring, Work
-from ragguard.service.scoring import RunScoring, WriterThread
-from ragguard.service.settings import Settings
+from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.ledger import Claim
 from ragguard.storage.sqlite.store import Store
 
@@ -35,9 +36,9 @@ class ScoringWorker:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Configuration,
         store: Store,
-        writer: WriterThread,
+        writer: Intake,
         *,
         loop: BackgroundLoop,
         scoring: RunScoring,

@@ -12,14 +12,14 @@ from support.scripted_pipeline import ListSink
 from ragguard import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.configuration import Configuration
 from ragguard.service.queue import QueueBounds
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.bounds import Bound
 
 
 def test_settings_are_plain_data():
     """They cross to another process as they are; a table of references does, too."""
-    settings = Settings(
+    settings = Configuration(
         scoring=ScoringSettings(scorers=["utility"], budget={"tokens": 10_000}),
         store=None,
         references={"Who founded it?": "Ada Berg"},
@@ -43,9 +43,9 @@ def test_settings_are_plain_data():
     ],
 )
 def test_the_overflow_policy_decides_what_waits(policy, bounds, waiting, block):
-    settings = Settings(store=None, queue_size=10, queue_bytes=99, on_overflow=policy)
+    settings = Configuration(store=None, queue_size=10, queue_bytes=99, on_overflow=policy)
     assert (settings.bounds, settings.waiting, settings.block) == (bounds, waiting, block)
-    assert Settings(store="a.db", on_overflow=policy).block is None
+    assert Configuration(store="a.db", on_overflow=policy).block is None
 
 
 @pytest.mark.parametrize(
@@ -54,19 +54,19 @@ def test_the_overflow_policy_decides_what_waits(policy, bounds, waiting, block):
     ids=["nobody hears of it", "sink", "spans"],
 )
 def test_ended_runs_wait_for_the_scorer_where_somebody_hears_of_them(more, scored):
-    assert Settings(scoring=ScoringSettings(scorers=()), **more).scored == scored
-    assert Settings(**more).scored
+    assert Configuration(scoring=ScoringSettings(scorers=()), **more).scored == scored
+    assert Configuration(**more).scored
 
 
 def test_what_is_as_good_as_no_limit_is_none():
-    settings = Settings(retention=1e12, run_ttl=1e12, exit_timeout=math.inf)
+    settings = Configuration(retention=1e12, run_ttl=1e12, exit_timeout=math.inf)
     assert (settings.kept_seconds, settings.ttl) == (None, math.inf)
     assert math.isfinite(settings.exit_seconds)
 
 
 def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
     sinks, scorers = [ListSink()], ["utility"]
-    settings = Settings(scoring=ScoringSettings(scorers=scorers), sinks=sinks)
+    settings = Configuration(scoring=ScoringSettings(scorers=scorers), sinks=sinks)
     sinks.clear()
     scorers.clear()
     assert len(settings.sinks) == len(settings.scoring.scorers) == 1
@@ -83,13 +83,15 @@ def test_a_list_that_the_caller_goes_on_changing_changes_nothing():
 )  # fmt: skip
 def test_a_wrong_setting_is_named(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
-        Settings(**wrong)
+        Configuration(**wrong)
 
 
 def test_every_argument_of_rag_guard_is_a_setting_with_the_same_default():
     arguments = inspect.signature(RagGuard).parameters
     settings = {
-        field.name: field.default for settings in (ScoringSettings, Settings) for field in fields(settings)
+        field.name: field.default
+        for settings in (ScoringSettings, Configuration)
+        for field in fields(settings)
     }
     assert {name: argument.default for name, argument in arguments.items()}.items() <= settings.items()
     # What a RagGuard takes as an engine that `connect` has made, settings that travel name by address and arguments.

@@ -8,24 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeVar
 
+from ragguard.errors import EngineError, PromptTooLong
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate
-from ragguard.scorers.pipeline import Identity
+from ragguard.scorers.pipeline import Identity, ScoringPipeline
 from ragguard.scorers.references import find_references
-from ragguard.service.backlog import ScoringProgress
+from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
-from ragguard.service.failures import FailureTally
-from ragguard.service.process_pipeline import ProcessPipeline
+from ragguard.service.intake import Intake
+from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
-from ragguard.service.settings import Settings
 from ragguard.storage.sqlite.ledger import Due, ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
@@ -34,13 +35,7 @@ T = TypeVar("T")
 
 _log = logger("ragguard")
 
-
-class WriterThread(Protocol):
-    """The store's writer thread."""
-
-    def do(self, work: Callable[[], T], /, *, wake: bool = True) -> Future[T]:
-        """Queues a function that the thread calls after everything that was captured before."""
-        ...
+_CAUSE_CHARACTERS = 240
 
 
 class ScoringAttempt(NamedTuple):
@@ -56,11 +51,11 @@ class RunScoring:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: Configuration,
         store: Store,
-        writer: WriterThread,
+        writer: Intake,
         *,
-        pipeline: ProcessPipeline,
+        pipeline: PerProcess[ScoringPipeline],
         delivery: Delivery,
         progress: ScoringProgress,
         redactor: Redactor | None,
@@ -120,7 +115,7 @@ class RunScoring:
         found, unfound = await self.find_references(run)
         if found:
             run = replace(run, references=found)
-        scored = await evaluate(self._pipeline, run, priority=priority)
+        scored = await evaluate(self._pipeline.get(), run, priority=priority)
         if scored.scores or not all(failure.will_retry for failure in scored.failures):
             identity = identity or await self._identity()
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
@@ -196,3 +191,49 @@ def _latest(scores: Sequence[Score], identity: Identity) -> list[Score]:
     ours = {(one.scorer, one.version) for one in identity.scorers}
     latest = {score.key[:-1]: score for score in scores if (score.scorer, score.version) in ours}
     return list(latest.values())
+
+
+def _names(kind: type[EngineError]) -> Iterable[str]:
+    yield kind.__name__
+    for special in kind.__subclasses__():
+        yield from _names(special)
+
+
+def _is_of_engine(failure: Failure) -> bool:
+    """Returns True where an engine failed, and not one prompt, one reply or one passage."""
+    return failure.error in {*_names(EngineError)} - {PromptTooLong.__name__}
+
+
+class FailureTally:
+    """The latest failure that is tried again, and the latest one that is not."""
+
+    def __init__(self) -> None:
+        self.for_now = self.for_good = ""
+
+    def note(self, failures: Sequence[Failure]) -> None:
+        """Takes the failures of one attempt at one run; warns where an engine failed, each kind once a minute."""
+        for failure in failures:
+            cause = f"{failure.scorer}, {failure.error}: {failure.message}"
+            if len(cause) > _CAUSE_CHARACTERS:
+                cause = cause[: _CAUSE_CHARACTERS - 3] + "..."
+            if failure.will_retry:
+                self.for_now = cause
+            else:
+                self.for_good = cause
+            if _is_of_engine(failure):
+                _warn(failure)
+
+
+def _warn(failure: Failure) -> None:
+    goes_on = (
+        "it is tried again, and waits until then"
+        if failure.will_retry
+        else (
+            "it is not tried again by itself: `ragguard score STORE --store STORE` asks for what is missing"
+        )
+    )
+    NOTICES.warn(
+        f"scoring: {failure.error}, {failure.will_retry}",
+        f"the run {failure.run_id!r} could not be scored by {failure.scorer}; {goes_on}. {failure.error}: "
+        f"{failure.message}",
+    )
