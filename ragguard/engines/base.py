@@ -119,7 +119,7 @@ def check_mode(mode: str | None) -> None:
 
 
 def folded(messages: tuple[Message, ...]) -> tuple[Message, ...]:
-    """Returns the messages with the system text put before the first user turn: some templates know no system turn."""
+    """Returns the messages with the system text before the first user turn: some templates have no system turn."""
     if not messages or messages[0].role != "system":
         return messages
     system, *rest = messages
@@ -254,7 +254,8 @@ class EngineInfo:
     fingerprint: str
     """Model and mode (and revision where known): equal fingerprints give equal numbers."""
     mode: LabelMode = "first_token"
-    """The mode of `label_probs` where the call names none; `sequence` where the abstention begins like a word."""
+    """The mode of `label_probs` where the call names none; `sequence` if the abstention label shares its first
+    token with a word."""
     prompts: str = "default"
     """The prompt set the model wants."""
     context: int | None = None

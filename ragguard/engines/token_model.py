@@ -153,7 +153,7 @@ class ProfiledModel:
     prefix: str = ""
     """The text before a label where the answer begins: nothing, or the space that some models put there."""
     thinks: bool = False
-    """True where the model thinks before it answers and cannot be told not to: its first tokens are no labels."""
+    """True where the model thinks before it answers and that cannot be switched off: its first tokens are no labels."""
     _plans: dict[tuple[tuple[str, ...], LabelMode | None], tuple[LabelPlan, LabelMode]] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -225,8 +225,8 @@ class ProfiledModel:
     def _refuse_thoughts(self) -> None:
         if self.thinks:
             raise EngineRejected(
-                f"{self.info.model} at {self.info.location} thinks before it answers and cannot be told not to: serve "
-                "it with vLLM and use connect(), which samples its answers and cuts the thoughts off"
+                f"{self.info.model} at {self.info.location} thinks before it answers, which cannot be switched off: "
+                "serve it with vLLM and use connect(), which samples its answers and cuts the thoughts off"
             )
 
     async def _fitted(
@@ -287,7 +287,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     prefix = " " if masses[" "] >= ENOUGH_MASS > masses[""] else ""
     thinks = bool(opened or thought) and masses[prefix] < ENOUGH_MASS
     if thinks:
-        notes.append("the model goes on thinking and cannot be told not to")
+        notes.append("the model goes on thinking, which cannot be switched off")
     elif masses[prefix] < ENOUGH_MASS:
         notes.append(weak_letters(masses[prefix]))
     mode: LabelMode = "first_token"

@@ -116,7 +116,7 @@ async def look_at_chat(
                 break
         else:
             said.append(
-                "the model thinks first and cannot be told not to: answers are sampled, their reasoning cut off"
+                "the model thinks first, which cannot be switched off: answers are sampled, their reasoning cut off"
             )
     ambiguous: frozenset[str] = frozenset()
     if not dialect.top:

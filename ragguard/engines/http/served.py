@@ -42,7 +42,7 @@ class ServedModel:
     owner: str = ""
     """The server's make: `vllm` for vLLM."""
     root: str = ""
-    """The weights' own name or folder, where the server tells it."""
+    """The name or the folder of the weights, where the server reports it."""
     context: int | None = None
 
 

@@ -1,7 +1,7 @@
 """ServerEngine: the model at a URL, on any kind of server. At first use the server's kind is found out.
 
 A VllmModel then answers for a vLLM server. A ChatModel answers for every other server, and for a vLLM model that thinks
-first and cannot be told not to.
+first and whose thinking cannot be switched off.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ class VllmModel:
 
     async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
-        notes = [f"vLLM {self._version}" if self._version else "vLLM, of a version it does not tell"]
+        notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
         if not await self._shows(question, letters):
             self._completions = replace(self._completions, exact=False)
             for top in _TOPS:
@@ -150,7 +150,7 @@ class VllmModel:
         return True
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
-        """Returns the text that, put after a prompt, becomes just these ids; None where there is none."""
+        """Returns a text that becomes exactly these tokens after a prompt, or None."""
         if ids not in self._texts:
             text = await self.tokens.text_of(ids, deadline)
             same = await self.tokens.continuations([text], deadline) == [ids]

@@ -1,8 +1,8 @@
 """Budget: refuses what would overspend, before it is sent.
 
 A request first reserves the most that it can cost: a token is never shorter than a byte, so the bytes of a prompt
-bound its tokens whatever its language. What a reply really cost is counted as the server tells it, and the rest is
-given back. Where the bound of all prompts is more than is left, they go out in pieces whose bounds fit, as long as
+bound its tokens whatever its language. The cost that the server reports for a reply is counted, and the rest is
+released. Where the bound of all prompts is more than is left, they go out in pieces whose bounds fit, as long as
 their likely cost is left. What an engine does not report is counted as reserved.
 """
 

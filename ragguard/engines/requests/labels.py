@@ -41,7 +41,7 @@ class LabelRequest(Request[LabelProbs]):
 
     @property
     def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt: the first one tells all labels."""
+        """The most tokens that the model writes for one prompt: the first one identifies all labels."""
         return 1
 
     @property
@@ -87,13 +87,13 @@ class LabelRequest(Request[LabelProbs]):
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
-        tells all labels: more of them cost such an engine nothing and change no number."""
-        told_by_one_token = (
+        identifies all labels: more of them cost such an engine nothing and change no number."""
+        one_token_decides = (
             info is not None
             and (self.mode or info.mode) == "first_token"
             and "exact_labels" in info.capabilities
         )
-        return LabelRequest, self.mode, self.priority, None if told_by_one_token else self.labels
+        return LabelRequest, self.mode, self.priority, None if one_token_decides else self.labels
 
     def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:
         """Returns one request about all prompts with the labels of all requests; each request then takes its own."""

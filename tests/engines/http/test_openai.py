@@ -123,7 +123,7 @@ async def test_a_thought_that_cannot_be_switched_off_is_cut_off(in_field):
     assert probs.mode == "sampled"
     assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.25)
     assert requests[0].json["max_tokens"] > 1000
-    assert any("cannot be told not to" in note for note in info.notes)
+    assert any("cannot be switched off" in note for note in info.notes)
     async with MisbehavingServer(model.handle) as server, aclosing(OpenAIEngine(server.url)) as engine:
         samples = await engine.sample(["Who?"], n=10, max_tokens=6)
         assert all(answer.text and "hmm" not in answer.text and not answer.logprobs for answer in samples[0])

@@ -161,7 +161,7 @@ async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
         probs = await engine.label_probs(["Who?"], LABELS)
         info = await engine.info()
         assert (info.kind, probs.mode, probs.exact) == ("openai", "sampled", False)
-        assert any("cannot be told not to" in note for note in info.notes)
+        assert any("cannot be switched off" in note for note in info.notes)
         assert probs.stderr is not None
         assert abs(probs.p[0, 1] - 0.6) < 4 * probs.stderr[0, 1]
         samples = await engine.sample(["Who?"], n=10, max_tokens=4)
