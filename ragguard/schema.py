@@ -7,10 +7,9 @@ with them. Knows no file and no database.
 
 from __future__ import annotations
 
-import collections.abc
 import difflib
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
 from types import NoneType, UnionType
 from typing import (
@@ -79,6 +78,24 @@ def read_record(kind: type[T], data: object) -> T:
 def data_of(record: Any) -> Data:
     """Returns a record as data for JSON, without the fields that have their default values."""
     return record_type(type(record)).write(record)
+
+
+def other_fields(kind: type, *known: str) -> tuple[str, ...]:
+    """Returns the fields of a record class that a caller does not store by itself."""
+    return tuple(declared.name for declared in fields(kind) if declared.name not in known)
+
+
+def data_of_fields(record: Any, names: Sequence[str]) -> Data:
+    """Returns those of the named fields as data for JSON that have not their default values."""
+    return record_type(type(record)).write(record, names) if names else {}
+
+
+def read_fields(kind: type, data: Mapping[str, object], names: Sequence[str]) -> Data:
+    """Returns the values of those of the named fields that the data have; raises InvalidInput for a wrong one."""
+    try:
+        return {name: record_type(kind).read_field(name, data[name]) for name in names if name in data}
+    except WrongField as wrong:
+        raise InvalidInput(wrong.path or "a field", wrong.value, wrong.allowed) from None
 
 
 def fitted(record: T) -> T:
@@ -245,10 +262,14 @@ class RecordType:
         _check_places(record)
         return record
 
-    def write(self, record: Any) -> Data:
-        """Returns the record as data for JSON, without the fields that have their default values."""
+    def read_field(self, name: str, data: Any) -> Any:
+        """Returns the value of one field."""
+        return self._readers[name](data)
+
+    def write(self, record: Any, names: Iterable[str] | None = None) -> Data:
+        """Returns the fields of the record, or the named ones, as data for JSON, without default values."""
         data = {}
-        for name in self._written:
+        for name in self._written if names is None else names:
             value = getattr(record, name)
             if value != self._in_data[name]:
                 data[name] = None if value is None else self._fields[name].write(value)
@@ -349,7 +370,7 @@ def _type_of(annotation: Any, origin: Any, inner: tuple[Any, ...], rules: Sequen
         return _List(_described(inner[0])[0])
     if origin is Literal:
         return scalars.choice(inner)
-    if origin is collections.abc.Mapping:
+    if origin is Mapping:
         return scalars.MAPPING
     if annotation is int:
         return scalars.whole(next((rule for rule in rules if isinstance(rule, range)), scalars.WHOLE))

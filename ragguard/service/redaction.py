@@ -154,6 +154,7 @@ class Redactor:
             reason=self._quoting(
                 decision.reason, query, *(passage.text for passage in decision.kept[:_QUOTED])
             ),
+            engine=self._text(decision.engine),
         )
 
     def _advice(self, advice: Advice | None) -> Advice | None:

@@ -94,6 +94,7 @@ def test_a_run_by_hand(tmp_path):
         "pruned",
         1.0,
         f"EngineRejected: bad prompt {QUERY!r}",
+        f"http://models/{NAME}",
     )
     rg = shop.rg
     with rg.run(

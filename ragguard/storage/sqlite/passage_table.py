@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
+from ragguard.schema import data_of_fields, other_fields
 from ragguard.storage.sqlite.columns import DIGEST_BYTES, Data, dump, storable
 from ragguard.text.plain import plain_metadata
 
+MORE_OF_PASSAGE: Final = other_fields(Passage, "text", "id", "score", "metadata", "grade")
+"""The fields that an item has not by position: the schema writes and reads them, as the item's last value."""
 _digested: TextMemo[tuple[bytes, str, str]] = TextMemo(4 * 2**20)
 """The digest of a text, the text as a file can hold it, and the text as it was given."""
 
@@ -57,6 +60,8 @@ class PassageTable:
                     digest.hex(), passage.id, passage.score,
                     (plain_metadata(metadata) or None) if metadata else None, passage.grade,
                 ]  # fmt: skip
+                if MORE_OF_PASSAGE:
+                    item.append(data_of_fields(passage, MORE_OF_PASSAGE))
                 position = end = len(items)
                 first = self._first.setdefault(item[0], end)
                 if first != end:

@@ -28,17 +28,30 @@ from ragguard.records import (
     TraceContext,
     Usage,
 )
+from ragguard.schema import data_of_fields, other_fields, read_fields
 from ragguard.storage.sqlite.columns import DIGEST_BYTES, Data, dump, storable
-from ragguard.storage.sqlite.passage_table import PassageTable
+from ragguard.storage.sqlite.passage_table import MORE_OF_PASSAGE, PassageTable
 from ragguard.text.plain import plain_metadata
 
 Texts: TypeAlias = Mapping[str, str]
 """Texts by their digests in hexadecimal digits."""
 
 
+_RUN_FIELDS = (
+    "id question references answer steps status metadata sub_questions pool name started_ns ended_ns trace"
+)
+_STEP_FIELDS = (
+    "id run_id index turn query passages candidates started_ns ended_ns status tool sub_steps error decision trace "
+    "metadata k advice"
+)
+_MORE_OF_RUN: Final = other_fields(Run, *_RUN_FIELDS.split())
+_MORE_OF_STEP: Final = other_fields(RetrievalStep, *_STEP_FIELDS.split())
+"""The fields that have neither a column nor a form of their own in the body: the schema writes and reads them."""
+
+
 def run_data(run: Run, table: PassageTable) -> Data:
     """Returns the values of a run that have no column of their own."""
-    body: Data = {}
+    body = data_of_fields(run, _MORE_OF_RUN)
     if run.references is not None:
         body["references"] = list(run.references)
     if run.sub_questions is not None:
@@ -73,12 +86,13 @@ def run_of(row: Row, body: Data, texts: Texts) -> Run:
     """Returns the run of a row, without its steps."""
     items = _items(body, texts)
     pool = body.get("pool")
-    return Run(
+    run = Run(
         row["id"], row["question"], body.get("references"), row["answer"], steps=[], status=row["status"],
         metadata=body.get("metadata", {}), sub_questions=body.get("sub_questions"),
         pool=None if pool is None else [items[position] for position in pool], name=row["name"],
         started_ns=row["started_ns"], ended_ns=row["ended_ns"], trace=_trace_of(body.get("trace")),
     )  # fmt: skip
+    return replace(run, **read_fields(Run, body, _MORE_OF_RUN)) if _MORE_OF_RUN else run
 
 
 STEP_COLUMNS: Final = (
@@ -114,7 +128,7 @@ def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
     """Returns the values of a step that have no column of their own."""
     passages = table.put_all(step.passages)
     candidates = passages if step.candidates is step.passages else table.put_all(step.candidates)
-    body: Data = {"passages": passages}
+    body: Data = {"passages": passages, **data_of_fields(step, _MORE_OF_STEP)}
     if candidates != passages:
         body["candidates"] = candidates
     if step.sub_steps:
@@ -164,7 +178,7 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
     passages = [items[position] for position in body["passages"]]
     candidates = body.get("candidates")
     decision = body.get("decision")
-    return RetrievalStep(
+    step = RetrievalStep(
         row["id"], run_id, row["idx"], row["turn"], query=row["query"], passages=passages,
         candidates=list(passages) if candidates is None else [items[position] for position in candidates],
         started_ns=row["started_ns"], ended_ns=row["ended_ns"], status=row["status"], tool=row["tool"],
@@ -173,13 +187,19 @@ def step_of(row: Row, body: Data, run_id: str, texts: Texts) -> RetrievalStep:
         trace=_trace_of(body.get("trace")), metadata=body.get("metadata", {}), k=row["k"],
         advice=None if "advice" not in body else _advice_of(body["advice"]),
     )  # fmt: skip
+    return replace(step, **read_fields(RetrievalStep, body, _MORE_OF_STEP)) if _MORE_OF_STEP else step
 
 
 def _items(body: Data, texts: Texts) -> list[Passage]:
-    return [
-        Passage(texts.get(digest, ""), id, score, metadata or {}, grade=grade)
-        for digest, id, score, metadata, grade in body.get("items", ())
+    items = [
+        Passage(texts.get(row[0], ""), row[1], row[2], row[3] or {}, grade=row[4])
+        for row in body.get("items", ())
     ]
+    if MORE_OF_PASSAGE:
+        for position, row in enumerate(body.get("items", ())):
+            more = read_fields(Passage, row[5] if len(row) > 5 else {}, MORE_OF_PASSAGE)
+            items[position] = replace(items[position], **more)
+    return items
 
 
 def _sub_step(sub: SubStep, put: Callable[[Iterable[Passage]], list[int]]) -> list[Any]:
