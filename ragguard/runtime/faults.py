@@ -101,7 +101,7 @@ def is_cancelled(error: BaseException) -> bool:
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
-class NotesFaults(Protocol):
+class HasFaults(Protocol):
     """An object that counts its own faults."""
 
     @property
@@ -111,7 +111,7 @@ class NotesFaults(Protocol):
 
 P = ParamSpec("P")
 R = TypeVar("R")
-S = TypeVar("S", bound=NotesFaults)
+S = TypeVar("S", bound=HasFaults)
 
 
 def never_raises(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R | None]:

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
 from ragguard.records import Usage
 from ragguard.runtime.faults import is_cancelled
-from ragguard.runtime.outcome import held
+from ragguard.runtime.outcome import catch_exit
 from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question, TextQuestion
 from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 
@@ -159,7 +159,7 @@ class Asker:
 
     async def _counted(self, scorer: Coroutine[Any, Any, T]) -> T | BaseException:
         try:
-            return await held(scorer)
+            return await catch_exit(scorer)
         finally:
             self._scorers -= 1
             self._send_if_all_wait()

@@ -13,7 +13,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Run
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
-from ragguard.runtime.outcome import outcome
+from ragguard.runtime.outcome import result_or_error
 
 KnownAnswers: TypeAlias = str | Sequence[str] | None
 References: TypeAlias = Callable[[str], KnownAnswers | Awaitable[KnownAnswers]]
@@ -43,7 +43,7 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
     """
     if run.references or not run.question:
         return None, []
-    found = await outcome(partial(_find, references, run))
+    found = await result_or_error(partial(_find, references, run))
     if isinstance(found, BaseException):
         message = f"references= failed for this question: {describe(found)}"
         return None, [Failure("references", type(found).__name__, message, run_id=run.id)]

@@ -19,7 +19,7 @@ from ragguard.records import ScoredRun
 from ragguard.runtime.circuit_breaker import CircuitBreaker
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.outcome import outcome
+from ragguard.runtime.outcome import result_or_error
 from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry import RetrySchedule
 from ragguard.service.configuration import Configuration
@@ -159,7 +159,7 @@ class SinkDelivery:
                     raise
                 raise TimeoutError(f"not done within {seconds:g} s") from error
 
-        error = await outcome(in_time)
+        error = await result_or_error(in_time)
         if error is not None:
             self._faults.note(f"the sink {self.name}", error)
             self._store.count("sink_failures")
@@ -263,7 +263,11 @@ class Delivery:
 
     async def _give(self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None) -> None:
         await asyncio.gather(*(one.give(scored) for one in self._to))
-        if then is not None and (error := await outcome(then)) is not None and not isinstance(error, Closed):
+        if (
+            then is not None
+            and (error := await result_or_error(then)) is not None
+            and not isinstance(error, Closed)
+        ):
             self._faults.note("noting a delivery", error)
 
     async def flush(self) -> None:
@@ -271,7 +275,7 @@ class Delivery:
         await asyncio.gather(*(self._flush(sink) for sink in self._sinks if implements(sink, BufferingSink)))
 
     async def _flush(self, sink: BufferingSink) -> None:
-        error = await outcome(sink.flush)
+        error = await result_or_error(sink.flush)
         if error is not None:
             self._faults.note(f"flushing the sink {type(sink).__name__}", error)
 

@@ -54,11 +54,11 @@ class Report:
     """The error of a call to an engine that is being repeated."""
     cause_retrying: str = ""
     """The latest failure that is tried again."""
-    nothing_because: str = ""
+    no_capture_reason: str = ""
     """The calls that were seen in place of retrievals where none was captured, and what to do."""
     late: int = 0
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
-    of_deleted: int = 0
+    events_of_deleted_runs: int = 0
     """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
     """How often the store's file was found damaged, moved or deleted while it was in use."""
@@ -112,8 +112,8 @@ class Report:
             yield f"{self.lost:,} events or runs lost"
         if self.late:
             yield f"{self.late:,} retrievals or answers came after the end of their runs and are not recorded"
-        if self.of_deleted:
-            yield f"{self.of_deleted:,} events of deleted runs are not stored"
+        if self.events_of_deleted_runs:
+            yield f"{self.events_of_deleted_runs:,} events of deleted runs are not stored"
         if self.files_lost:
             yield "the store's file was damaged, moved or deleted, and a new one was begun"
         if self.degraded:
@@ -131,8 +131,8 @@ class Report:
         if self.unguarded:
             causes = ", ".join(f"{cause} {number:,}" for cause, number in self.unguarded.items())
             yield f"{sum(self.unguarded.values()):,} retrievals went past a guard unjudged ({causes})"
-        if self.nothing_because:
-            yield self.nothing_because
+        if self.no_capture_reason:
+            yield self.no_capture_reason
 
 
 def _because(cause: str) -> str:

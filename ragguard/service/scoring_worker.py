@@ -17,7 +17,7 @@ from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
-from ragguard.runtime.outcome import outcome
+from ragguard.runtime.outcome import result_or_error
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
@@ -141,7 +141,7 @@ class ScoringWorker:
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
-        answered = await outcome(work)
+        answered = await result_or_error(work)
         if isinstance(answered, Closed):  # meanwhile; the run stays due in the store, as close() has said
             self._circuit.left(attempt)
             return

@@ -159,7 +159,7 @@ class Service:
             dropped=counts["runs_dropped"],
             lost=lost,
             late=counts["events_late"],
-            of_deleted=counts["events_of_deleted"],
+            events_of_deleted_runs=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
             degraded=self.store.degraded,
             seconds=time.monotonic() - began,
@@ -172,7 +172,7 @@ class Service:
             cause_failed=self._scoring.tally.for_good,
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
-            nothing_because=""
+            no_capture_reason=""
             if unsampled or lost or counts["events_late"] or any(counts[name] for name in _CAPTURED)
             else what_to_do(self.recorder.calls.total),
         )

@@ -15,7 +15,7 @@ def test_runs_of_a_bare_retriever_are_in_the_report_of_flush(scorers):
             ListRetriever().invoke("Who founded the firm?", config)
             report = rg.flush()
             assert report
-            assert (report.captured, report.steps, report.nothing_because) == (number, number, "")
+            assert (report.captured, report.steps, report.no_capture_reason) == (number, number, "")
             assert report.unscored == (0 if scorers else number)
         assert "everything is" in str(report)
 

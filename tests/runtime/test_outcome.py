@@ -4,14 +4,14 @@ import asyncio
 
 import pytest
 
-from ragguard.runtime.outcome import outcome
+from ragguard.runtime.outcome import result_or_error
 
 
 async def test_a_result_is_returned():
     async def work():
         return 3
 
-    assert await outcome(work) == 3
+    assert await result_or_error(work) == 3
 
 
 @pytest.mark.parametrize(
@@ -25,7 +25,7 @@ async def test_an_error_is_returned(error, coroutine):
     async def later():
         raise error
 
-    found = await outcome(later if coroutine else work)
+    found = await result_or_error(later if coroutine else work)
     assert type(found) is type(error)
 
 
@@ -39,7 +39,7 @@ async def test_a_caller_that_is_cancelled_is_cancelled_and_the_work_as_well():
         finally:
             ended.append(True)
 
-    caller = asyncio.ensure_future(outcome(work))
+    caller = asyncio.ensure_future(result_or_error(work))
     await begun.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):

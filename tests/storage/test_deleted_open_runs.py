@@ -28,7 +28,7 @@ def test_nothing_of_it_comes_back(tmp_path, caplog, store, id):
             run.answered("PERSON lives in Oslo")
         report = rg.flush(30)
         assert [*rg.runs()] == []
-        assert report.of_deleted == 2
+        assert report.events_of_deleted_runs == 2
         assert "2 events of deleted runs are not stored" in str(report)
         assert caplog.text.count("a run was deleted while it was open") == 1
         assert not rg.delete(run)
@@ -64,4 +64,4 @@ def test_of_a_run_that_had_ended_nothing_is_noted(tmp_path):
         with rg.run("q") as run:
             run.retrieved("q", ["x"])
         assert rg.delete(run)
-        assert rg.flush(30).of_deleted == 0
+        assert rg.flush(30).events_of_deleted_runs == 0
