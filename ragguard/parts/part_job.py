@@ -6,13 +6,13 @@ import dataclasses
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.parts.part import digest_of
 from ragguard.runtime.arguments import whole_number
-from ragguard.runtime.once import computed_once
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.storage.files.partfolder import PartFolder
@@ -64,7 +64,7 @@ class PartJob:
         if scoring.prompts is not None:
             object.__setattr__(self, "scoring", replace(scoring, prompts=load_prompts(scoring.prompts)))
 
-    @computed_once
+    @cached_property
     def record(self) -> dict[str, Any]:
         """The settings that decide about scores, as JSON takes them: without keys, texts of prompts as a digest."""
         scoring = self.scoring
@@ -87,7 +87,7 @@ class PartJob:
             ),
         }
 
-    @computed_once
+    @cached_property
     def digest(self) -> str:
         """A digest of `record`; part of the key of every part."""
         return digest_of(self.record)

@@ -9,6 +9,7 @@ from uuid import uuid4
 
 import pytest
 from support.captured import Captured
+from support.child import in_child
 from support.langchain_parts import ListRetriever
 
 from ragguard.capture.handle import RunHandle
@@ -208,3 +209,18 @@ async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, re
     recorder.sweep()
     assert {run.status for run in captured.runs} == {"cancelled"}
     assert len(captured.runs) == 1000
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_handler_in_a_forked_child_captures_the_childs_runs_alone(captured, rg):
+    handler, call = RagGuardCallback(rg), uuid4()
+    handler.on_retriever_start({}, "the parent's", run_id=call)
+
+    def child() -> bool:
+        ListRetriever().invoke("the child's", {"callbacks": [handler]})
+        handler.on_retriever_end([], run_id=call)
+        return [run.question for run in captured.runs] == ["the child's"]
+
+    in_child(child)
+    handler.on_retriever_end([], run_id=call)
+    assert [run.question for run in captured.runs] == ["the parent's"]
