@@ -6,16 +6,13 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 from ragguard.records import Level
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks
 from ragguard.storage.sqlite.unreadable import WRONG_SCORES, check_scores
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class Series(NamedTuple):
@@ -70,36 +67,6 @@ class RunMeans:
         self.means[series], self.origins[series] = mean, origin
 
 
-class _ScoresOfRun:
-    """The scores of a run, added in the order in which they were stored. Where a series was scored in several ways, the
-    latest way holds, and where a step was scored with several references, the latest of these."""
-
-    def __init__(self) -> None:
-        self._found: dict[Series, dict[str, dict[str, dict[tuple[str, str], tuple[float, int]]]]] = {}
-        """Series → origin → step → source and hash of the references → sum and number; the latest key is the last."""
-
-    def add(
-        self, series: Series, origin: str, step: str, references: tuple[str, str], total: float, count: int
-    ) -> None:
-        """Adds scores of a step, or of the run where `step` is empty."""
-        readings = _made_last(_made_last(self._found.setdefault(series, {}), origin), step)
-        sum_before, count_before = readings.pop(references, (0.0, 0))
-        readings[references] = (sum_before + total, count_before + count)
-
-    def into(self, means: RunMeans) -> None:
-        """Adds the mean of each series."""
-        for series, ways in self._found.items():
-            origin, steps = next(reversed(ways.items()))
-            latest = [next(reversed(readings.values())) for readings in steps.values()]
-            means.add(series, origin, sum(total for total, _ in latest) / sum(count for _, count in latest))
-
-
-def _made_last(inner: dict[str, dict[K, V]], key: str) -> dict[K, V]:
-    """Returns the dictionary under a key, an empty one where there is none, and makes the key the last one."""
-    found = inner[key] = inner.pop(key, {})
-    return found
-
-
 # K as `places_of` in `records.py` says.
 _STEPS = (
     "SELECT run, count(*), sum(passages), "
@@ -111,31 +78,31 @@ _STEPS = (
     "FROM steps WHERE run IN ({})) GROUP BY run"
 )
 _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
+# Where a series was scored in several ways, the latest way holds; where a step was scored with several references, the
+# latest of these: beside max(), SQLite gives the other columns of the row that has it.
+_SERIES = "run, name, level, of_stage, support"
 _MEANS = (
-    "SELECT run, sum(value), count(*), engine || ', ' || prompts || ', ' || scorer || ' ' || version, "
-    f"{WRONG_SCORES}, step_id, reference_source, references_hash, "
-    "name, level, iif(level = 'run', 'passages', stage) AS of_stage "
+    f"SELECT {_SERIES}, way, total / number, sum(wrong), max(last) FROM ("
+    f"SELECT {_SERIES}, way, sum(total) AS total, sum(number) AS number, sum(wrong) AS wrong, max(last) AS last FROM ("
+    f"SELECT {_SERIES}, way, step_id, total, number, sum(wrong) AS wrong, max(last) AS last FROM ("
+    "SELECT run, name, level, iif(level = 'run', 'passages', stage) AS of_stage, "
+    "reference_source = 'answer' AS support, engine || ', ' || prompts || ', ' || scorer || ' ' || version AS way, "
+    f"step_id, sum(value) AS total, count(*) AS number, max(scores.seq) AS last, {WRONG_SCORES} AS wrong "
     f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) "
-    "GROUP BY run, name, level, of_stage, origin, step_id ORDER BY run, max(scores.seq)"
+    "GROUP BY run, name, level, of_stage, origin, step_id) "
+    f"GROUP BY {_SERIES}, way, step_id) GROUP BY {_SERIES}, way) GROUP BY {_SERIES} ORDER BY run, max(last)"
 )
 
 
 def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, RunMeans]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     rows = chunks(connection, "SELECT seq, question FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
-    found = {seq: RunMeans(storable(question)) for seq, question in rows}
+    runs = {seq: RunMeans(storable(question)) for seq, question in rows}
     for seq, *counts in chunks(connection, _STEPS, seqs):
-        found[seq].steps, found[seq].passages, found[seq].places = counts
+        runs[seq].steps, runs[seq].passages, runs[seq].places = counts
     for seq, failures in chunks(connection, _FAILURES, seqs):
-        found[seq].failures = failures
-    scores: dict[int, _ScoresOfRun] = defaultdict(_ScoresOfRun)
-    for seq, total, count, origin, wrong, step, *references, name, level, stage in chunks(
-        connection, _MEANS, seqs
-    ):
+        runs[seq].failures = failures
+    for seq, name, level, stage, support, way, mean, wrong, _ in chunks(connection, _MEANS, seqs):
         check_scores(wrong)
-        source, digest = references
-        series = Series(name, level, source == "answer", stage)
-        scores[seq].add(series, origin, step, (source, digest), total, count)
-    for seq, of_run in scores.items():
-        of_run.into(found[seq])
-    return found
+        runs[seq].add(Series(name, level, bool(support), stage), way, mean)
+    return runs
