@@ -198,7 +198,10 @@ class PartFolder:
     def _table(self, table: Table, counts: PartCounts) -> Any:
         pa = pyarrow_for(_PURPOSE)
         try:
-            return pa.parquet.read_table(pa.BufferReader(self._checked(table, counts)))
+            file = pa.parquet.ParquetFile(pa.BufferReader(self._checked(table, counts)))
+            return file.read(
+                use_threads=False
+            )  # one of Arrow's threads that holds the buffer at exit ends in abort()
         except (OSError, pa.ArrowException) as error:
             raise self._damaged(f"{table}/{counts.key}.parquet", counts.key, describe(error)) from error
 
