@@ -28,9 +28,9 @@ from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
+from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.parttables import PartCounts, PartRows
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 

@@ -161,7 +161,7 @@ def worker(case: str, path: str, seconds: float) -> None:
         stored = db.execute("SELECT count(*) FROM steps").fetchone()[0] - 1
     print(json.dumps({
         "runs": number, "steps": 2 * number, "stored": stored, "events lost": counts["events_lost"],
-        "runs lost": counts["runs_lost"], "unconfirmed": counts["events_unconfirmed"],
+        "unconfirmed": counts["events_unconfirmed"],
         "true": bool(report), "peak MiB": round(peak),
         "hook µs": {name: round(hooks[min(len(hooks) - 1, int(len(hooks) * share))], 1)
                     for name, share in (("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0))},

@@ -20,6 +20,7 @@
     │   ├── NoText                       the passage is an image or something else without text
     │   └── CapExceeded
     ├── StoreError                       the store cannot be opened, read or written
+    │   ├── StoreUnavailable             the disk or the file fails now; the same may succeed later
     │   └── SchemaMismatch               made by another version
     ├── WorkerLost                       a process that scores parts has ended; another one tries its parts again
     ├── CalibrationError                 too few examples, or a calibration made with another engine
@@ -164,6 +165,10 @@ class CapExceeded(ScoringError):
 
 class StoreError(RagguardError):
     """The store cannot be opened, read or written."""
+
+
+class StoreUnavailable(StoreError):
+    """The disk or the file of a store fails now; the same may succeed later."""
 
 
 class SchemaMismatch(StoreError):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -14,7 +13,6 @@ import ragguard
 from ragguard import Passage, RagGuard, Run
 from ragguard.capture import given_ids
 from ragguard.errors import InvalidInput
-from ragguard.storage.sqlite import schema
 
 
 @pytest.fixture
@@ -285,31 +283,6 @@ def test_ids_that_this_process_has_forgotten_are_found_in_the_store(make, monkey
     second = capture(rg, "two", "2", id="x")
     assert told(rg)["x"] == whole("one", "1")
     assert told(rg)[second.id] == whole("two", "2")
-
-
-@pytest.mark.parametrize("resume", [False, True])
-def test_what_was_captured_while_the_disk_failed_finds_its_run_afterwards(
-    make, tmp_path, resume, monkeypatch
-):
-    connect = schema.connect
-    monkeypatch.setattr(schema, "connect", lambda path, **more: connect(path, **{**more, "patience": 0.05}))
-    capture(first := make(), "one", "1", id="x")
-    first.close()
-    rg = make()
-    rg.store.housekeep()
-    held = sqlite3.connect(tmp_path / "s.db", isolation_level=None)
-    held.execute("BEGIN IMMEDIATE")
-    capture(rg, "two", "2", id="x", resume=resume)
-    assert not rg.flush(20)
-    held.execute("ROLLBACK")
-    held.close()
-    rg.store.housekeep()
-    runs = told(rg)
-    if resume:
-        assert runs == {"x": ("one", ["of two"], [(0, "1"), (1, "2")], "to two", "ok")}
-    else:
-        assert runs.pop("x") == whole("one", "1")
-        assert list(runs.values()) == [whole("two", "2")]
 
 
 def test_the_current_run_says_its_id_too(make):

@@ -268,9 +268,9 @@ async def _score(
 
 def _must_be_written(store: Store) -> None:
     """Raises where the store could not be written: the file is the result of this command."""
-    if store.degraded:
+    if store.outage:
         raise StoreError(
-            f"{store.path} cannot be written, see above; what was scored before is in it: free the disk or name "
+            f"{store.outage}; what was scored before is in it: free the disk or name "
             "another --store, and run the same command again"
         )
 

@@ -23,9 +23,9 @@ from ragguard.parts.part_scorer import identity_digest
 from ragguard.parts.plan import find_runs, part_bytes, plan_parts
 from ragguard.parts.totals import JobProgress, JobTotals
 from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.storage.files.filesystems import locate
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.parttables import PartCounts
-from ragguard.storage.sqlite.filesystems import locate
 
 _LOOP = BackgroundLoop("ragguard-parts")
 _HEAVY = ("vllm:", "hf:")

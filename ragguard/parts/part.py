@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import IO, Any, Literal, TypeAlias, cast
 
 from ragguard.errors import RunFormatError, StoreError
+from ragguard.storage.files.filesystems import file_at, locate, opened_at, pyarrow_for
 from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, raw_lines
-from ragguard.storage.sqlite.filesystems import file_at, locate, opened_at, pyarrow_for
 from ragguard.text.secret_filter import without_secrets
 
 PartKind: TypeAlias = Literal["lines", "gzip", "parquet"]

@@ -29,8 +29,8 @@ from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
+from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.files.parttables import MOST_REASONS, PartCounts, PartRows
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""

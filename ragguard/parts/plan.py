@@ -12,9 +12,9 @@ from typing import IO, Any
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.parts.part import Part, PartKind, content_of, open_parquet
+from ragguard.storage.files.filesystems import FileInfo, find_files, locate, opened_at
 from ragguard.storage.files.partfolder import is_part_folder
 from ragguard.storage.files.runfile import raw_lines
-from ragguard.storage.sqlite.filesystems import FileInfo, find_files, locate, opened_at
 from ragguard.text.secret_filter import without_secrets
 
 SMALLEST_PART = 64 * 2**10

@@ -32,9 +32,9 @@ class Report:
     dropped: int = 0
     """Runs that were dropped unscored, as too many waited in memory and there is no store."""
     lost: int = 0
-    """Events that never reached the store, and whole runs that were in memory when it had no more room."""
+    """Events that never reached the store."""
     degraded: bool = False
-    """True while memory stands in for a disk that failed."""
+    """True while the disk takes nothing, and what is captured waits in memory."""
     seconds: float = 0.0
     retrying: int = 0
     """Runs among the pending ones that failed for now and are tried again."""
@@ -61,7 +61,7 @@ class Report:
     events_of_deleted_runs: int = 0
     """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
-    """How often the store's file was found damaged, moved or deleted while it was in use."""
+    """How often the store's file was found moved, deleted or replaced while it was in use."""
     unguarded: Mapping[str, int] = field(default_factory=dict)
     """Retrievals that a guard let through unjudged, by cause, since the process began: of the guards that share an
     engine with this RagGuard or were captured by it. `guard.health()` has the reasons in full."""
@@ -115,9 +115,9 @@ class Report:
         if self.events_of_deleted_runs:
             yield f"{self.events_of_deleted_runs:,} events of deleted runs are not stored"
         if self.files_lost:
-            yield "the store's file was damaged, moved or deleted, and a new one was begun"
+            yield "the store's file was moved, deleted or replaced, and a new one was begun"
         if self.degraded:
-            yield "memory stands in for the disk that failed"
+            yield "the disk takes nothing now, and what was captured waits in memory"
         if self.delivering:
             yield f"{self.delivering:,} scored runs not yet delivered to {self.slow_sinks}"
         yield from map(str, self.undelivered)

@@ -24,9 +24,10 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
 from ragguard.service.lost_events import LostEvents
+from ragguard.service.patient_writer import PatientWriter
 from ragguard.service.progress import ScoringBacklog
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, events_in, may_drop
+from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
 from ragguard.storage.sqlite.store import Store
@@ -74,10 +75,6 @@ class Intake:
         self._full, self._bounds = settings.durability == "full", settings.bounds
         self._tick_seconds = settings.tick_seconds
         self._backlog, self._redactor = backlog, redactor
-        self.begin()
-
-    def begin(self) -> None:
-        """Starts empty and without a thread: at first, and in a forked child, whose parent writes what is queued."""
         self._queue: EventQueue[QueueItem] = EventQueue(self._bounds, may_drop)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -89,6 +86,7 @@ class Intake:
         """The time at which the writer last began or ended a batch, on the monotonic clock."""
         self._hurried = False
         """True where a step is to be written without waiting for further events."""
+        self._patient = PatientWriter(self._store, self._queue, self._bounds.bytes)
         self._lost = LostEvents()
         self._said: dict[str, float] = {}
 
@@ -113,8 +111,10 @@ class Intake:
             if self._backlog is not None and isinstance(event, ENDING):
                 self._backlog.enter(wait=self._may_wait())
             elif self._full and type(event) is not RunStarted and self._may_wait():
-                self._put_and_wait(event)
-                return
+                if not self._store.outage:
+                    self._put_and_wait(event)
+                    return
+                self._unconfirmed()
             if not self._queue.put(event):
                 self._offer(event)
             elif type(event) is StepEnded and self._listener is not None and self._listener.waits_for_steps:
@@ -131,13 +131,13 @@ class Intake:
         if self._thread is None or self.closed:
             return
         if self._full:
-            done = self.do(lambda: self._store.degraded)
+            if self._store.outage:
+                self._unconfirmed()
+                return
             try:
                 async with asyncio.timeout(DISK_WAIT):
-                    degraded = await asyncio.wrap_future(done)
+                    await asyncio.wrap_future(self.do(lambda: None))
             except (TimeoutError, Closed):
-                degraded = True
-            if degraded:
                 self._unconfirmed()
             return
         if self._queue.crowded and self._keeps_up():
@@ -187,6 +187,7 @@ class Intake:
             return done
         # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
         if wake:
+            self._patient.try_now = True
             self._queue.wake()
         job: WriterJob[T] = WriterJob(work, done)
         self._queue.append(job)
@@ -199,7 +200,7 @@ class Intake:
     def close(self, timeout: float, last: Callable[[], object] = lambda: None) -> bool:
         """Writes what is queued, calls `last` and ends the thread; returns False where that took too long."""
         with self._lock:
-            self.closed = True
+            self.closed = self._patient.ending = self._patient.try_now = True
             thread, self._last = self._thread, last
         if thread is None:
             thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
@@ -256,7 +257,7 @@ class Intake:
         self._store.count("events_unconfirmed")
         self._say(
             "unconfirmed",
-            f"a step was not on the disk after {DISK_WAIT:g} s, or the disk has failed and memory stands in for it; "
+            f"a step was not on the disk after {DISK_WAIT:g} s, or the disk takes nothing now; "
             'durability="full" does not hold for what is captured now',
         )
 
@@ -342,19 +343,20 @@ class Intake:
     def _record(self, items: Sequence[Event | WholeRun], waiting: Sequence[AwaitedEvent]) -> None:
         if not items:
             return
-        on_disk, changed = False, dict[str, bool]()
-        events = self._prepared(items)
+        why = "the disk took nothing until the end"
         try:
-            # Without a function of the user's each event is built, written into rows and let go before the next one
-            # is built: the garbage collector would visit all passages of a batch again and again.
-            changed = self._store.record(events if self._redactor is None else list(events))
-            on_disk = not self._store.degraded
-        except BaseException as error:  # noqa: BLE001 - not even memory took them
+            # Each event is built, made into rows and let go before the next one is built: the garbage collector would
+            # visit all passages of a batch again and again.
+            changed = self._patient.write(self._store.prepare(self._prepared(items)), waiting)
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the writer goes on
             self._faults.note("the store", error)
-            self._store.count("events_lost", sum(map(events_in, items)))
+            changed, why = None, "the store failed"
         for awaited in waiting:
-            awaited.on_disk = on_disk
+            awaited.on_disk = changed is not None
             awaited.written.set()
+        if changed is None:
+            self._lose(items, why)
+            return
         kinds = Counter(map(type, items))
         whole = sum(isinstance(item, WholeRun) for item in items)
         self._store.count("steps_captured", kinds[StepEnded] + whole)
@@ -387,10 +389,10 @@ class Intake:
     def _end_lost(self) -> None:
         """Ends the stored runs whose ends were lost, unless events that came before these may still wait."""
         ends = self._lost.ends()
-        if not ends or self._queue:
+        if not ends or self._queue or (self.closed and self._store.outage):
             return
         self._lost.forget(ends)
-        self._guarded(lambda: self._store.record(self._prepared(ends)))
+        self._guarded(lambda: self._patient.write(self._store.prepare(self._prepared(ends))))
         if self._listener is not None:
             self._guarded(self._listener.runs_due)
 

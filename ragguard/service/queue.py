@@ -10,7 +10,6 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
 from typing import Generic, Literal, TypeVar
 
 T = TypeVar("T")
@@ -43,8 +42,7 @@ class EventQueue(Generic[T]):
         self._bytes = 0
         # Reentrant: a garbage collection may run a hook inside a hook.
         self._changed = threading.Condition(threading.RLock())
-        self._wakes: SimpleQueue[None] = SimpleQueue()
-        self._asleep = False
+        self._woken = self._asleep = False
 
     def __len__(self) -> int:
         return len(self._items)
@@ -144,8 +142,8 @@ class EventQueue(Generic[T]):
         return taken
 
     def first(self) -> T | None:
-        """Returns the next item and leaves it in the queue; None where none waits."""
-        with suppress(IndexError):
+        """Returns the next item and leaves it in the queue; None where none waits. Called by the writer alone."""
+        with suppress(IndexError):  # a full queue may drop it meanwhile
             return self._items[0][1]
         return None
 
@@ -158,19 +156,18 @@ class EventQueue(Generic[T]):
 
     def rest(self, seconds: float) -> bool:
         """Waits for a wake, at most for `seconds`; returns whether one came. A new item does not end the wait."""
-        try:
-            self._wakes.get(timeout=max(0.0, seconds))
-        except Empty:
-            return False
-        return True
+        with self._changed:
+            self._changed.wait_for(lambda: self._woken, seconds)
+            woken, self._woken = self._woken, False
+        return woken
 
     def wake(self) -> None:
         """Ends the writer's wait, now or as soon as it waits."""
         self._asleep = False
-        self._wakes.put(None)
+        with self._changed:
+            self._woken = True
+            self._changed.notify_all()
 
     def forget_wakes(self) -> None:
         """Forgets the wakes so far: they were for items that are taken out already."""
-        with suppress(Empty):
-            while True:
-                self._wakes.get_nowait()
+        self._woken = False

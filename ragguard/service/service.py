@@ -57,6 +57,8 @@ class Service:
 
     def __init__(self, settings: Configuration, recorder: Recorder) -> None:
         self.settings, self.recorder, self.faults = settings, recorder, Faults()
+        self.pipeline = PerProcess(settings.scoring.build)
+        self.pipeline.get()  # wrong settings are an error before a file is made
         self.store = Store(
             settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
         )
@@ -71,7 +73,6 @@ class Service:
             settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
         )
         self.delivery = Delivery(settings, self.store, self.faults)
-        self.pipeline = PerProcess(settings.scoring.build)
         self._scoring = RunScoring(
             settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery,
             progress=self._progress, redactor=redactor,
@@ -107,7 +108,7 @@ class Service:
             _log.warning("flush() was called on ragguard's own thread, where it cannot wait")
             return self._report(False, began)
         try:
-            self.intake.do(self.store.recover).result(timeout)
+            self.intake.do(lambda: None).result(timeout)  # what was captured so far is due, or open
             complete = self._wait(began + timeout)
             self._flush_sinks(began + timeout)
         except (TimeoutError, RagguardError):
@@ -147,7 +148,7 @@ class Service:
             and not counts["runs_dropped"]
             and not counts["events_late"]
             and not counts["files_lost"]
-            and not self.store.degraded
+            and not self.store.outage
             and not undelivered,
             captured=counts["runs_captured"],
             steps=counts["steps_captured"],
@@ -161,7 +162,7 @@ class Service:
             late=counts["events_late"],
             events_of_deleted_runs=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
-            degraded=self.store.degraded,
+            degraded=bool(self.store.outage),
             seconds=time.monotonic() - began,
             retrying=left.retrying,
             unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
@@ -179,7 +180,7 @@ class Service:
 
     def _lost(self) -> int:
         counts = self.store.counts
-        return counts["events_lost"] + counts["events_refused"] + counts["runs_lost"]
+        return counts["events_lost"] + counts["events_refused"]
 
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""
@@ -255,7 +256,7 @@ class Service:
                     "%d scored runs were not delivered to %s: there is no store from which they could be sent later",
                     report.delivering, report.slow_sinks,
                 )  # fmt: skip
-        elif not self.store.degraded:
+        elif not self.store.outage:
             if unscored:
                 _log.info(
                     "%d runs are still to be scored; they are in %s and go on when it is opened again",

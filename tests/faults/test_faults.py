@@ -1,4 +1,4 @@
-"""The n-th write, sync, read, rename or allocation fails, hangs or kills: captured = stored + counted as lost."""
+"""The n-th write, sync or allocation fails, hangs or kills: what was captured is stored, or waits, or is counted."""
 
 import json
 
@@ -33,16 +33,10 @@ def points(library, tmp_path):
 @pytest.mark.parametrize("times", [1, injection.FOR_EVER], ids=["once", "from then on"])
 @pytest.mark.parametrize(
     ("kind", "least", "stride"),
-    [("write", 50, 1), ("sync", 8, 1), ("read", 3, 1), ("name", 1, 1), ("memory", 20, 53)],
+    [("write", 50, 1), ("sync", 8, 1), ("memory", 20, 53)],
 )
 def test_the_nth_call_fails_and_nothing_is_lost_uncounted(points, kind, least, stride, times):
     assert points("at_store", kind, times, stride=stride) >= least
-
-
-@pytest.mark.parametrize("times", [1, injection.FOR_EVER], ids=["once", "from then on"])
-@pytest.mark.parametrize(("kind", "least", "stride"), [("write", 20, 1), ("sync", 1, 1), ("read", 1, 5)])
-def test_the_way_back_from_memory_fails_at_the_nth_call_and_is_gone_again(points, kind, least, stride, times):
-    assert points("at_close", kind, times, stride=stride) >= least
 
 
 @pytest.mark.parametrize("durability", ["fast", "full"])
@@ -50,9 +44,8 @@ def test_a_process_that_is_killed_at_the_nth_write_has_on_the_disk_what_it_ackno
     assert points("killed", "write", durability=durability, stride=1 if durability == "full" else 3) >= 20
 
 
-@pytest.mark.parametrize(("kind", "stride"), [("write", 7), ("sync", 1)])
-def test_a_disk_that_hangs_at_the_nth_call_holds_no_hook_and_loses_nothing(points, kind, stride):
-    assert points("hangs", kind, stride=stride) >= 2
+def test_a_disk_that_hangs_at_the_nth_write_holds_no_hook_and_loses_nothing(points):
+    assert points("hangs", "write", stride=7) >= 2
 
 
 @pytest.mark.parametrize("durability", ["fast", "full"])

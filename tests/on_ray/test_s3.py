@@ -7,8 +7,8 @@ from importlib.util import find_spec
 import pytest
 from support.polling import eventually
 
+from ragguard.storage.files.filesystems import locate
 from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.sqlite.filesystems import locate
 from tests.on_ray.conftest import made
 from tests.on_ray.scored import in_parts, in_store, score
 

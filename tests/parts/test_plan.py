@@ -11,8 +11,8 @@ from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics import ENGLISH, Language
 from ragguard.parts import PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
+from ragguard.storage.files.filesystems import FileInfo
 from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.sqlite.filesystems import FileInfo
 from ragguard.storage.sqlite.store import Store
 
 

@@ -63,9 +63,10 @@ def rejecting(label_probs):
         (Report(False, delivering=1), "not everything was delivered: 1 scored runs not yet delivered to the sinks"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
         (Report(False, captured=1, scored=1, files_lost=1),
-         "not everything is stored: 1 scored; the store's file was damaged, moved or deleted, and a new one was begun"),
+         "not everything is stored: 1 scored; the store's file was moved, deleted or replaced, and a new one was "
+         "begun"),
         (Report(False, captured=1, scored=1, degraded=True),
-         "not everything is stored: 1 scored; memory stands in for the disk that failed"),
+         "not everything is stored: 1 scored; the disk takes nothing now, and what was captured waits in memory"),
         (Report(False, captured=9, scored=2, dropped=7),
          "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),

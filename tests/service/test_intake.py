@@ -17,7 +17,7 @@ from support.runs import a_run, as_events
 from ragguard.capture.events import RunEnded, RunIdentity, RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.errors import Closed, StoreError
+from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
@@ -38,12 +38,24 @@ class SlowStore(Store):
         self.go, self.at_work = threading.Event(), threading.Event()
         self.largest = 0
 
-    def record(self, events):
+    def write(self, batch):
         self.at_work.set()
         assert self.go.wait(30)
-        events = list(events)
-        self.largest = max(self.largest, len(events))
-        super().record(events)
+        self.largest = max(self.largest, len(batch.rows))
+        return super().write(batch)
+
+
+class DeadDisk(Store):
+    """A disk that takes nothing until it is mended."""
+
+    mended, attempts = False, 0
+
+    def write(self, batch):
+        self.attempts += 1
+        if not self.mended:
+            self.outage = "the disk is full"
+            raise StoreUnavailable(self.outage)
+        return super().write(batch)
 
 
 @pytest.fixture
@@ -415,10 +427,7 @@ async def test_a_run_that_is_cancelled_does_not_wait_for_the_disk(start):
 
 
 def test_full_durability_says_where_the_disk_did_not_take_it(start, caplog):
-    class Degraded(Store):
-        degraded = True
-
-    intake, store = start(Degraded(None), durability="full")
+    intake, store = start(DeadDisk(), durability="full")
     put(intake, a_run())
     assert store.counts["events_unconfirmed"] == 3
     assert caplog.text.count("does not hold") == 1
@@ -488,10 +497,10 @@ def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
     class Broken(Store):
         broken = True
 
-        def record(self, events):
+        def write(self, batch):
             if self.broken:
                 raise StoreError("no room anywhere")
-            super().record(events)
+            return super().write(batch)
 
     store = Broken()
     intake, _ = start(store)
@@ -502,6 +511,41 @@ def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
     put(intake, a_run("kept"))
     intake.do(lambda: None).result(10)
     assert store.run("kept") == a_run("kept")
+
+
+def test_disk_that_fails_and_works_again_gets_all_that_waited_once(start, tmp_path, caplog):
+    intake, store = start(DeadDisk(tmp_path / "s.db"))
+    for number in range(300):
+        put(intake, a_run(f"r{number}"))
+    eventually(lambda: store.attempts > 1)
+    assert [record.message.count("takes") for record in caplog.records].count(0) == 1, "said once"
+    store.mended = True
+    intake.do(lambda: None).result(10)
+    assert [run.id for run in store.runs()] == [f"r{number}" for number in range(300)]
+    assert store.run("r7") == a_run("r7")
+    assert (store.counts["events_lost"], store.counts["outages"]) == (0, 1)
+    assert "takes what is captured again" in caplog.text
+
+
+def test_disk_that_fails_beyond_the_bound_drops_the_oldest_and_marks_their_runs(start, tmp_path):
+    intake, store = start(DeadDisk(tmp_path / "s.db"), queue_size=200)
+    put(intake, a_run("held", steps=0))
+    eventually(lambda: store.attempts)
+    runs = many(intake, 100)
+    store.mended = True
+    intake.do(lambda: None).result(10)
+    lost = {run.id: run.metadata.get(LOST, 0) for run in store.runs()}
+    assert lost["r99"] == lost["held"] == 0
+    assert sum(lost.values()) + 5 * (len(runs) + 1 - len(lost)) == store.counts["events_lost"] > 100
+
+
+def test_disk_that_fails_until_the_end_loses_and_counts_what_waited(start, tmp_path, caplog):
+    intake, store = start(DeadDisk(tmp_path / "s.db"))
+    for number in range(100):
+        put(intake, a_run(f"r{number}"))
+    assert intake.close(10)
+    assert store.counts["events_lost"] == 400
+    assert "took nothing until the end" in caplog.text
 
 
 def test_closing_writes_what_is_in(start):
@@ -518,9 +562,9 @@ def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_pa
     class BusyStore(Store):
         """A store whose every batch leaves more events behind."""
 
-        def record(self, events):
+        def write(self, batch):
             put(intake, a_run(f"r{next(numbers)}"))
-            return super().record(events)
+            return super().write(batch)
 
     ticks, numbers = [], count()
     listener = SimpleNamespace(
@@ -533,7 +577,7 @@ def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_pa
     intake, store = start(BusyStore(tmp_path / "s.db"), listener=listener, tick_seconds=0.02)
     put(intake, a_run("first"))
     eventually(lambda: len(ticks) >= 5)
-    store.record = partial(Store.record, store)
+    store.write = partial(Store.write, store)
     assert all(ticks[1:])  # events waited whenever the tick came
 
 

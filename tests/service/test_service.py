@@ -98,11 +98,10 @@ def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make)
     assert not service.store.failures(the_run.id)
 
 
-def test_nothing_is_started_before_it_is_needed(make, tmp_path):
+def test_nothing_is_started_before_it_is_needed(make):
     before = {thread.name for thread in threading.enumerate()}
     service = make()
     assert {thread.name for thread in threading.enumerate()} == before
-    assert not (tmp_path / "s.db").exists()
     assert service.close(1.0)
 
 
@@ -850,12 +849,11 @@ def test_flush_says_that_the_file_is_gone(make, tmp_path, fate, caplog):
         (tmp_path / "s.db").unlink()
     else:
         (tmp_path / "s.db").rename(tmp_path / "elsewhere.db")
+    capture(service, a_run("after"))
     report = service.flush(10)
     assert not report
-    assert report.lost == 1
+    assert report.files_lost == 1
     assert "moved, deleted or replaced" in caplog.text
-    capture(service, a_run("after"))
-    service.flush(10)
     assert [run.id for run in Store(tmp_path / "s.db", read_only=True).runs()] == ["after"]
 
 
@@ -870,7 +868,7 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     assert not service.flush(0.2)
     service.settle(0.2)
     assert len(service.store.scores("before")) == 3
-    assert not service.store.degraded, "the writer still waits for the lock"
+    assert not service.store.outage, "the writer still waits for the lock"
     assert not service.close(0.2)
     lock.execute("COMMIT")
     lock.close()
@@ -886,7 +884,7 @@ def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
     with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
         capture(service, a_run("meanwhile"))
-        assert service.flush(30).degraded
+        assert service.flush(0.3).degraded
     report = service.flush(30)
     assert report
     assert not report.degraded
@@ -905,15 +903,15 @@ def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeyp
         with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             capture(service, *(a_run(f"r{turn}-{number}") for number in range(6)))
-            report = service.flush(30)
+            report = service.flush(0.5)
             assert report.degraded
             assert not report
             assert (report.pending, report.lost) == (0, 0)
-        eventually(lambda: not service.store.degraded)
+        eventually(lambda: not service.store.outage)
     report = service.flush(30)
     assert report
     assert report.scored == report.captured == 13
-    assert service.store.counts["recovered"] == 2
+    assert service.store.counts["outages"] == 2
     assert service.close(5)
     store = Store(tmp_path / "s.db", read_only=True)
     assert {one.run.id: len(one.scores) for one in store.scored_runs()} == dict.fromkeys(

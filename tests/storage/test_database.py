@@ -1,24 +1,18 @@
 """A disk that fails, a file that is not ours, a process that forks."""
 
 import gc
-import logging
 import os
-import resource
-import signal
 import sqlite3
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 from support.child import in_child
-from support.runs import a_run, a_step, as_events, scores_of
-from support.stored import captured, closed_after, settle
+from support.runs import a_run, as_events
+from support.stored import captured, closed_after
 
-from ragguard.capture.events import StepAmended, StepEnded
-from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.errors import SchemaMismatch, StoreError, StoreUnavailable
 from ragguard.storage.sqlite import schema
-from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.store import Store
 
 
@@ -54,230 +48,99 @@ def disk(monkeypatch):
     return FailingDisk(monkeypatch)
 
 
-@pytest.mark.parametrize("fault", ["max_page_count = 1", "query_only = on"])
-def test_a_disk_that_fails_is_replaced_by_memory_with_one_warning(tmp_path, disk, caplog, fault):
+FAULTS = ["max_page_count = 1", "query_only = on"]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_write_to_failing_disk_raises_and_same_batch_is_written_once_later(tmp_path, disk, fault):
     store = Store(tmp_path / "s.db")
-    before, open_run = a_run("before", passages=9), a_run("open", steps=1)
-    captured(store, before)
-    store.record(as_events(open_run)[:-1])
+    captured(store, a_run("before"))
+    batch = store.prepare(
+        event for number in range(9) for event in as_events(a_run(f"r{number}", passages=50))
+    )
     disk.fail(fault)
-    with caplog.at_level(logging.ERROR, "ragguard"):
-        for number in range(20):
-            captured(store, a_run(f"r{number}", passages=50))
-    assert [record.message.count("IN MEMORY") for record in caplog.records] == [1]
-    assert store.degraded
-    assert store.counts["degraded"] == 1
-    # What was under way came along, and ends where it is now.
-    captured(store, open_run)
-    assert store.run("open") == open_run
-    assert {claim.run.id for claim in store.claim(99)} >= {"before", "open", "r0", "r19"}
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match=r"s\.db"):
+            store.write(batch)
+        assert store.outage
+    disk.fail("max_page_count = 1000000" if "page" in fault else "query_only = off")
+    store.write(batch)
+    assert not store.outage
+    assert store.run("r3") == a_run("r3", passages=50)
+    assert store.run_ids() == ["before", *(f"r{number}" for number in range(9))]
 
 
-def test_a_disk_that_is_full_when_the_file_is_made_is_replaced_by_memory(tmp_path, caplog):
-    """As the operating system says it: the tables themselves cannot be written."""
-
-    def child():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        store = Store(tmp_path / "s.db")
-        run = a_run("r")
-        captured(store, run)
-        return store.degraded and store.run("r") == run
-
-    in_child(child)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_disk_that_takes_nothing_at_the_start_is_an_error(tmp_path, disk, fault):
+    disk.fail(fault)
+    with pytest.raises(StoreError, match=r"s\.db"):
+        Store(tmp_path / "s.db")
 
 
-@pytest.mark.parametrize("runs", [0, 1])
-def test_a_close_says_how_many_events_are_lost_with_the_disk_and_nothing_where_none_is(
-    tmp_path, disk, caplog, runs
-):
-    store = Store(tmp_path / "s.db")
-    disk.fail("query_only = on")
-    store.housekeep()
-    for number in range(runs):
-        captured(store, a_run(f"r{number}"))
-    assert store.degraded
-    store.close()
-    assert caplog.text.count("are lost") == runs
-    assert "0 events" not in caplog.text
-
-
-def test_a_disk_that_works_again_gets_everything(tmp_path, disk, caplog):
-    store = Store(tmp_path / "s.db")
-    before, during = a_run("before"), a_run("during")
-    store.record(as_events(before)[:-1])
-    disk.fail("query_only = on")
-    captured(store, during, before)
-    store.claim(9)
-    settle(store, during, scores_of(during), emit=True)
-    store.housekeep()
-    assert store.degraded
-    disk.fail("query_only = off")
-    store.housekeep()
-    assert not store.degraded
-    assert "works again" in caplog.text
-    assert sorted(run.id for run in store.runs()) == ["before", "during"]
-    assert store.run("before") == before
-    assert store.scores("during") == scores_of(during)
-    assert store.left().pending == 2
-    store.close()
-    again = Store(tmp_path / "s.db")
-    again.housekeep()
-    claims = {claim.run.id: claim for claim in again.claim(9)}
-    assert claims["before"].due.score
-    assert not claims["during"].due.score
-    assert claims["during"].unsent == scores_of(during)
-    assert again.counters()["degraded"] == 1
-
-
-def test_runs_that_were_settled_in_memory_are_on_the_disk_that_works_again(tmp_path, disk, caplog):
-    store = Store(tmp_path / "s.db")
-    runs = [a_run(f"r{number}") for number in range(3)]
-    captured(store, *runs[:2])
-    settle(store, runs[0], scores_of(runs[0]))
-    disk.fail("query_only = on")
-    captured(store, runs[2])
-    for _ in range(2):  # a file that cannot be written yet changes nothing
-        settle(store, runs[1], scores_of(runs[1]))
-        settle(store, runs[2], scores_of(runs[2]))
-        store.housekeep()
-        assert store.degraded
-    disk.fail("query_only = off")
-    store.housekeep()
-    assert sorted(run.id for run in store.runs()) == ["r0", "r1", "r2"]
-    assert [store.scores(run.id) for run in runs] == [scores_of(run) for run in runs]
-    assert store.left().pending == 0
-    assert store.counts["recovered"] == 1
-    store.close()
-    assert Store(tmp_path / "s.db").counters() == {"degraded": 1, "recovered": 1}
-
-
-def test_a_run_goes_to_memory_and_back_twice(tmp_path, disk):
-    store = Store(tmp_path / "s.db")
-    run = a_run(steps=4)
-    started, *steps, ended = as_events(run)
-    store.record([started])
-    for step, pragma in zip(steps, ["query_only = on", "query_only = off"] * 2, strict=True):
-        disk.fail(pragma)
-        store.housekeep()
-        assert store.degraded == pragma.endswith("on")
-        store.record([step])
-    store.record([ended])
-    settle(store, run, scores_of(run))
-    assert store.run("r1") == run
-    store.close()
-    assert Store(tmp_path / "s.db").run("r1") == run
-
-
-def test_an_end_and_an_amendment_of_what_only_the_file_has_reach_it(tmp_path, disk, monkeypatch):
-    store = Store(tmp_path / "s.db")
-    run = a_run()
-    store.record(as_events(run)[:-1])
-    monkeypatch.setattr("ragguard.storage.sqlite.failover.copy_unfinished", broken)
-    disk.fail("query_only = on")
-    store.record([StepAmended("r1", "r1-s0", run.steps[0].passages[:1]), as_events(run)[-1]])
-    disk.fail("query_only = off")
-    store.housekeep()
-    assert store.run("r1").answer == run.answer
-    assert [len(step.passages) for step in store.run("r1").steps] == [1, 3]
-    assert [claim.run.id for claim in store.claim(9)] == ["r1"]
-
-
-def broken(*_):
-    raise sqlite3.OperationalError("disk I/O error")
-
-
-def test_a_run_that_cannot_be_copied_back_is_counted_and_takes_no_other_with_it(tmp_path, disk, caplog):
-    store = Store(tmp_path / "s.db")
-    captured(store, a_run("same"))
-    settle(store, a_run("same"), scores_of(a_run("same")))
-    disk.fail("query_only = on")
-    captured(store, a_run("before"))
-    store.put(a_run("same", question="another question"))
-    captured(store, a_run("after"))
-    disk.fail("query_only = off")
-    store.housekeep()
-    assert not store.degraded
-    assert sorted(run.id for run in store.runs()) == ["after", "before", "same"]
-    assert store.run("same") == a_run("same")
-    assert store.counts["runs_lost"] == 1
-    assert "could not be copied" in caplog.text
-
-
-def test_a_score_that_is_under_way_when_the_disk_works_again_settles_the_run(tmp_path, disk):
-    store = Store(tmp_path / "s.db")
-    run = a_run()
-    captured(store, run)
-    disk.fail("query_only = on")
-    captured(store, a_run("other"))
-    claims = {claim.run.id: claim for claim in store.claim(2)}
-    disk.fail("query_only = off")
-    store.housekeep()
-    for id, claim in claims.items():
-        settle(store, claim.run, scores_of(claim.run), revision=claim.due.revision)
-        store.release(id)
-    assert store.left().pending == 0
-
-
-def test_what_a_dead_disk_never_got_is_counted_when_the_store_is_closed(tmp_path, disk, caplog):
-    store = Store(tmp_path / "s.db")
-    captured(store, a_run("before"))
-    disk.fail("query_only = on")
-    captured(store, a_run("during"))
-    store.close()
-    assert store.counts["events_lost"] == len(as_events(a_run()))
-    assert "are lost" in caplog.text
-
-
-def test_memory_that_stands_in_for_a_disk_drops_nothing_until_it_is_full(tmp_path, disk, monkeypatch):
-    monkeypatch.setattr("ragguard.storage.sqlite.bounds.MEMORY_RUNS", 10)
-    store = Store(tmp_path / "s.db", bound=Bound(2))
-    captured(store, a_run("before"))
-    disk.fail("query_only = on")
-    captured(store, *(a_run(f"r{number}") for number in range(9)))
-    assert (store.left().pending, store.counts["runs_lost"]) == (10, 0)
-    captured(store, a_run("too many"))
-    assert store.counts["runs_lost"] == 10
-
-
-def test_a_disk_that_works_again_at_the_end_gets_everything(tmp_path, disk):
-    store = Store(tmp_path / "s.db")
-    captured(store, a_run("before"))
-    disk.fail("query_only = on")
-    captured(store, a_run("during"))
-    disk.fail("query_only = off")
-    store.close()
-    assert not store.degraded
-    assert sorted(run.id for run in Store(tmp_path / "s.db").runs()) == ["before", "during"]
-
-
-def test_a_file_that_cannot_be_opened_for_writing_is_replaced_by_memory(tmp_path, caplog):
+def test_path_where_no_file_can_be_made_is_an_error(tmp_path):
     if os.geteuid() == 0:
         path = "/proc/ragguard.db"  # a folder where not even root makes files
     else:
         tmp_path.chmod(0o500)
         path = tmp_path / "s.db"
-    store = Store(path)
-    captured(store, a_run())
-    assert store.degraded
-    assert "IN MEMORY" in caplog.text
-    assert store.run("r1") == a_run()
+    with pytest.raises(StoreError, match="unable to open"):
+        Store(path)
 
 
-def test_an_event_for_a_run_that_is_only_on_the_dead_disk_is_not_lost(tmp_path, disk):
-    store = Store(tmp_path / "s.db")
-    run = a_run()
-    captured(store, run)
-    store.claim(1)
-    settle(store, run, scores_of(run))
-    store.release("r1")
-    disk.fail("query_only = on")
-    store.record([StepEnded(a_step("r1", 7))])
-    disk.fail("query_only = off")
-    store.housekeep()
-    assert [step.index for step in store.run("r1").steps] == [0, 1, 7]
-    assert store.run("r1").question == run.question
-    assert [claim.due.revision for claim in store.claim(1)] == [2]
+def damaged(store, path, change):
+    """Closes a store, changes its file with `change`, and opens it again."""
+    captured(store, a_run("before"))
+    store.close()
+    change(path)
+    return Store(path)
+
+
+@pytest.mark.parametrize("mask", [0xFF, 0x01], ids=["all bits", "one bit"])
+def test_damaged_byte_in_the_header_is_an_error_at_the_start_or_harmless(tmp_path, mask):
+    refused = 0
+    captured(store := Store(tmp_path / "s.db"), a_run("before"))
+    store.close()
+    whole = (tmp_path / "s.db").read_bytes()
+    for at in range(100):
+        path = tmp_path / f"{at}.db"
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ mask]) + whole[at + 1 :])
+        try:
+            store = Store(path)
+        except StoreError:
+            refused += 1
+            continue
+        captured(store, a_run("after"))
+        store.close()
+        again = Store(path, read_only=True)
+        assert [again.run(id) for id in ("before", "after")] == [a_run("before"), a_run("after")], at
+        again.close()
+    assert refused > 40
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE steps DROP COLUMN k",
+        "DROP INDEX scores_of_run",
+        "CREATE TRIGGER t BEFORE INSERT ON runs BEGIN SELECT RAISE(ABORT, 'no'); END",
+        f"PRAGMA user_version = {schema.VERSION - 1}",
+        "PRAGMA user_version = 1",
+        "PRAGMA user_version = 0",
+        "PRAGMA user_version = -1",
+        f"PRAGMA user_version = {schema.VERSION + 7}",
+        "PRAGMA application_id = 1",
+    ],
+)
+def test_file_with_another_schema_is_an_error_at_the_start_and_stays_as_it_is(tmp_path, statement):
+    def change(path):
+        with closed_after(path) as db:
+            db.execute(statement)
+        contents.append(path.read_bytes())
+
+    path, contents = tmp_path / "s.db", []
+    with pytest.raises(StoreError, match=r"s\.db"):
+        damaged(Store(path), path, change)
+    assert [path.read_bytes()] == contents
 
 
 def test_a_file_of_another_program_is_refused(tmp_path):
@@ -336,14 +199,15 @@ def test_a_connection_that_cannot_be_set_up_is_closed(tmp_path, monkeypatch):
         connections[0].execute("SELECT 1")
 
 
-def test_a_child_process_writes_under_its_own_name(tmp_path):
+def test_child_process_makes_a_store_of_its_own_and_the_parents_goes_on(tmp_path):
     store = Store(tmp_path / "s.db")
     captured(store, a_run("parent"))
 
     def work():
-        captured(store, a_run("child"))
-        claims = [claim.run.id for claim in store.claim(9)]
-        store.close()
+        own = Store(tmp_path / "s.db")
+        captured(own, a_run("child"))
+        claims = [claim.run.id for claim in own.claim(9)]
+        own.close()
         return claims == ["child"]
 
     in_child(work)
@@ -352,13 +216,6 @@ def test_a_child_process_writes_under_its_own_name(tmp_path):
     assert [claim.run.id for claim in store.claim(9)] == ["parent", "after"]
     store.housekeep()
     assert [claim.run.id for claim in store.claim(9)] == ["child"]
-
-
-def test_a_store_in_memory_is_empty_in_a_child(tmp_path):
-    store = Store()
-    captured(store, a_run())
-    in_child(lambda: store.run_count() == 0)
-    assert store.run_count() == 1
 
 
 def test_a_reader_does_not_wait_for_a_writer(tmp_path):
@@ -402,24 +259,4 @@ def test_memory_that_another_thread_holds_is_said_to_be_busy(monkeypatch):
     go.set()
     writer.join()
     assert store.run("r1") == a_run()
-    store.close()
-
-
-def test_a_reader_waits_for_a_file_whose_tables_another_thread_is_making(tmp_path):
-    began, go_on = threading.Event(), threading.Event()
-
-    def opened(db):
-        began.set()
-        assert go_on.wait(30)
-
-    store = Store(tmp_path / "s.db")
-    store._own.opened = opened
-    writer = threading.Thread(target=lambda: store.counters())
-    writer.start()
-    assert began.wait(30)
-    with ThreadPoolExecutor(1) as readers:
-        reader = readers.submit(store.run_ids)
-        threading.Timer(1.0, go_on.set).start()  # longer than a reader waits for its turn
-        assert reader.result(30) == []
-    writer.join()
     store.close()

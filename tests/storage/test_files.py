@@ -9,7 +9,7 @@ from support.child import in_child
 from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, settle
 
-from ragguard.errors import StoreError
+from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.storage.sqlite.schema import PAGE_BYTES
 from ragguard.storage.sqlite.store import Store
 
@@ -37,19 +37,18 @@ def in_use(path):
 
 
 @pytest.mark.parametrize("fate", ["deleted", "moved"])
-def test_a_file_that_is_gone_is_begun_anew_with_what_is_under_way(path, fate, caplog):
+def test_file_that_is_gone_is_begun_anew_with_what_comes(path, fate, caplog):
     store = in_use(path)
     if fate == "deleted":
         path.unlink()
     else:
         path.rename(path.with_name("old.db"))
     captured(store, a_run("after"))
-    assert not store.degraded
-    assert ids(path) == ["after", "open", "waits"]
-    assert store.counts["files_lost"] == store.counts["runs_lost"] == 1
+    assert ids(path) == ["after"]
+    assert store.counts["files_lost"] == 1
     assert caplog.text.count("moved, deleted or replaced") == 1
-    store.record(as_events(a_run("open"))[-1:])
-    assert store.run("open") == a_run("open")
+    store.record(as_events(a_run("open"))[-2:])
+    assert [step.id for step in store.run("open").steps] == ["open-s1"]
     store.close()
     if fate == "moved":
         assert ids(path.with_name("old.db")) == ["done", "open", "waits"]
@@ -65,7 +64,7 @@ def test_a_file_that_was_replaced_keeps_what_is_in_it(path, tmp_path):
     (tmp_path / "other.db").replace(path)
     captured(store, a_run("after"))
     store.close()
-    assert ids(path) == ["after", "open", "theirs", "waits"]
+    assert ids(path) == ["after", "theirs"]
     with closed_after(path) as db:
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
@@ -77,7 +76,7 @@ def test_two_stores_whose_file_is_deleted_meet_in_the_new_one(path):
     captured(first, a_run("after first"))
     captured(second, a_run("after second"))
     captured(first, a_run("last"))
-    expected = ["after first", "after second", "last", "open", "second", "waits"]
+    expected = ["after first", "after second", "last"]
     assert ids(path) == expected
     first.close()
     second.close()
@@ -128,67 +127,43 @@ def filled(path):
     return path.read_bytes()
 
 
-@pytest.mark.parametrize(
-    "at", [0, 16, 100, PAGE_BYTES - 64, PAGE_BYTES, PAGE_BYTES + 8, 3 * PAGE_BYTES, 4 * PAGE_BYTES]
-)
-def test_a_damaged_store_is_moved_aside_and_what_comes_is_kept(path, at, caplog):
+@pytest.mark.parametrize("at", [0, 16, 100, PAGE_BYTES - 64])
+def test_damage_on_the_first_page_is_an_error_with_the_way_out_and_the_file_stays(path, at):
     filled(path)
     flip(path, at)
-    damaged = path.read_bytes()
-    store = Store(path)
-    new = [a_run(f"new{number}", passages=50) for number in range(40)]
-    for run in new:
-        captured(store, run)
-        store.housekeep()
-    store.close()
-    assert {run.id for run in new} <= set(ids(path))
-    aside = [one for one in path.parent.iterdir() if ".damaged-" in one.name and one.suffix != ".db"]
-    if "is damaged" in caplog.text:  # SQLite does not find every flipped byte
-        assert caplog.text.count("is damaged") == 1
-        assert any(one.stat().st_size >= len(damaged) for one in aside)
-        with closed_after(path) as db:
-            assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-    else:
-        assert not aside
+    content = path.read_bytes()
+    with pytest.raises(StoreError, match=r"recover|no SQLite file"):
+        Store(path)
+    assert path.read_bytes() == content
 
 
-def test_damage_that_is_met_while_running_loses_nothing_that_is_under_way(path, caplog):
-    store = Store(path)
-    done = a_run("done", passages=60)
-    captured(store, done, a_run("waits"))
-    settle(store, done, scores_of(done))
+def test_damage_that_is_met_while_running_is_said_with_the_way_out(path):
+    store = in_use(path)
     with closed_after(path) as db:
         root = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'leases'").fetchone()[0]
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     flip(path, (root - 1) * PAGE_BYTES)
-    again = Store(path)
-    captured(again, a_run("new"))
-    again.housekeep()
-    assert "is damaged" in caplog.text
-    captured(store, a_run("later"))
-    again.close()
     store.close()
-    assert set(ids(path)) == {"later", "new", "waits"}
+    with pytest.raises(StoreError, match=r"\.recover"):
+        Store(path)
 
 
 @pytest.mark.parametrize("make", ["text", "sqlite"])
-def test_a_file_of_another_program_is_never_moved(path, make):
+def test_file_of_another_program_is_never_written(path, make):
     store = Store(path)
+    path.unlink()
     if make == "text":
         path.write_text("not a database, but long enough to look like one" * 50)
     else:
         with closed_after(path) as db:
             db.execute("CREATE TABLE theirs (x)")
     before = path.read_bytes()
-    captured(store, a_run())
-    store.housekeep()
-    assert store.degraded
-    assert store.run("r1") == a_run()
+    with pytest.raises(StoreUnavailable, match=r"s\.db"):
+        captured(store, a_run())
     store.close()
     with pytest.raises(StoreError):
         Store(path)
     assert path.read_bytes() == before
-    assert not [one for one in path.parent.iterdir() if ".damaged-" in one.name]
 
 
 def test_a_reader_of_a_damaged_store_is_told_how_to_save_it(path):

@@ -13,9 +13,9 @@ import pyarrow
 
 from ragguard.parts import Part, PartJob, PartScorer
 from ragguard.records import ScoredRun
+from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.parttables import PartCounts, PartRows, Table
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 
 
 def write_parts(folder: Path, scored: Sequence[ScoredRun], *, size: int = 2, rejected: int = 0) -> list[str]:

@@ -88,7 +88,7 @@ def _obey_full_disk(order: Path) -> None:
 
     def full(self: PartFolder, *args: object) -> object:
         if order.exists():
-            from ragguard.storage.sqlite.filesystems import writing
+            from ragguard.storage.files.filesystems import writing
 
             with writing(self.place):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -31,8 +31,8 @@ from typing import Any
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import new_id
 from ragguard.runtime.faults import describe
+from ragguard.storage.files.filesystems import Location, locate, opened_at, pyarrow_for, reading, writing
 from ragguard.storage.files.parttables import FORMAT, TABLES, PartCounts, Table, counts_of
-from ragguard.storage.sqlite.filesystems import Location, locate, opened_at, pyarrow_for, reading, writing
 from ragguard.storage.sqlite.owners import has_ended, this_process
 
 SETTINGS, PLAN, LOCK = "settings.json", "plan.json", "driver.lock"

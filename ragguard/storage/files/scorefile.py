@@ -12,10 +12,10 @@ from pathlib import Path
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.schema import read_record
+from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.files.runfile import text_file
 from ragguard.storage.files.scoretable import FIELDS, FORMAT, about_steps, write_table
 from ragguard.storage.sqlite.columns import dump
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 from ragguard.text.plain import plain_metadata
 
 

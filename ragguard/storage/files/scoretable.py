@@ -11,8 +11,8 @@ from typing import Any
 
 from ragguard.errors import StoreError
 from ragguard.records import Run, Score, ScoredRun, Usage
+from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.sqlite.columns import Data
-from ragguard.storage.sqlite.filesystems import pyarrow_for
 from ragguard.text.plain import plain_metadata
 
 FORMAT = "ragguard.score/1"

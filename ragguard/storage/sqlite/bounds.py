@@ -55,14 +55,3 @@ def evict_settled(memory: sqlite3.Connection) -> None:
     """Removes the oldest runs for which nothing is left to do."""
     settled = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
     removal.delete_runs(memory, reading.find_seqs(memory, settled, removal.REMOVED_AT_ONCE))
-
-
-def evict_ended(memory: sqlite3.Connection, claimed: Collection[str]) -> list[str]:
-    """Removes the oldest runs that have ended, first those for which nothing is left to do; returns their ids."""
-    rows = memory.execute(
-        "SELECT seq, id FROM runs WHERE status <> 'open' ORDER BY owner IS NOT NULL, seq LIMIT ?",
-        (removal.REMOVED_AT_ONCE + len(claimed),),
-    ).fetchall()
-    evicted = [row for row in rows if row[1] not in claimed][: removal.REMOVED_AT_ONCE]
-    removal.delete_runs(memory, [row[0] for row in evicted])
-    return [row[1] for row in evicted]

@@ -1,4 +1,4 @@
-"""The files of a store: checks whether one may be opened, whether it is still the same, and moves a damaged one aside.
+"""The files of a store: checks whether one may be opened, and opens one to read it.
 
 SQLite keeps three: the database, its log (`-wal`) and the index of the log (`-shm`). A process must not open and close
 the database beside SQLite, since that drops SQLite's locks.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -47,24 +47,9 @@ def create(path: Path) -> None:
             name.unlink(missing_ok=True)
 
 
-def move_aside(path: Path, identity: Identity | None) -> Path | None:
-    """Renames a damaged file with its log; None where another process has done that already."""
-    if identity is None or identity_of(path) != identity:
-        return None
-    aside = path.with_name(f"{path.name}.damaged-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-    for name, target in zip(_logs_of(path), _logs_of(aside), strict=True):
-        with suppress(FileNotFoundError):
-            name.rename(target)
-    path.rename(aside)
-    return aside
-
-
-def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
-    """Raises StoreError for a file that cannot be used as a store; returns the damage of a store that may be moved
-    aside.
-
-    A file that cannot be read now raises when it is written.
-    """
+def check(path: Path, name: str, *, read_only: bool) -> None:
+    """Raises StoreError with the way out for a file that cannot be used as a store: a damaged one, one of another
+    program, or one of another version."""
     if not path.parent.is_dir():
         raise StoreError(f"there is no folder {path.parent} for {name}; make it, or name another file")
     if path.is_dir():
@@ -74,25 +59,18 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
     if not path.exists():
         if read_only:
             raise StoreError(f"{name} does not exist; check the path")
-        return None
+        return
     try:
-        db = open_to_read(path)
-    except sqlite3.OperationalError:
-        return None
-    try:
-        found = schema.check(db, name)
-    except sqlite3.OperationalError:
-        return None
+        with opened_to_read(path) as db:
+            found = schema.check(db, name)
+            if found == schema.VERSION:
+                schema.check_tables(db, name)
+    except sqlite3.OperationalError as error:
+        raise StoreError(f"{name} cannot be read ({error}); check the file and its permissions") from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
-        if not has_our_mark(path):
+        if not _has_our_mark(path):
             raise StoreError(f"{name} is no SQLite file ({error}); name another file") from error
-        if read_only:
-            raise StoreError(
-                f"{name} is damaged ({error}); `sqlite3 {path} .recover` saves what can be read"
-            ) from error
-        return error
-    finally:
-        db.close()
+        raise StoreError(f"{name} is damaged ({error}); {way_out(path)}") from error
     if read_only and not found:
         raise StoreError(
             f"{name} is an empty file; capture some runs into it, or name another{_without_log(path)}"
@@ -102,7 +80,19 @@ def check(path: Path, name: str, *, read_only: bool) -> Exception | None:
             f"{name} was written by an older ragguard (schema {found}; this one knows "
             f"{schema.VERSION}); `RagGuard(store=…)` brings it up to date when it opens it"
         )
-    return None
+
+
+def way_out(path: Path) -> str:
+    """Returns what to do about a damaged file."""
+    return f"`sqlite3 {path} .recover` saves what can be read; then move the file away"
+
+
+@contextmanager
+def opened_to_read(path: Path) -> Iterator[sqlite3.Connection]:
+    """Opens a connection as `open_to_read` does, and closes it at the end of the block."""
+    with closing(open_to_read(path)) as db:
+        db.row_factory = sqlite3.Row
+        yield db
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
@@ -154,7 +144,7 @@ def is_damage(error: Exception) -> bool:
     )
 
 
-def has_our_mark(path: Path) -> bool:
+def _has_our_mark(path: Path) -> bool:
     """True where the first page is a store's, whatever is wrong in it. SQLite has no connection that could say so."""
     page = _beginning(path, 2**16)
     return page[68:72] == schema.APPLICATION_ID.to_bytes(4, "big") or b"CREATE TABLE passage_uses" in page

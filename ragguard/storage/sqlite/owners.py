@@ -46,6 +46,12 @@ def renew(connection: sqlite3.Connection, process: Process) -> None:
     )
 
 
+def hold(connection: sqlite3.Connection, process: Process) -> None:
+    """Gives the process a lease in a file where it has none yet, before it owns a run there."""
+    if connection.execute("SELECT 1 FROM leases WHERE owner = ?", (process.owner,)).fetchone() is None:
+        renew(connection, process)
+
+
 def resign(connection: sqlite3.Connection, owner: str) -> None:
     """Ends the lease, so that other processes take over the runs that are not done."""
     connection.execute("DELETE FROM leases WHERE owner = ?", (owner,))

@@ -8,11 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragguard.errors import StoreError
-from ragguard.runtime.fork import at_fork
 from ragguard.storage.sqlite import reading
+from ragguard.storage.sqlite.continued import forget_waiting, note_deleted
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.passage_table import digests_in
-from ragguard.storage.sqlite.segments import forget_waiting, note_deleted
 from ragguard.storage.sqlite.texts import release
 
 REMOVED_AT_ONCE = 200
@@ -23,32 +22,19 @@ class Removals:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._forget()
-        at_fork(in_child=self._forget)
-
-    def _forget(self) -> None:
-        """Forgets which texts are to be wiped: at first, and in a child process."""
         self._unwiped: set[str] = set()
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
 
     def delete(self, run_id: str) -> bool:
         """Removes a run for good, as `Store.delete` says; returns False where the store does not have it."""
-        if self._db.degraded:
-            raise StoreError(
-                f"{run_id!r} was not deleted: {self._db.path} cannot be written now; try again later"
-            )
-
-        def remove(db: sqlite3.Connection) -> bool:
+        with self._db.transaction() as db:
             seq = reading.seq_of(db, run_id)
             if seq is not None:
                 if db.execute("SELECT 1 FROM runs WHERE seq = ? AND status = 'open'", (seq,)).fetchone():
                     note_deleted(db, run_id)
                 delete_runs(db, [seq])
-            return seq is not None
-
-        removed = self._db.change(remove)
         with self._db.lock:
-            if removed:
+            if seq is not None:
                 self._unwiped.add(run_id)
             if run_id not in self._unwiped:
                 return False
@@ -62,14 +48,13 @@ class Removals:
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
 
-        def remove(db: sqlite3.Connection) -> int:
-            ended = "WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
-            seqs = reading.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
-            delete_runs(db, seqs)
-            return len(seqs)
-
-        total = 0
-        while removed := self._db.change(remove):
+        ended = "WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
+        total, removed = 0, 1
+        while removed:
+            with self._db.transaction() as db:
+                seqs = reading.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
+                delete_runs(db, seqs)
+            removed = len(seqs)
             total += removed
         if total:
             self._unwiped.add("")
@@ -78,7 +63,7 @@ class Removals:
 
     def wipe_rest(self) -> None:
         """Empties the log of the texts of deleted runs, where that could not be done at once."""
-        if self._unwiped and not self._db.degraded:
+        if self._unwiped:
             self._wipe()
 
     def _wipe(self) -> bool:

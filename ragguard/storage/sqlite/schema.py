@@ -9,7 +9,9 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import cache
+from typing import Any
 
 from ragguard.errors import SchemaMismatch, StoreError
 
@@ -218,7 +220,51 @@ def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) 
         )
     if tables and owner != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
+    if (tables and not found) or (0 < found < version == VERSION and _tables(connection) == _expected()):
+        raise StoreError(
+            f"{path} has the tables of schema {VERSION} and says that it has schema {found}; if you did not copy it "
+            f"together from others, `PRAGMA user_version = {VERSION}` in SQLite's own shell mends it"
+        )
     return found
+
+
+def check_tables(connection: sqlite3.Connection, path: str) -> None:
+    """Raises StoreError where a file of the present version lacks a column or an index, or has a trigger; raises
+    sqlite3.DatabaseError where its schema or its list of free pages is damaged."""
+    found, expected = _tables(connection), _expected()
+    wrong = sorted(name for name in expected if found.get(name) != expected[name])
+    triggers = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
+    if wrong or triggers:
+        raise StoreError(
+            f"{path} has not the tables of schema {VERSION}: {', '.join(wrong + triggers)} "
+            f"{'are' if len(wrong + triggers) > 1 else 'is'} not as ragguard made it. Restore the file from a copy, "
+            "drop triggers of your own, or name another file"
+        )
+    # Of one table this checks no content: it takes a millisecond, however large the file is.
+    said = connection.execute("PRAGMA quick_check('sqlite_master')").fetchone()[0]
+    if said != "ok":
+        raise sqlite3.DatabaseError(said)
+
+
+def _tables(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
+    """Returns the columns of each table and index: name, type, whether it may be null, place in the primary key."""
+    names = [
+        (row[0], "index_info" if row[1] == "index" else "table_info")
+        for row in connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'index')")
+    ]
+    return {
+        name: [tuple(row) for row in connection.execute(f"SELECT * FROM pragma_{info}(?)", (name,))]
+        for name, info in names
+    }
+
+
+@cache
+def _expected() -> dict[str, list[tuple[Any, ...]]]:
+    """Returns the columns of the tables and indexes of a new file."""
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        for statement in TABLES:
+            fresh.execute(statement)
+        return _tables(fresh)
 
 
 def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:

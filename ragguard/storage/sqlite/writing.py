@@ -8,24 +8,50 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import (
+    Event,
+    OneStepRun,
+    RunEnded,
+    RunStarted,
+    StepAmended,
+    StepEnded,
+    renamed_step,
+)
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.runtime.clock import now_ns
+from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
+from ragguard.storage.sqlite.continued import (
+    PART,
+    UNANNOUNCED,
+    ContinuedRuns,
+    forget_deleted,
+    wait,
+    was_deleted,
+)
 from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.storage.sqlite.passage_table import PassageTable, digests_in
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
-from ragguard.storage.sqlite.segments import PART, UNANNOUNCED, Segments, forget_deleted, wait, was_deleted
-from ragguard.storage.sqlite.step_ids import times_of, warn_of_renamed
 from ragguard.storage.sqlite.texts import NeededTexts
 from ragguard.storage.sqlite.time_slice import TimeSlice
 
 EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
+
+
+_STARTED, _ENDED = map(STEP_COLUMNS.index, ("started_ns", "ended_ns"))
+
+
+@dataclass(slots=True)
+class EventBatch:
+    """Captured events as rows, with the texts that they need under their digests."""
+
+    rows: list[EventRow] = field(default_factory=list)
+    texts: dict[bytes, str] = field(default_factory=dict)
 
 
 def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
@@ -46,15 +72,15 @@ class Writing:
         self,
         connection: sqlite3.Connection,
         owner: str,
-        segments: Segments | None = None,
+        continued: ContinuedRuns | None = None,
         *,
         texts: dict[bytes, str] | None = None,
         scored: bool = True,
     ) -> None:
-        """Takes the `segments` of the process, where events are written as they are captured, and the `texts` of the
-        events' passages, under their digests. With `scored=False` nobody is to score the runs."""
+        """Takes the `continued` runs of the process, where events are written as they are captured, and the `texts` of
+        the events' passages, under their digests. With `scored=False` nobody is to score the runs."""
         self._db, self._scored = connection, scored
-        self._segments = Segments() if segments is None else segments
+        self._continued = ContinuedRuns() if continued is None else continued
         self._owner = owner
         self._now = now_ns()
         self._seqs: dict[str, int] = {}
@@ -67,16 +93,10 @@ class Writing:
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
-        self.ended: set[str] = set()
-        """The runs that have ended in this transaction."""
-        self.ended_again = 0
-        """The number of ends of runs that this process has continued after an end of its own."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
         self.ended_in_place = 0
         """The number of runs that were ended in place of a lost end."""
-        self.unplaced: list[StepAmended] = []
-        """Amendments to steps that the store does not have."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
         """The texts of the written passages, by digest."""
         self._needed = NeededTexts(self.texts)
@@ -99,7 +119,7 @@ class Writing:
             case RunStarted():
                 if event.identity is not None:  # the run that it may continue is looked up in the tables
                     self._insert_new()
-                self._started(self._segments.begin(self._db, self._owner, event))
+                self._started(self._continued.begin(self._db, self._owner, event))
             case RunEnded():
                 self._ended(event)
             case StepAmended():
@@ -158,7 +178,7 @@ class Writing:
 
     def _new_run(self, new: NewRun) -> None:
         run = new.run
-        if self._segments.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
+        if self._continued.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
             self._new[run.id] = new
             return
         self._started(replace(run, status="open", ended_ns=0))
@@ -167,18 +187,15 @@ class Writing:
         self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
 
     def _step_ended(self, step: StepRow) -> None:
-        captured = step.run_id
-        segment = self._segments.get(step.run_id)
-        if segment is not None:
-            if segment.dropped:
+        if (stored := self._continued.get(step.run_id)) is not None:
+            if stored.dropped:
                 return
-            if segment.unwritten is not None:
-                self._started(self._segments.own(segment.unwritten))
+            if stored.unwritten is not None:
+                self._started(self._continued.begin_unwritten(stored))
             else:
-                step = segment.placed(step)
+                step = stored.placed(step)
         if (new := self._new.get(step.run_id)) is not None:
-            if new.is_open:
-                self._add_to_new(new, step, captured)
+            if new.is_open and _times_of(new.steps.setdefault(step.id, step)) == _times_of(step):
                 self.changed[step.run_id] = step.turn_open
                 return
             self._insert_new()
@@ -186,41 +203,35 @@ class Writing:
         if seq is None:
             self.of_deleted += 1
             return
-        if not self._step_or_renamed(seq, step, captured):
+        if not self._step(seq, step) and not self._step_with_own_id(seq, step):
             return
         if seq in self._open:
             self.changed[step.run_id] = step.turn_open
         else:
             self._changed(seq)
 
-    def _add_to_new(self, new: NewRun, step: StepRow, captured: str) -> None:
-        """Adds a step to a run that is not in the tables yet, under an id of its own where another step has its id."""
-        ids, there = self._segments.step_ids, new.steps.get(step.id)
-        if there is None:
-            ids.keep(captured, step.id)
-            new.steps[step.id] = step
-        elif times_of(there) != times_of(step):
-            own = ids.rename(captured, step)
-            if new.steps.setdefault(own.id, own) is own:
-                warn_of_renamed(step.run_id, step.id, own)
-
-    def _step_or_renamed(self, run: int, step: StepRow, captured: str) -> bool:
-        """Writes a step's row, under an id of its own where another step of the run has its id; False where the step
-        was there already. `captured` is the id under which its run was captured."""
-        ids = self._segments.step_ids
-        if self._step(run, step):
-            ids.keep(captured, step.id)
-            return True
+    def _step_with_own_id(self, run: int, step: StepRow) -> bool:
+        """Writes a step whose id another step of its run has, such as one of the part that this part continues; returns
+        False where it is the same step, which was written before."""
         there = self._db.execute(
             "SELECT started_ns, ended_ns FROM steps WHERE run = ? AND id = ?", (run, step.columns[0])
         ).fetchone()
-        if tuple(there) == times_of(step):
+        if tuple(there) == _times_of(step):
             return False
-        own = ids.rename(captured, step)
-        if not self._step(run, own):
-            return False
-        warn_of_renamed(step.run_id, step.id, own)
-        return True
+        own = f"{step.id}~{_times_of(step)[0]}"
+        NOTICES.warn("step id used twice", renamed_step(step.run_id, step.id, own), pause=1.0)
+        return self._step(run, step._replace(id=own, columns=(own, *step.columns[1:])))
+
+    def _find_step(self, run: int, step_id: str) -> sqlite3.Row | None:
+        """Returns `seq`, `idx` and `k` of the step that was written last under this id, or under one of its own
+        in place of this id; None where there is none."""
+        asked = storable(step_id)
+        found = self._db.execute(
+            "SELECT seq, idx, k FROM steps WHERE run = ? AND (id = ? OR id >= ? AND id < ?) ORDER BY seq DESC",
+            (run, asked, f"{asked}~0", f"{asked}~:"),
+        )
+        row: sqlite3.Row | None = found.fetchone()
+        return row
 
     def _started(self, run: Run | None) -> None:
         if run is None or run.id in self._new:
@@ -240,14 +251,13 @@ class Writing:
             self._needed.add(table.digests)
 
     def _ended(self, event: RunEnded) -> None:
-        segment = self._segments.get(event.run_id)
-        if segment is not None and (segment.dropped or segment.unwritten is not None):
+        stored = self._continued.get(event.run_id)
+        if stored is not None and (stored.dropped or stored.unwritten is not None):
             return
         new = self._new.get(event.run_id)
-        run_id = event.run_id if segment is None else segment.run_id
-        if new is not None and new.is_open and segment is None and not (event.waits_for or event.stands_in):
+        run_id = event.run_id if stored is None else stored.run_id
+        if new is not None and new.is_open and stored is None and not (event.waits_for or event.stands_in):
             new.end = event
-            self.ended.add(run_id)
             self.changed.pop(run_id, None)
             return
         self._insert_new()
@@ -260,13 +270,11 @@ class Writing:
             forget_deleted(self._db, run_id)
             return
         body = self._body("runs", seq)
-        part = 0 if segment is None else segment.part
+        part = 0 if stored is None else stored.part
         if body.get(PART, 0) > part:  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
         self.changed.pop(run_id, None)
-        self.ended_again += part > 0 and (run_id in self.ended or self._segments.has_ended(run_id))
-        self.ended.add(run_id)
         table = PassageTable(self.texts, body.pop("items", ()))
         add_end(body, event, table, part)
         self._needed.add(table.digests)
@@ -287,27 +295,23 @@ class Writing:
         make_due(self._db, seq, self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
-        segment = self._segments.get(event.run_id)
-        if segment is not None and (segment.dropped or segment.unwritten is not None):
+        stored = self._continued.get(event.run_id)
+        if stored is not None and (stored.dropped or stored.unwritten is not None):
             return
         self._insert_new()
-        run_id = event.run_id if segment is None else segment.run_id
+        run_id = event.run_id if stored is None else stored.run_id
         seq = self._opened(run_id)
         if seq is None:
             self.of_deleted += 1
             return
-        step_id = self._segments.step_ids.get(event.run_id, event.step_id)
-        step = self._db.execute(
-            "SELECT seq, idx, k FROM steps WHERE run = ? AND id = ?", (seq, storable(step_id))
-        ).fetchone()
+        step = self._find_step(seq, event.step_id)
         if step is None:
-            self.unplaced.append(event)
             return
         body = self._body("steps", step[0])
         table = PassageTable(self.texts, body.pop("items", ()))
         k = amend(body, event, table, step[2])
         self._needed.add(table.digests)
-        before = 0 if segment is None else segment.index
+        before = 0 if stored is None else stored.index
         index = step[1] if event.index is None else event.index + before
         failed = None if event.error is None else "error"
         self._db.execute(
@@ -401,6 +405,11 @@ class Writing:
             "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
             (self._owner, self._now, self._now, run),
         )
+
+
+def _times_of(step: StepRow) -> tuple[int, int]:
+    """Returns when the step began and ended, which tells it from another step of the same id."""
+    return step.columns[_STARTED], step.columns[_ENDED]
 
 
 def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:

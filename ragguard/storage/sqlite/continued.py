@@ -1,8 +1,8 @@
-"""Finds the stored run that captured events belong to: the run of the same id, a new run with an id of its own, or a
-run to continue.
+"""Finds the stored run that captured events belong to: the run of that id, a new run with an id of its own, or a run to
+continue.
 
 A run whose id another run has gets an id of its own. A run that continues another one is appended to it: the numbers of
-its steps go on, and the first question stays. Only the start event tells these cases apart, so the decision is kept for
+its steps go on, and the first question stays. Only the start event tells these cases apart, so the answer is kept for
 the events that follow.
 """
 
@@ -12,7 +12,6 @@ import hashlib
 import json
 import sqlite3
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,15 +20,12 @@ from ragguard.records import Run, new_id
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.rows import StepRow
-from ragguard.storage.sqlite.step_ids import StepIds
 from ragguard.text.plain import plain_metadata
 
 KEPT = 10_000
-"""The number of renamed or continued runs that are remembered: enough for all runs whose events are under way."""
+"""The number of runs with another id or a predecessor that are remembered, so that their events find them."""
 PART = "part"
 """Key in a run's body of the number of times it was continued."""
-RESUMES = "ragguard.resumes"
-"""Metadata key, in memory that stands in for the file, of a run that may continue one in the file."""
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 _WAITING = "waiting:"
@@ -39,7 +35,7 @@ _DELETED = "deleted:"
 
 
 @dataclass(slots=True)
-class Segment:
+class StoredRun:
     """The stored run that the events of one captured run are written to."""
 
     run_id: str
@@ -48,9 +44,11 @@ class Segment:
     turn: int = 0
     """The number of turns that the run had before."""
     part: int = 0
+    """How many times the run was continued."""
     unwritten: RunStarted | None = None
     """The start of a run that is written with its first step, if there is any."""
     dropped: bool = False
+    """True for a run of which nothing is recorded."""
 
     def placed(self, step: StepRow) -> StepRow:
         """Returns a captured step as a step of this run, behind those that the run had before."""
@@ -58,87 +56,72 @@ class Segment:
         return step._replace(run_id=self.run_id, columns=(id, index + self.index, turn + self.turn, *rest))
 
 
-class Segments:
-    """The segments of one process, by the id under which it captures them."""
+class ContinuedRuns:
+    """The captured runs of one process that have another id in the store, or continue a stored run; by the id under
+    which they are captured."""
 
     def __init__(self) -> None:
-        self._segments: OrderedDict[str, Segment] = OrderedDict()
-        self._ended: OrderedDict[str, None] = OrderedDict()
-        self.step_ids = StepIds()
-        self.in_memory = False
-        """True while memory stands in for the file, which may have the run that is to be continued."""
+        self._stored: OrderedDict[str, StoredRun] = OrderedDict()
 
-    def get(self, run_id: str) -> Segment | None:
-        """Returns the segment of a run that was renamed or continued; None for any other."""
-        return self._segments.get(run_id)
-
-    def has_ended(self, run_id: str) -> bool:
-        """True for a run that this process has ended before; it may have been continued since."""
-        return run_id in self._ended
-
-    def keep_ended(self, run_ids: Iterable[str]) -> None:
-        """Notes runs that have ended, once that is written."""
-        self._ended.update(dict.fromkeys(run_ids))
-        while len(self._ended) > KEPT:
-            self._ended.popitem(last=False)
+    def get(self, run_id: str) -> StoredRun | None:
+        """Returns where the events of such a run are written; None for any other run."""
+        return self._stored.get(run_id)
 
     def begin(self, db: sqlite3.Connection, owner: str, event: RunStarted) -> Run | None:
-        """Decides which stored run a run is. Returns the run to be written; None where nothing is to be written now."""
+        """Finds the stored run of a run that begins. Returns the run to be written; None where nothing is to be written
+        now."""
         run, identity = event.run, event.identity
         if identity is None:
             return run
-        asked = run.id
-        self._segments.pop(asked, None)
+        self._stored.pop(run.id, None)
         sought = identity.stored or _waiting(db, identity.thread)
         if not sought and (identity.resumes or not identity.thread):
-            sought = asked
+            sought = run.id
         there = _row(db, sought) if sought else None
         if there is None:
-            forget_deleted(db, sought or asked)
-            return self._without_other(asked, event, identity)
+            forget_deleted(db, sought or run.id)
+            return self._begin_new(event, identity)
         if _is_same(there, run, owner):
-            return run if sought == asked else replace(run, id=sought)
+            return replace(run, id=sought)
         if identity.continues:
             db.execute("DELETE FROM meta WHERE key = ?", (_key(identity.thread),))
-            identity.stored = "" if sought == asked else sought
-            self._put(asked, _continued(db, there, run, owner))
+            identity.stored = "" if sought == run.id else sought
+            self._keep(run.id, _continued(db, there, run, owner))
             return None
-        return self._with_own_id(asked, run, identity)
+        return self._begin_with_fresh_id(run, identity)
 
-    def _without_other(self, asked: str, event: RunStarted, identity: RunIdentity) -> Run | None:
-        if not identity.stored:
-            if identity.otherwise == "drop":
-                self._put(asked, Segment(asked, dropped=True))
-                return None
-            if identity.otherwise == "begin with a step":
-                self._put(asked, Segment(asked, unwritten=event))
-                return None
-        return self.own(event)
+    def begin_unwritten(self, stored: StoredRun) -> Run | None:
+        """Returns the run whose start waited for its first step; None where its start was written before."""
+        if stored.unwritten is None:
+            return None
+        del self._stored[stored.run_id]
+        return stored.unwritten.run
 
-    def own(self, event: RunStarted) -> Run:
-        """Returns the run of a start event, as one that continues no other."""
-        run, identity = event.run, event.identity
-        if identity is None:
-            return run
-        if identity.continues and self.in_memory:
-            run = replace(run, metadata={**run.metadata, RESUMES: identity.thread or run.id})
-        self._segments.pop(run.id, None)
-        if identity.stored:
-            self._put(run.id, Segment(identity.stored))
-        return replace(run, id=identity.stored or run.id)
+    def _begin_new(self, event: RunStarted, identity: RunIdentity) -> Run | None:
+        run = event.run
+        if identity.stored:  # a batch that is repeated
+            self._keep(run.id, StoredRun(identity.stored))
+            return replace(run, id=identity.stored)
+        if identity.otherwise == "drop":
+            self._keep(run.id, StoredRun(run.id, dropped=True))
+            return None
+        if identity.otherwise == "begin with a step":
+            self._keep(run.id, StoredRun(run.id, unwritten=event))
+            return None
+        return run
 
-    def _with_own_id(self, asked: str, run: Run, identity: RunIdentity) -> Run:
+    def _begin_with_fresh_id(self, run: Run, identity: RunIdentity) -> Run:
         fresh = identity.stored or new_id()
         if not identity.stored:
-            NOTICES.warn("run id used twice", renamed(asked, fresh), pause=1.0)
+            NOTICES.warn("run id used twice", renamed(run.id, fresh), pause=1.0)
         identity.stored = fresh
-        self._put(asked, Segment(fresh))
-        return replace(run, id=fresh, metadata={**run.metadata, ASKED: asked})
+        self._keep(run.id, StoredRun(fresh))
+        return replace(run, id=fresh, metadata={**run.metadata, ASKED: run.id})
 
-    def _put(self, asked: str, segment: Segment) -> None:
-        self._segments[asked] = segment
-        if len(self._segments) > KEPT:
-            self._segments.popitem(last=False)
+    def _keep(self, captured_id: str, stored: StoredRun) -> None:
+        self._stored[captured_id] = stored
+        if len(self._stored) > KEPT:
+            self._stored.popitem(last=False)
 
 
 def wait(db: sqlite3.Connection, thread: str, run_id: str) -> None:
@@ -171,7 +154,7 @@ def _deleted_key(run_id: str) -> str:
     return _DELETED + hashlib.sha256(storable(run_id).encode("utf-8", "replace")).hexdigest()
 
 
-def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> Segment:
+def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str) -> StoredRun:
     """Opens an ended run again, so that this process can append to it; its question stays."""
     seq = there["seq"]
     index, turn = db.execute(
@@ -190,7 +173,7 @@ def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str)
         "question = CASE question WHEN '' THEN ? ELSE question END, revision = revision + 1 WHERE seq = ?",
         (owner, dump(body), storable(run.question), seq),
     )
-    return Segment(there["id"], index, turn, body[PART])
+    return StoredRun(there["id"], index, turn, body[PART])
 
 
 def _row(db: sqlite3.Connection, run_id: str) -> sqlite3.Row | None:
