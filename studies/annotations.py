@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.erag import with_downstream_relevance
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.scoring import Scored, score_contexts
 from ragguard.engines.base import Engine
@@ -17,6 +16,7 @@ from ragguard.errors import EngineProtocolError
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import utility
 from ragguard.scorers.probes.abstention import abstention
+from studies.erag import with_downstream_relevance
 from studies.pools import Pool
 
 

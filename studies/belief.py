@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.pooled import pooled, pooled_difference
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
@@ -24,6 +23,7 @@ from ragguard.metrics.arrays import Floats
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.world import Case, PassageKind
 from studies.beliefs import Asked, Beliefs, Believed
+from studies.pooled import pooled, pooled_difference
 from studies.reasons import with_reasons
 
 REPEATS = 5

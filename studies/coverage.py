@@ -20,6 +20,7 @@ from ragguard.engines.connect import connect
 from ragguard.metrics import correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
 from ragguard.world import Counts
+from studies.hard_world import hard_cases
 from studies.pipelines import FIRST, chance, pipelines
 from studies.reasons import with_reasons
 from studies.reports import Report, join, join_hard
@@ -100,7 +101,7 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
             for number in range(questions)
         ],
         "Hard": [
-            join_hard(world.hard_cases(6, seed * 10_000 + number, gold=2), f"hard-{number}")
+            join_hard(hard_cases(6, seed * 10_000 + number, gold=2), f"hard-{number}")
             for number in range(questions)
         ],
     }

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard import world
 from ragguard.analysis.validation.answering import grader
 from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.analysis.validation.progress import Progress, silent
@@ -28,7 +27,7 @@ from ragguard.metrics.distraction import udcg
 from ragguard.records import Passage
 from ragguard.scorers.probes.abstention import abstention
 from ragguard.world import Case
-from ragguard.world.hard import DEGREES
+from studies.hard_world import DEGREES, hard_cases
 from studies.intervals import of_mean
 from studies.reasons import with_reasons
 from studies.samples import read_contexts
@@ -87,7 +86,7 @@ async def study(
     reader = connect(engine)
     judging = reader if judge is None else connect(judge)
     compares = await grader(judging)
-    pools = await _pools(reader, world.hard_cases(questions, seed, each=8), progress)
+    pools = await _pools(reader, hard_cases(questions, seed, each=8), progress)
     tables = [
         await strengths(pools, reader, compares, seed, progress),
         await degrees(pools, reader, compares, seed, progress),

@@ -1,7 +1,7 @@
 """Measures what a judge's strength changes: agreement with the truth, the metrics, and the guard, for each judge.
 
 Judges are the engine itself and the engine with as much noise on its log-odds as leaves it a stated AUC
-(`ragguard.analysis.validation.weak_judges`).
+(`studies.weak_judges`).
 The questions are those of the harder world, where the engine errs by itself.
 """
 
@@ -21,7 +21,6 @@ from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.scoring import rank_measures, score_contexts
 from ragguard.analysis.validation.tables import Cell, Table
-from ragguard.analysis.validation.weak_judges import STRENGTHS, judgements, verdicts, weak_judge
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard.guard import DistractorGuard
@@ -29,13 +28,14 @@ from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.records import Decision
 from ragguard.world import Case
-from ragguard.world.hard import DEGREES
+from studies.hard_world import DEGREES, hard_cases
 from studies.intervals import over_questions
 from studies.pipelines import FIRST, chance
 from studies.reasons import with_reasons
 from studies.reports import Report, join_hard
 from studies.responses import measured, rated, written
 from studies.samples import read_contexts
+from studies.weak_judges import STRENGTHS, judgements, verdicts, weak_judge
 
 OWN = "the engine itself"
 SIZE, CONTEXTS = 6, 8
@@ -64,7 +64,7 @@ async def study(
         progress("calibrating judges", done, len(STRENGTHS))
         judges[f"AUC {strength:g}"] = await weak_judge(strong, strength, seed=seed)
     progress("calibrating judges", len(STRENGTHS), len(STRENGTHS))
-    cases = world.hard_cases(questions, seed)
+    cases = hard_cases(questions, seed)
     contexts = contexts_of(cases, seed)
     compares = await grader(strong)
     outcome = await read_contexts(contexts, reader, compares, progress)
@@ -216,7 +216,7 @@ async def guards(
 async def covered(judges: Judges, reports: int, reader: Engine, seed: int, progress: Progress) -> Table:
     """Measures whether what a context covers tells what is answered, where passages state several facts."""
     made = [
-        join_hard(world.hard_cases(PARTS, seed * 10_000 + 100 + number, gold=2), f"hard-{number}")
+        join_hard(hard_cases(PARTS, seed * 10_000 + 100 + number, gold=2), f"hard-{number}")
         for number in range(reports)
     ]
     rows: list[tuple[Cell, ...]] = []

@@ -28,6 +28,7 @@ from ragguard.scorers.probes.relevance import relevance
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.world import Case, Corpus
 from studies.beliefs import Asked, Beliefs, Believed
+from studies.hard_world import hard_cases
 from studies.intervals import of_mean
 from studies.pools import corpus_for
 from studies.reasons import with_reasons
@@ -57,7 +58,7 @@ async def study(
     """Makes the tables over so many questions of one hop, and as many of two."""
     reader = connect(engine)
     judging = reader if judge is None else connect(judge)
-    cases = {f"{hops} hop{'s' * (hops > 1)}": world.hard_cases(questions, seed, hops) for hops in (1, 2)}
+    cases = {f"{hops} hop{'s' * (hops > 1)}": hard_cases(questions, seed, hops) for hops in (1, 2)}
     corpus = corpus_for(world.default_world(), [case for some in cases.values() for case in some])
     found: dict[str, list[dict[str, Key]]] = {}
     gains: dict[str, Floats] = {}

@@ -3,7 +3,7 @@
 
 A search ranks a base, the reader gets its top K, and a judge grades the response from 1 to 5 beside the one that all
 relevant passages give.
-`ragguard.analysis.validation.selections` compares the measures, as it does for the paper's own data.
+`studies.selections` compares the measures, as it does for the paper's own data.
 """
 
 from __future__ import annotations
@@ -18,16 +18,6 @@ from ragguard import world
 from ragguard.analysis.validation.answering import with_answers
 from ragguard.analysis.validation.contexts import Context
 from ragguard.analysis.validation.progress import Progress, silent
-from ragguard.analysis.validation.selections import (
-    Selection,
-    Selections,
-    alphas,
-    coefficients,
-    correlations,
-    differences,
-    grades,
-    segments,
-)
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -39,8 +29,19 @@ from ragguard.scorers.probes.question import answered
 from ragguard.scorers.probes.rating import read_rating, response_grade
 from ragguard.scorers.respondents import Engines
 from ragguard.world import Counts
+from studies.hard_world import hard_cases
 from studies.reasons import with_reasons
 from studies.reports import SEARCHES, Report, join, of_case
+from studies.selections import (
+    Selection,
+    Selections,
+    alphas,
+    coefficients,
+    correlations,
+    differences,
+    grades,
+    segments,
+)
 
 KS: Mapping[str, Sequence[int]] = {
     "Parts": range(2, 11), "Hops": range(2, 11), "Statements": range(2, 11), "Hard": (2, 3, 4, 6, 8, 12, 16, 20),
@@ -139,7 +140,7 @@ def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:
         ],
         # Twice the largest K is about the size of the base, so that the top 2K is an estimate, not the number itself.
         "Hard": [
-            of_case(world.hard_cases(number + 1, seed, gold=2 + number % 4, each=8)[number], f"hard-{number}")
+            of_case(hard_cases(number + 1, seed, gold=2 + number % 4, each=8)[number], f"hard-{number}")
             for number in range(questions)
         ],
     }

@@ -34,7 +34,7 @@ PUBLIC = {
         plan_parts prepare read_part
     """,
     "ragguard.scorers": """
-        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan Recall SampleQuestion Scorer
+        Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan SampleQuestion Scorer
         StepView Utility View
     """,
     "ragguard.telemetry": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",

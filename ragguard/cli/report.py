@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +28,6 @@ def run(
     run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
-    recall: Annotated[
-        bool, typer.Option("--recall", help="Estimate recall for queries that were asked more than once.")
-    ] = False,
     runs: TextFiles = None,
 ) -> None:
     """Look at scored runs.
@@ -48,10 +44,6 @@ def run(
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
-    if recall and (html is not None or run_id):
-        raise InvalidInput(
-            "--recall", True, "neither --html nor --run beside it: it is about queries of all runs"
-        )
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data, runs_of_files(runs))
     try:
@@ -61,8 +53,6 @@ def run(
             say(f"{_runs(count)} written to {html}; open it in a browser")
         elif run_id:
             _show_run(source, run_id)
-        elif recall:
-            _show_recall(source, most)
         else:
             _show_runs(source.store.lines(MISLEADS), sort, most)
         for remark in source.remarks if not (run_id or html) else _remarks(source):
@@ -130,43 +120,6 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
     scored = source.store.scored_run(run_of_part(wanted, source.store.run_ids()))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
-
-
-def _show_recall(source: ScoredSource, most: int) -> None:
-    from ragguard.analysis.recall import estimate_recall
-    from ragguard.analysis.text import as_markup, question_line
-
-    if not source.has_texts:
-        raise InvalidInput(
-            "--recall", True, "--runs FILE beside it: a folder of parts does not hold the passages"
-        )
-    found = estimate_recall(source.store.scored_runs())
-    if not found:
-        raise InvalidInput(
-            "the store", "no such query", "one that was asked twice or more, with judged passages"
-        )
-    known = [one for one in found if isfinite(one.recall)]
-    shown, console = known[:most], screen()
-    if shown:
-        show_table(console, f"{len(known)} quer{'y' if len(known) == 1 else 'ies'}, the lowest recall first", [
-            Column("query", [as_markup(question_line(one.query)) for one in shown], least=24),
-            Column("retrievals", [str(one.retrievals) for one in shown], right=True, spare=1),
-            Column("relevant found", [str(one.found) for one in shown], right=True),
-            Column("in all", [f"~{one.total.total:.1f}" for one in shown], right=True),
-            Column("95 %", [f"{one.total.low:.1f} … {one.total.high:.1f}" for one in shown], right=True, spare=2),
-            Column("recall of one", [f"~{one.recall:.2f}" for one in shown], right=True),
-        ])  # fmt: skip
-    if len(known) > len(shown):
-        console.print(f"… and {len(known) - len(shown):,} more; all of them: --most {len(known)}")
-    if len(found) > len(known):
-        console.print(
-            f"{len(found) - len(known):,} more were asked twice or more, but found the same each time: that tells "
-            "nothing of what is missing."
-        )
-    console.print(
-        "Estimated by capture and recapture (Chapman): the more two retrievals agree, the less there is that neither "
-        "found. What all retrievers miss alike is not counted."
-    )
 
 
 def _runs(count: int) -> str:

@@ -18,7 +18,6 @@ from ragguard.errors import InvalidInput
 if TYPE_CHECKING:
     from ragguard.analysis.validation.contexts import Context
     from ragguard.analysis.validation.progress import Progress
-    from ragguard.analysis.validation.scoring import Scored
     from ragguard.analysis.validation.tables import Table
     from ragguard.engines.base import Engine
 
@@ -32,9 +31,7 @@ def run(
     ],
     format: Annotated[
         str,
-        typer.Option(
-            help="The format of DATA: auto, contexts, runs, udcg, responses, crux, beir, trec or labels."
-        ),
+        typer.Option(help="The format of DATA: auto, contexts, runs, beir, trec or labels."),
     ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
@@ -50,9 +47,6 @@ def run(
     scorers: Annotated[
         str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
     ] = None,
-    erag: Annotated[
-        bool, typer.Option("--erag", help="Compute eRAG too, at the cost of an answer a passage.")
-    ] = False,
     metric: Annotated[
         str | None,
         typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
@@ -86,7 +80,7 @@ def run(
 
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
         remarks: list[str] = []
-        labelled = _of_labels(Path(data), format, engine, judge, chosen, erag, threshold, seed)
+        labelled = _of_labels(Path(data), format, engine, judge, chosen, threshold, seed)
         if labelled is not None:
             if runs:
                 raise InvalidInput("--runs", runs, "nothing, as DATA holds labels of people")
@@ -96,9 +90,7 @@ def run(
             if not runs and holds_parts(data) and all(one.outcome is None for one in contexts):
                 allowed = "the run files that were scored: outcomes, references and texts are in them alone"
                 raise InvalidInput("--runs", None, allowed)
-            tables = asyncio.run(
-                _data(contexts, data, engine, judge, chosen, erag, metric, seed, tell, remarks)
-            )
+            tables = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, seed, tell, remarks))
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
         ]
@@ -114,7 +106,7 @@ def run(
 
 
 def _of_labels(
-    path: Path, format: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
+    path: Path, format: str, engine: str | None, judge: str | None, scorers: Sequence[str],
     threshold: float | None, seed: int,
 ) -> list[Table] | None:  # fmt: skip
     """Compares labels of people with those of a judge; returns None where DATA holds no labels."""
@@ -125,28 +117,24 @@ def _of_labels(
         if threshold is not None:
             raise InvalidInput("threshold", threshold, "nothing, as DATA holds no labels of people")
         return None
-    if engine is not None or judge is not None or scorers or erag:
+    if engine is not None or judge is not None or scorers:
         raise InvalidInput("engine", engine, "nothing: labels of people and a judge are compared as they are")
     return tables(read_labels(path), threshold=threshold, seed=seed)
 
 
 async def _data(
-    contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str], erag: bool,
+    contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str],
     metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
     from ragguard.analysis.validation.correlations import measured, tables
     from ragguard.analysis.validation.scoring import score_contexts
-    from ragguard.analysis.validation.selections import Selections, all_together
-    from ragguard.analysis.validation.selections import tables as of_selections
     from ragguard.engines.connect import connect
 
-    graded = [(one.selection, one.outcome) for one in contexts if one.selection and one.outcome is not None]
-    whole = of_selections(all_together(Selections.of(graded)), progress=tell) if graded else []
     if engine is None:
-        if erag or scorers or judge is not None:
-            raise InvalidInput("engine", None, "--engine, for --erag, --scorers and --judge")
+        if scorers or judge is not None:
+            raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
-        return [*tables(measured(scored), metric, seed=seed), *whole]
+        return tables(measured(scored), metric, seed=seed)
     reader = connect(engine)
     judged_by = reader if judge is None else connect(judge)
     try:
@@ -171,9 +159,7 @@ async def _data(
                 f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}",
                 error=True,
             )
-        if erag:
-            scored = await _with_erag(scored, reader, tell)
-        return [*tables(measured(scored), metric, seed=seed), *whole]
+        return tables(measured(scored), metric, seed=seed)
     finally:
         await reader.aclose()
         if judged_by is not reader:
@@ -197,22 +183,6 @@ async def _with_outcomes(
     for at, one in zip(open_, graded, strict=True):
         found[at] = one
     return found
-
-
-async def _with_erag(scored: Sequence[Scored], reader: Engine, tell: Progress) -> list[Scored]:
-    """Adds the rank measures of eRAG: of the answers that the reader gives from each passage alone."""
-    from dataclasses import replace
-
-    from ragguard.analysis.validation.erag import with_downstream_relevance
-    from ragguard.analysis.validation.scoring import rank_values
-
-    alone = await with_downstream_relevance([one.context for one in scored], reader, progress=tell)
-    return [
-        replace(
-            one, values={**one.values, **{f"eRAG, {name}": v for name, v in rank_values(context).items()}}
-        )
-        for one, context in zip(scored, alone, strict=True)
-    ]
 
 
 def _show(tables: Sequence[Table]) -> None:

@@ -32,7 +32,6 @@ from ragguard.metrics.distraction import (
 from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
-from ragguard.metrics.recapture import Population, chapman, recapture
 from ragguard.metrics.registry import METRICS, Metric, find
 from ragguard.metrics.subquestions import (
     Subset,
@@ -50,12 +49,12 @@ from ragguard.text.answers import ENGLISH, Language, normalise
 
 __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg",
-    "Metric", "Padded", "Parts", "Population", "Subset", "aggregate", "alpha_ndcg", "answerable_questions",
-    "attribution", "average_precision", "best_alpha", "chapman", "cluster", "contested", "correlate", "coverage",
+    "Metric", "Padded", "Parts", "Subset", "aggregate", "alpha_ndcg", "answerable_questions",
+    "attribution", "average_precision", "best_alpha", "cluster", "contested", "correlate", "coverage",
     "density", "distracting_effect", "exact_match", "f", "f_e", "find", "grade_weights", "harm", "hits",
     "is_abstention", "kernel", "likelihood", "likelihood_total", "marginal_coverage", "mean_logprob", "n_recall",
     "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc", "precision", "precision_at_grade", "proc", "ra_nwg",
-    "recall", "recapture", "reciprocal_rank", "redundancy", "required_subset", "rouge_l", "sample_weights",
+    "recall", "reciprocal_rank", "redundancy", "required_subset", "rouge_l", "sample_weights",
     "semantic_entropy", "seper_hard", "seper_soft", "seper_stderr", "t", "t_u", "token_f1", "udcg", "udcg_of_parts",
     "utility", "utility_given", "utility_parts",
 ]  # fmt: skip

@@ -95,7 +95,7 @@ def _signs(questions: int, draws: int, seed: int) -> Floats:
     if questions <= ALL_UP_TO:
         patterns = np.arange(2 ** max(questions - 1, 0))
         bits = patterns[:, None] >> np.arange(questions) & 1
-        return 1.0 - 2.0 * bits
+        return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
     random = np.random.default_rng(arrays.count("seed", seed, 0))
     rows = arrays.count("draws", draws, 99, arrays.MOST_DRAWS)
     drawn = random.integers(0, 2, size=(rows, questions), dtype=np.int8)

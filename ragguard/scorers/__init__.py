@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from ragguard.scorers.probes.question import EntailQuestion as EntailQuestion
     from ragguard.scorers.probes.question import LabelQuestion as LabelQuestion
     from ragguard.scorers.probes.question import SampleQuestion as SampleQuestion
-    from ragguard.scorers.recall import Recall as Recall
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
     from ragguard.scorers.view import Caps as Caps
@@ -33,7 +32,6 @@ _HOMES = {
     "Grades": "ragguard.scorers.grades",
     "LabelQuestion": "ragguard.scorers.probes.question",
     "Plan": "ragguard.scorers.plan",
-    "Recall": "ragguard.scorers.recall",
     "SampleQuestion": "ragguard.scorers.probes.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.scorers.view",

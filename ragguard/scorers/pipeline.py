@@ -35,7 +35,6 @@ from ragguard.scorers.metered_ask import MeteredAsk, not_told, with_usage
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.probes.tokens import prompt_tokens
-from ragguard.scorers.recall import Recall
 from ragguard.scorers.respondents import Engines
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
@@ -50,7 +49,7 @@ _IN_FAMILY: Mapping[str, tuple[type[Scorer], ...]] = {
     "belief": (Belief,),
     "utility": (Utility,),
     "coverage": (Coverage, Contested, Answers),
-    "grades": (Grades, Recall),
+    "grades": (Grades,),
 }
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""

@@ -18,7 +18,6 @@ from ragguard.world.cases import Case, Counts, PassageKind, make_cases
 from ragguard.world.corpus import Corpus, Retriever
 from ragguard.world.facts import Fact, World, aliases, known_facts
 from ragguard.world.grammar import Split
-from ragguard.world.hard import make_hard_cases
 from ragguard.world.runs import make_run
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "aliases",
     "cases",
     "default_world",
-    "hard_cases",
     "known_facts",
     "make_run",
     "retriever",
@@ -61,15 +59,6 @@ def cases(
 ) -> list[Case]:
     """Makes `n` labelled cases of one, two or three hops; `known=True`: about facts that nano knows by heart."""
     return make_cases(default_world(split), n, seed, hops, split, known, distractors)
-
-
-def hard_cases(
-    n: int, seed: int = 0, hops: int = 1, split: Split = "heldout", *, gold: int = 3, each: int = 2
-) -> list[Case]:
-    """Makes `n` harder cases: several facts a passage, `gold` gold passages a hop, partial answers, and `each`
-    distractors of every degree (`world.hard.DEGREES`).
-    """
-    return make_hard_cases(default_world(split), n, seed, hops, split, gold, each)
 
 
 def retriever(k: int = 5, noise: float = 0.0, seed: int = 0, split: Split = "heldout") -> Retriever:

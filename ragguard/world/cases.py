@@ -31,7 +31,7 @@ PassageKind = Literal[
     "gold", "same_relation", "same_subject", "contradiction", "unrelated",
     "partial", "same_type", "near_name", "outdated",
 ]  # fmt: skip
-"""The role of a passage in a case; the last four are in harder cases alone (`world.hard_cases`)."""
+"""The role of a passage in a case; the last four are in harder cases alone, which studies make."""
 HARM: dict[PassageKind, float] = {
     "gold": 0.0,
     "same_relation": 0.5,

@@ -112,7 +112,7 @@ def test_a_model_that_is_not_there_is_not_well():
 def test_an_unknown_scheme_is_a_wrong_option():
     result = doctor("nonsense")
     assert result.exit_code == 2
-    assert "nano, http" in result.stderr
+    assert "nano, smol, http" in result.stderr
 
 
 @pytest.mark.parametrize("more", [(), ("--json",)])

@@ -116,15 +116,6 @@ def near(value):
     return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
-def test_recall_needs_the_run_files(both):
-    again = call("report", both / "before", "--recall", code=2)
-    assert "--runs FILE beside it" in again
-    runs = ("--runs", both / "before.jsonl")
-    assert call("report", both / "before", "--recall", *runs, code=2) == call(
-        "report", both / "before.db", "--recall", code=2
-    )
-
-
 def test_a_folder_validates_as_its_store_does(tmp_path):
     def scored(number):
         step = RetrievalStep(f"s{number}", f"r{number}", passages=[Passage("text", grade=1 + number % 5)])

@@ -35,11 +35,11 @@ def contexts(tmp_path_factory):
 
 def test_contexts_are_answered_graded_and_compared(contexts, tmp_path):
     out, page = tmp_path / "tables.json", tmp_path / "tables.md"
-    done = validate(contexts, "--engine", "nano", "--erag", "--json", out, "--markdown", page)
+    done = validate(contexts, "--engine", "nano", "--json", out, "--markdown", page)
     assert done.exit_code == 0, done.output
     first, second = json.loads(out.read_text())
     rows = {row[0]: row for row in first["rows"]}
-    assert {"udcg", "ndcg_at_k", "precision", "eRAG, ndcg_at_k"} <= rows.keys()
+    assert {"udcg", "ndcg_at_k", "precision"} <= rows.keys()
     assert rows["udcg"][1] > 0.3
     assert second["columns"][0] == "than"
     assert "| udcg |" in page.read_text()
@@ -112,44 +112,6 @@ def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
     )
 
 
-def test_retrieval_response_data_get_their_papers_analysis(tmp_path):
-    """Grades that are exactly T at α = 0.2, and nothing else, are found out."""
-    ranked, graded = [], []
-    for number in range(12):
-        for search in ("AM", "ES"):
-            rank = sorted(range(8), key=lambda place: (place * 7 + number * 3 + (search == "ES")) % 8)
-            key = {"id": f"N-{number}", "E": search, "Nc": 8, "Np": 3}
-            ranked.append({**key, "K": [2, 3, 4, 6], "rank": rank})
-            for k in (2, 3, 4, 6):
-                hits = [int(place < 3) for place in rank[:k]]
-                grade = 1 + sum(hits) + (sum(hits) == k)
-                graded.append({**key, "K": k, "inK": hits, "rank": rank[:k], "grade": grade})
-    for name, samples in (("ranked", ranked), ("graded", graded)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
-    out = tmp_path / "out.json"
-    done = validate(tmp_path, "--json", out)
-    assert done.exit_code == 0, done.output
-    tables = {table["name"]: table for table in json.loads(out.read_text())}
-    assert {
-        "correlations",
-        "sets-correlations",
-        "sets-searches",
-        "sets-segments",
-        "sets-alpha",
-    } <= tables.keys()
-    pooled = tables["sets-correlations"]
-    rows = {row[0]: dict(zip(pooled["columns"], row, strict=True)) for row in pooled["rows"]}
-    assert rows["N-n"]["T"] == pytest.approx(1)
-    assert rows["N-n"]["contexts"] == 24
-    assert rows["N-w"]["contexts"] == 72
-    assert {row[0] for row in tables["sets-searches"]["rows"]} == {"N-n, AM", "N-n, ES", "N-w, AM", "N-w, ES"}
-    (tmp_path / "ranked.jsonl").write_text(json.dumps({**ranked[0], "rank": [0]}) + "\n")
-    done = validate(tmp_path)
-    assert done.exit_code == 2
-    assert "each of the Nc = 8 candidates once" in " ".join(done.output.split())
-    assert "Traceback" not in done.output
-
-
 def test_labels_of_people_are_compared_with_a_judges(tmp_path):
     path, out = tmp_path / "labels.jsonl", tmp_path / "out.json"
     path.write_text("".join(
@@ -182,10 +144,9 @@ def test_labels_of_people_are_compared_with_a_judges(tmp_path):
         (("none.jsonl",), "there is no none.jsonl"),
         (("DATA", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA",), "--engine"),
-        (("DATA", "--erag"), "--engine, for --erag"),
-        (("DATA", "--scorers", "utilty"), "--engine, for --erag, --scorers and --judge"),
+        (("DATA", "--scorers", "utilty"), "--engine, for --scorers and --judge"),
         (("DATA", "--format", "excel"), "'excel'"),
-        (("DATA", "--format", "udcg"), "is_relevant"),
+        (("DATA", "--format", "udcg"), "auto, contexts, runs, beir, trec, labels"),
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),

@@ -428,7 +428,6 @@ def test_any_kind_of_number_comes_in(dtype):
         lambda: m.proc([[5, 4], [5, 4]], [[5]], 2),
         lambda: m.pct_proc([[5, 4], [5, 4]], [[5], [5]], [[5]], 2),
         lambda: m.n_recall([[5, 4]], [[5], [4]], 2),
-        lambda: m.chapman([3, 2], [3], [1, 1]),
         lambda: m.udcg_of_parts([0.5, 0.5], [-0.5]),
     ],
 )

@@ -17,7 +17,7 @@ SCORES = {
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "
     "ra_nwg proc pct_proc selection_efficiency n_recall precision_at_grade t "
     "likelihood likelihood_total delta_likelihood delta_likelihood_alone log_gain "
-    "relevant_total recall_estimated f_estimated proc_estimated",
+    "",
     "run": "contested seper_closed_book delta_seper_total udcg_context coverage_total alpha_ndcg_total density "
     "answer_correct likelihood_closed_book delta_likelihood_total "
     "answer_coverage answer_density response_grade",
@@ -25,7 +25,7 @@ SCORES = {
 # What the numbers are made with, and what is said of numbers: no metrics themselves.
 HELPERS = {
     "aggregate", "answerable_questions", "best_alpha", "cluster", "correlate", "find", "grade_weights", "is_abstention",
-    "chapman", "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
+    "kernel", "normalise", "pad", "paired_bootstrap", "required_subset", "sample_weights", "seper_stderr",
     "udcg_of_parts", "utility_parts",
 }  # fmt: skip
 

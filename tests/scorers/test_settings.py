@@ -5,7 +5,7 @@ import math
 import pytest
 
 from ragguard.errors import InvalidInput
-from ragguard.scorers import Belief, Contested, Coverage, Grades, Recall, Utility
+from ragguard.scorers import Belief, Contested, Coverage, Grades, Utility
 from ragguard.scorers.answers import Answers
 
 WRONG = [
@@ -15,7 +15,7 @@ WRONG = [
     (Belief, "over_references", ["best"]), (Belief, "selection", 1), (Utility, "soft", "x"),
     (Utility, "given", None), (Utility, "gamma", 5), (Coverage, "eta", 6), (Coverage, "alpha", 2),
     (Coverage, "w", -1), (Coverage, "w", math.inf), (Contested, "eta", -1), (Contested, "tau", 2),
-    (Grades, "alpha", -1), (Grades, "t_alpha", 2), (Recall, "alpha", 2), (Answers, "tau", 2),
+    (Grades, "alpha", -1), (Grades, "t_alpha", 2), (Answers, "tau", 2),
 ]  # fmt: skip
 
 

@@ -3,13 +3,14 @@
 import numpy as np
 import pytest
 
-from ragguard import connect, world
+from ragguard import connect
 from ragguard.engines.layers import Cache
 from studies.distractors import BESIDE, LONG, Distractors, sampling_errors, study
+from studies.hard_world import hard_cases
 
 
 def test_the_answer_is_put_where_it_is_wanted() -> None:
-    case = world.hard_cases(1, seed=3, each=3)[0]
+    case = hard_cases(1, seed=3, each=3)[0]
     passages = tuple(passage for passage in case.distractors if passage.metadata["kind"] != "partial")
     pool = Distractors(case, passages, np.linspace(0, 1, len(passages)))
     context = pool.context([2, 0, 1], 1, "x")

@@ -2,16 +2,17 @@
 
 import pytest
 
-from ragguard import connect, world
-from ragguard.analysis.validation import weak_judges
+from ragguard import connect
 from ragguard.engines.layers import Cache
+from studies import weak_judges
+from studies.hard_world import hard_cases
 from studies.judges import CONTEXTS, OWN, SIZE, THRESHOLDS, contexts_of, study
 
 JUDGES = [OWN, *(f"AUC {strength:g}" for strength in weak_judges.STRENGTHS)]
 
 
 def test_half_of_the_contexts_hold_an_answer_and_none_its_grades() -> None:
-    contexts = contexts_of(world.hard_cases(3, seed=1), seed=0)
+    contexts = contexts_of(hard_cases(3, seed=1), seed=0)
     assert len(contexts) == 3 * CONTEXTS
     assert [sum(context.relevance) > 0 for context in contexts] == [True, False] * (3 * CONTEXTS // 2)
     assert {len(context.passages) for context in contexts} == {SIZE}

@@ -5,6 +5,7 @@ import pytest
 from ragguard import world
 from ragguard.errors import InvalidInput
 from ragguard.world import Counts
+from studies.hard_world import hard_cases
 from studies.pipelines import DEPTH, chance, diverse, pipelines
 from studies.reports import join, join_hard
 
@@ -77,7 +78,7 @@ def test_pipelines_reorder_what_their_search_found() -> None:
 
 
 def test_harder_reports_have_passages_that_answer_two_questions() -> None:
-    cases = world.hard_cases(3, seed=4, gold=2)
+    cases = hard_cases(3, seed=4, gold=2)
     report = join_hard(cases, "x")
     assert [part.question for part in report.parts] == [case.question for case in cases]
     assert sum(report.relevant) == 6

@@ -4,6 +4,7 @@ import pytest
 
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
+from studies.hard_world import hard_cases
 from studies.pools import corpus_for
 from studies.retrieval import FIRST, LAST, METHODS, fewer_sentences, fewer_words, found_for, study, variants
 
@@ -28,7 +29,7 @@ def test_the_most_frequent_words_go_first() -> None:
 
 
 async def test_a_re_ranker_has_the_judges_order_and_hops_take_turns() -> None:
-    case = world.hard_cases(1, seed=6, hops=2)[0]
+    case = hard_cases(1, seed=6, hops=2)[0]
     corpus = corpus_for(world.default_world(), [case])
     found = found_for(corpus, case)
     assert len(found) == FIRST

@@ -5,11 +5,11 @@ import math
 import pytest
 
 from ragguard import connect
-from ragguard.analysis.validation.selections import Selection, Selections
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
 from studies.reasons import ON_NANO
 from studies.reports import SEARCHES, Report
+from studies.selections import Selection, Selections
 from studies.sets import KS, data_sets, order_alone, select, study
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ragguard.analysis.validation.selections import Selection
 from ragguard.records import Passage
 from ragguard.scorers.answers import Verdict as Verdict
 
@@ -39,8 +38,6 @@ class Context:
     sub_questions: tuple[str, ...] = ()
     given: Mapping[str, float] = field(default_factory=dict)
     """Numbers that the data set itself gives for the context, by name, such as another metric's."""
-    selection: Selection | None = None
-    """The context as the top K of one search, in counts: what measures of a selection are made of."""
 
     @property
     def found_nothing(self) -> bool:

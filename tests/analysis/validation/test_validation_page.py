@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from ragguard.analysis.validation.correlations import measured, tables
-from ragguard.analysis.validation.readers import responses
 from ragguard.analysis.validation.readers.contexts import KNOWN
 from ragguard.analysis.validation.readers.dataset import FORMATS, read_dataset
 from ragguard.analysis.validation.readers.labels import is_labels, read_labels
@@ -34,25 +33,6 @@ def test_the_lines_on_the_page_are_a_context_and_a_label(tmp_path):
     (tmp_path / "l.jsonl").write_text(label + "\n")
     assert is_labels(tmp_path / "l.jsonl")
     assert read_labels(tmp_path / "l.jsonl")[0].labels == {"ann": 5, "bob": 3}
-
-
-def test_the_retrieval_response_files_on_the_page_are_read(tmp_path):
-    blocks = re.findall(
-        r"`(\w+\.jsonl)`, one line [^\n]*\n\n```text\n(.*?\n)```", DATA.read_text(), re.DOTALL
-    )
-    assert [name for name, _ in blocks] == ["graded.jsonl", "ranked.jsonl", "texts.jsonl"]
-    for count, (name, lines) in enumerate(blocks, 1):
-        (tmp_path / name).write_text(lines)
-        one, three = read_dataset(tmp_path)
-        assert (one.relevance, three.relevance, three.outcome) == ((1,), (1, 0, 1), 5)
-        assert ("f_e" in three.given) == (count > 1)
-    assert three.question == "Who founded Nordvik?"
-    assert [passage.text[:4] for passage in three.passages] == ["Nord", "Oslo", "Ada "]
-
-
-@pytest.mark.parametrize("name", sorted({*responses.GRADED, *responses.RANKED, *responses.TEXTS}))
-def test_every_field_of_a_retrieval_response_file_is_on_the_page(name):
-    assert f"`{name}`" in DATA.read_text()
 
 
 @pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS, "labels"])

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.readers import beir, contexts, crux, responses, runs, trec, udcg
+from ragguard.analysis.validation.readers import beir, contexts, runs, trec
 from ragguard.analysis.validation.readers.fields import first
 from ragguard.analysis.validation.readers.rankings import qrel_files
 from ragguard.errors import InvalidInput, StoreError, UnknownName
@@ -19,23 +18,20 @@ K = 10
 """The default number of passages that a context takes from a ranking."""
 AUTO = "auto"
 _HOLDS = (
-    "lines of contexts (question, passages, outcome), run files, stores, UDCG's examples, graded samples of "
-    "retrieval-response, or a folder of scored parts, CRUX, BEIR or TREC files; say which with --format"
+    "lines of contexts (question, passages, outcome), run files, stores, or a folder of scored parts, BEIR or TREC "
+    "files; say which with --format"
 )
 
 
 FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
     "contexts": lambda path, _: contexts.read(path),
     "runs": lambda path, _: runs.read(path),
-    "udcg": lambda path, _: udcg.read(path),
-    "responses": lambda path, _: responses.read(path),
-    "crux": crux.read,
     "beir": beir.read,
     "trec": trec.read,
 }
 """The reader of each format: a function of the path and of how many passages a context takes from a ranking."""
-FILES, FOLDERS = ("contexts", "runs", "udcg"), ("crux", "beir", "trec")
-"""The formats of one file, and those of a folder; `responses` may be either."""
+FILES, FOLDERS = ("contexts", "runs"), ("beir", "trec")
+"""The formats of one file, and those of a folder."""
 
 
 def read_dataset(
@@ -90,29 +86,15 @@ def format_of(path: Path) -> str:
     found = first(path)
     if "steps" in found or str(found.get("format", "")).startswith("ragguard.run/"):
         return "runs"
-    if responses.is_graded(path) or responses.is_ranked(path):
-        return "responses"
     if "passages" in found and "question" in found:
-        return "udcg" if _is_udcg(found) else "contexts"
+        return "contexts"
     raise InvalidInput(str(path), sorted(found) or "no JSON object at its beginning", _HOLDS)
 
 
 def _format_of_folder(path: Path) -> str:
-    if crux.rating_files(path) and crux.topic_files(path):
-        return "crux"
     if (path / beir.CORPUS).exists() and (path / beir.QUERIES).exists():
         return "beir"
     if qrel_files(path):
         return "trec"
-    if any(responses.is_graded(file) or responses.is_ranked(file) for file in path.glob("*.json*")):
-        return "responses"
     names = sorted(file.name for file in path.iterdir())[:8]
     raise InvalidInput(str(path), names or "an empty folder", _HOLDS)
-
-
-def _is_udcg(found: Mapping[str, Any]) -> bool:
-    passages = found["passages"]
-    return bool(
-        isinstance(passages, list) and passages and isinstance(passages[0], Mapping)
-        and "is_relevant" in passages[0]
-    )  # fmt: skip

@@ -5,7 +5,9 @@ import pytest
 
 from ragguard import connect, world
 from ragguard.analysis.validation.agreement import auc
-from ragguard.analysis.validation.weak_judges import (
+from ragguard.errors import InvalidInput
+from studies.label_noise import LabelNoise
+from studies.weak_judges import (
     QUESTIONS,
     STRENGTHS,
     judgements,
@@ -14,8 +16,6 @@ from ragguard.analysis.validation.weak_judges import (
     verdicts,
     weak_judge,
 )
-from ragguard.engines.layers.label_noise import LabelNoise
-from ragguard.errors import InvalidInput
 
 
 @pytest.fixture(scope="module")

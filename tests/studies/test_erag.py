@@ -4,10 +4,10 @@ import pytest
 
 from ragguard import world
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.erag import with_downstream_relevance
 from ragguard.analysis.validation.scoring import rank_values
 from ragguard.engines.connect import connect
 from ragguard.metrics import exact_match
+from studies.erag import with_downstream_relevance
 
 
 @pytest.fixture(scope="module")

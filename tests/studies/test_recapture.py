@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard.errors import InvalidInput
-from ragguard.metrics import chapman, recapture
+from studies.recapture import chapman, recapture
 
 
 def by_hand(n1, n2, m):

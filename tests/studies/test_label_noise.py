@@ -5,8 +5,8 @@ import pytest
 
 from ragguard import connect
 from ragguard.engines.base import LabelProbs, Samples
-from ragguard.engines.layers.label_noise import LabelNoise, tilted
 from ragguard.errors import InvalidInput
+from studies.label_noise import LabelNoise, tilted
 
 LABELS = ("A", "B")
 PROMPTS = [f"Question {number}?" for number in range(2000)]

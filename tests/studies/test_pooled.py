@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragguard.analysis.validation.pooled import pooled, pooled_difference
+from studies.pooled import pooled, pooled_difference
 
 
 def test_value_and_p_are_scipys() -> None:

@@ -20,6 +20,7 @@ from dataclasses import replace
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.world import default_world
 from ragguard.world.cases import Case, Counts, PassageKind, graded_passage, make_cases, state
 from ragguard.world.facts import VALUES, Fact, World
 from ragguard.world.grammar import RELATIONS, Split
@@ -38,6 +39,14 @@ _PAST = {
     "firm_in": "in {y} {o} was based in {s}",
 }
 """The sentence about the past for each relation; relations that never change have none."""
+
+
+def hard_cases(
+    n: int, seed: int = 0, hops: int = 1, split: Split = "heldout", *, gold: int = 3, each: int = 2
+) -> list[Case]:
+    """Makes `n` harder cases in the default world: several facts a passage, `gold` gold passages a hop, partial
+    answers, and `each` distractors of every degree."""
+    return make_hard_cases(default_world(split), n, seed, hops, split, gold, each)
 
 
 def make_hard_cases(

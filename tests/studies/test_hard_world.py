@@ -9,10 +9,10 @@ from ragguard import connect, world
 from ragguard.errors import InvalidInput
 from ragguard.world.cases import GRADES, HARM
 from ragguard.world.facts import Fact
-from ragguard.world.hard import DEGREES
 from ragguard.world.runs import make_run
+from studies.hard_world import DEGREES, hard_cases
 
-CASES = {hops: world.hard_cases(60, seed=5, hops=hops) for hops in (1, 2)}
+CASES = {hops: hard_cases(60, seed=5, hops=hops) for hops in (1, 2)}
 ALL = [(case, passage) for cases in CASES.values() for case in cases for passage in case.pool()]
 TRUE = set(world.default_world().all_facts)
 
@@ -22,9 +22,9 @@ def stated(passage):
 
 
 def test_equal_arguments_give_equal_cases_and_more_begin_with_fewer() -> None:
-    again = world.hard_cases(20, seed=5)
+    again = hard_cases(20, seed=5)
     assert [case.pool() for case in again] == [case.pool() for case in CASES[1][:20]]
-    assert world.hard_cases(3, seed=6)[0].pool() != again[0].pool()
+    assert hard_cases(3, seed=6)[0].pool() != again[0].pool()
 
 
 def test_the_present_world_is_as_it_was() -> None:
@@ -112,7 +112,7 @@ def test_harder_cases_become_runs_as_others_do() -> None:
 @pytest.mark.parametrize("wrong", [{"gold": 0}, {"each": -1}])
 def test_counts_that_make_no_case_are_refused(wrong) -> None:
     with pytest.raises(InvalidInput):
-        world.hard_cases(1, **wrong)
+        hard_cases(1, **wrong)
 
 
 def test_grades_of_the_present_kinds_are_kept() -> None:

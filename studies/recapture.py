@@ -16,9 +16,6 @@ from numpy.typing import ArrayLike
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Booleans, Value
-from ragguard.metrics.rarity import proc
-from ragguard.metrics.registry import Metric, declare
-from ragguard.metrics.topk import f
 
 SOURCE = "Chapman 1951; interval: Sadinle 2009"
 
@@ -99,32 +96,3 @@ def _marks(argument: str, values: ArrayLike) -> Booleans:
     if np.any((read != 0) & (read != 1)):
         raise InvalidInput(argument, values, "true and false, or 1 and 0")
     return read.astype(np.bool_)
-
-
-_NEEDS = "a step whose query was retrieved for twice or more in the run, differently; grades; no pool"
-
-declare(
-    Metric(
-        name="relevant_total", title="Relevant passages, estimated", range=(0, float("inf")), unit="passages",
-        direction="neither",
-        description="How many relevant passages there are for the step's query, judged by how far retrievals agree.",
-        needs="two or more retrievals of one query that do not depend on each other, and which passages are relevant",
-        source=SOURCE, levels=("step",), function=recapture,
-    ),
-    Metric(
-        name="recall_estimated", title="Recall, estimated", range=(0, 1), unit="share", direction="higher",
-        description="The share of the relevant passages that the model got, with an estimate of how many there are.",
-        needs=_NEEDS, source=SOURCE, levels=("step",), function=recapture,
-    ),
-    Metric(
-        name="f_estimated", title="F by an estimated total", range=(0, 1), unit="share", direction="higher",
-        description="F with an estimate of how many relevant passages there are.",
-        needs=_NEEDS, source=SOURCE, levels=("step",), function=f,
-    ),
-    Metric(
-        name="proc_estimated", title="PROC, estimated", range=(0, 1), unit="share", direction="higher",
-        description="PROC with unseen relevant passages in the pool, as many as are estimated and graded as the seen "
-        "ones.",
-        needs=_NEEDS, source=SOURCE, levels=("step",), function=proc,
-    ),
-)  # fmt: skip

@@ -18,10 +18,10 @@ import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
 from ragguard.analysis.validation.readers.fields import Fields, first, json_objects
-from ragguard.analysis.validation.selections import Selection
 from ragguard.errors import InvalidInput
 from ragguard.metrics import f, f_e, ndcg, t, t_u
 from ragguard.records import Passage
+from studies.selections import Selection
 
 GRADED = ("id", "E", "Nc", "Np", "K", "inK", "rank", "grade", "P", "R", "answer_topK", "answer_ideal")
 RANKED = ("id", "E", "Nc", "Np", "K", "rank", "P", "R")
@@ -55,8 +55,11 @@ def is_texts(path: Path) -> bool:
     return {"q", "p", "n"} <= first(path).keys()
 
 
-def read(path: Path) -> Iterator[Context]:
-    """Reads a file of graded samples, or all parts of the data set that a folder has."""
+def read(path: Path) -> Iterator[tuple[Context, Selection]]:
+    """Yields each graded response as a context, and as a selection in counts.
+
+    Reads a file of graded samples, or all parts of the data set that a folder has.
+    """
     files = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
     graded = [file for file in files if is_graded(file)]
     if not graded:
@@ -126,7 +129,7 @@ def _ranked(files: Sequence[Path]) -> Ranked:
     return found
 
 
-def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> Context:
+def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> tuple[Context, Selection]:
     key = id, search, candidates, positives = _key(sample)
     relevance = sample.numbers("inK")
     k = len(relevance)
@@ -163,7 +166,7 @@ def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> Context:
             "nDCG@K of the list": float(np.nan_to_num(ndcg(relevance, k))),
         },
     )  # fmt: skip
-    return Context(
+    context = Context(
         id="/".join((id, search, str(candidates), str(positives), str(k))),
         question_id=f"{id}/{candidates}/{positives}",
         question=question or id,
@@ -173,8 +176,8 @@ def _context(sample: Fields, texts: Texts, ranked: Ranked | None) -> Context:
         answer=sample.text("answer_topK", default="") or None,
         outcome=grade,
         given=_measures(selection),
-        selection=selection,
     )
+    return context, selection
 
 
 def _wide(sample: Fields, key: Key, places: tuple[int, ...], ranked: Ranked) -> int:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragguard.analysis.validation.selections import (
+from studies.selections import (
     Selection,
     Selections,
     all_together,

@@ -14,7 +14,6 @@ import numpy as np
 from ragguard import world
 from ragguard.analysis.validation.agreement import auc
 from ragguard.engines.base import Engine
-from ragguard.engines.layers.label_noise import LabelNoise, tilted
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Booleans, Floats
@@ -22,6 +21,7 @@ from ragguard.scorers.probes.question import LabelQuestion
 from ragguard.scorers.probes.rating import answerability, grade
 from ragguard.scorers.probes.relevance import relevance
 from ragguard.world import Case
+from studies.label_noise import LabelNoise, tilted
 
 STRENGTHS = (0.99, 0.95, 0.9, 0.8)
 """The AUCs of the judges for which studies show their figures."""

@@ -1,0 +1,1 @@
+"""Readers of single papers' data: their contexts, as `ragguard validate` has them."""
