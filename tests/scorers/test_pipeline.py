@@ -172,7 +172,7 @@ async def test_an_engine_that_cannot_be_reached_at_all_fails_every_scorer():
 
     failures = await pipeline(Gone()).results(two_hops())
     assert [failure.scorer for failure in failures] == [
-        "belief", "utility", "coverage", "contested", "answers", "grades", "recall",
+        "belief", "utility", "coverage", "contested", "answers", "grades",
     ]  # fmt: skip
     assert all(failure.will_retry for failure in failures)
 
