@@ -136,8 +136,7 @@ class ScoringWorker:
 
     def _claim(self, free: int) -> tuple[list[Claim], int | None]:
         """Claims runs that are due; where there is none, returns the time at which the next one is."""
-        claims = self._store.claim(free)
-        return claims, None if claims else self._store.left().next_ns
+        return self._store.claim_next(free)
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""

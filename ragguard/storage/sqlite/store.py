@@ -226,15 +226,20 @@ class Store:
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
+        return self.claim_next(limit)[0]
+
+    def claim_next(self, limit: int) -> tuple[list[Claim], int | None]:
+        """Claims runs as `claim` does; where there is none, also returns the time at which the next one is due."""
         left_out = LeftOut()
         with self._db.snapshot() as db:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
             claims = read_each(db, [due.seq for due in free], partial(ledger.claims_at, free), left_out)
+            next_ns = None if claims else ledger.left(db, self._process.owner).next_ns
         self._claimed.update(claim.run.id for claim in claims.values())
         if left_out.reasons:
             self._give_up(left_out)
-        return list(claims.values())
+        return list(claims.values()), next_ns
 
     def _give_up(self, unreadable: LeftOut) -> None:
         """Marks runs that cannot be read as done: they would be claimed again and again."""
