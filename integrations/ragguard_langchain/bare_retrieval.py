@@ -6,7 +6,6 @@ the call tree makes an open run with an open step of it (`CallTree.open_call`).
 
 from __future__ import annotations
 
-import threading
 import time
 import weakref
 from asyncio import Task
@@ -20,14 +19,13 @@ from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
-from ragguard_langchain.options import KEYS, CallOptions
+from ragguard_langchain.options import RUN_KEYS, CallOptions
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import Where
 from ragguard_langchain.tree_runs import THREAD, kept_metadata
 
 LIMIT = 65_536
 """The most open calls that are kept; beyond it the oldest are forgotten."""
-_JOINS = frozenset(KEYS) | {THREAD}
+_JOINS = frozenset(RUN_KEYS) | {THREAD}
 """Metadata keys by which a call may belong to another run, or that are recorded when the call begins."""
 
 
@@ -35,11 +33,9 @@ class BareRetrieval(WholeRun):
     """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
     has ended."""
 
-    __slots__ = ("call_metadata", "options", "task", "thread")
+    __slots__ = ("call_metadata", "options", "task")
     id: UUID
     """The id that LangChain gave to the call."""
-    around: None = None
-    """None: no retrieval is around an outermost call."""
 
     def __init__(
         self,
@@ -59,19 +55,8 @@ class BareRetrieval(WholeRun):
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
-        self.thread = threading.get_ident()
         self.ended_ns = 0
         self.started_ns = time.time_ns()
-
-    @property
-    def over(self) -> bool:
-        """True once the retriever has returned."""
-        return self.ended_ns != 0
-
-    @property
-    def began_in(self) -> Where:
-        """The thread and the task in which the call began."""
-        return self.thread, self.task
 
 
 class BareRetrievals(dict[UUID | None, BareRetrieval]):

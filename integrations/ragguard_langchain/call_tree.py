@@ -24,16 +24,14 @@ from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
-from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, CallOptions
+from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, RUN_KEYS, CallOptions
 from ragguard_langchain.scopes import RunNotes, Scope
-from ragguard_langchain.stack import Where, batch_around, given_up
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.tree_steps import TreeSteps, innermost
+from ragguard_langchain.tree_steps import TreeSteps
 
 GONE_SECONDS = 1.0
 """The seconds after the end of a task from which the calls that it left open count as cancelled."""
-_SAID = frozenset(KEYS)
-_trees: weakref.WeakSet[CallTree] = weakref.WeakSet()
+_DESCRIBES_RUN = frozenset(RUN_KEYS)
 
 
 class CallTree:
@@ -48,7 +46,6 @@ class CallTree:
         self.tools_called: Counter[str] = Counter()
         self.retrieving: set[str] = set()
         """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
-        _trees.add(self)
 
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
@@ -66,7 +63,6 @@ class CallTree:
         *,
         resumes: bool = False,
         call_id: str = "",
-        where: Where | None = None,
         holds: bool = False,
         options: CallOptions = NO_OPTIONS,
         inputs: object = None,
@@ -75,9 +71,8 @@ class CallTree:
         continues an interrupted run, or becomes a run of its own: with its first step, or at once where its metadata
         says so.
 
-        `call_id` is the id of a tool call; `where` is given for a call that reports no end when it is cancelled.
-        With `holds` the run that the call joins ends after the call; such a call always reports its end, also as a
-        stream."""
+        `call_id` is the id of a tool call. With `holds` the run that the call joins ends after the call; such a call
+        always reports its end, also as a stream."""
         run = RunNotes(question, name, metadata, options=options, inputs=inputs)
         warn_of_unknown(metadata, "metadata", KEYS)
         if is_paused():
@@ -90,14 +85,14 @@ class CallTree:
                 run.identity is not None and run.identity.otherwise == "drop"
             )
             run.trace = trace_context()
-        open_call = OpenCall(id, run_id, Scope(run), self.runs.clock_of(id, run_id, run, call_id, where))
+        open_call = OpenCall(id, run_id, Scope(run), self.runs.clock_of(id, run_id, run, call_id))
         open_call.sampled = sampled and not is_paused()
         if holds and not run.owner:
             run.holds = True
             self.recorder.run_held(run_id)
         open_call.started_ns = time.time_ns()
         self.open_calls.add_root(open_call, owner=run.owner)
-        if not run.opened and (run.resumed or not _SAID.isdisjoint(metadata)):
+        if not run.opened and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):
             self.runs.open(open_call)
         return open_call
 
@@ -132,7 +127,7 @@ class CallTree:
             return self.open_calls.get(id)
         run = RunNotes(one.query, one.name, one.call_metadata, trace=one.trace, options=one.options)
         open_call = OpenCall(one.id, str(one.id), Scope(run))
-        open_call.started_ns, open_call.task, open_call.began_in = one.started_ns, one.task, one.began_in
+        open_call.started_ns, open_call.task = one.started_ns, one.task
         self.open_calls.add_root(open_call, owner=True)
         self.steps.begin(open_call, one.query, one.name, one.call_metadata, top_k=one.top_k)
         return open_call
@@ -163,9 +158,8 @@ class CallTree:
         tags: Sequence[str] | None,
         *,
         call_id: str = "",
-        where: Where | None = None,
     ) -> OpenCall[Scope]:
-        """Adds a call inside another one; see `root` for `call_id` and `where`. All calls of an unsampled run share
+        """Adds a call inside another one; `call_id` is the id of a tool call. All calls of an unsampled run share
         the `OpenCall` of its root."""
         root = parent.root or parent
         if not root.sampled:
@@ -181,30 +175,14 @@ class CallTree:
             clock = parent.clock.inside(id, parallel=("calls", parent.clock.messages), rank=rank)
         else:
             tag = next((tag for tag in tags or () if tag.startswith(("map:key:", "seq:step:"))), "")
-            clock = parent.clock.inside(
-                id,
-                parallel="map" if tag.startswith("map") else None if tag else batch_around(),
-                in_order=tag.startswith("seq"),
-                where=where,
-            )
+            parallel = "map" if tag.startswith("map") else None
+            clock = parent.clock.inside(id, parallel=parallel, in_order=tag.startswith("seq"))
         open_call = OpenCall(id, parent.run_id, scope, clock)
         open_call.root, open_call.tool, open_call.step_id = root, parent.tool, parent.step_id
         if parent.condenses:
             open_call.condenses = True
         self.open_calls.add(id, open_call, root)
         return open_call
-
-    def around(self, query: str) -> OpenCall[Scope] | None:
-        """Returns the open retrieval for the same query that the calling code seems to be inside of; None where
-        there is none."""
-        inner = innermost.get()
-        while inner is not None:
-            if inner.query == query and not inner.over and not given_up(inner.id, inner.began_in):
-                open_call = self.open_call(inner.id)
-                if open_call is not None:
-                    return open_call
-            inner = inner.around
-        return None
 
     def end_root(
         self,
@@ -246,19 +224,6 @@ class CallTree:
                     self.end_root(root, status="cancelled")
             elif now - root.started_ns >= ttl * 1e9 and not self.recorder.knows(root.run_id):
                 self.end_root(root, status="abandoned")
-
-
-def open_retrieval() -> tuple[CallTree, OpenCall[Scope]] | None:
-    """Returns the open retrieval that began last in the caller's context, and its tree."""
-    inner = innermost.get()
-    while inner is not None:
-        if not inner.over and not given_up(inner.id, inner.began_in):
-            for tree in list(_trees):
-                open_call = tree.open_call(inner.id)
-                if open_call is not None:
-                    return tree, open_call
-        inner = inner.around
-    return None
 
 
 def _is_over(reference: weakref.ref[Task[Any]]) -> bool:

@@ -19,7 +19,7 @@ from langchain_core.messages import AIMessage
 
 from ragguard.capture.declarations import recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
-from ragguard.capture.snapshot import text_of
+from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
@@ -37,13 +37,10 @@ from ragguard_langchain.messages import (
     tool_query,
 )
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import Locate, options_of
+from ragguard_langchain.options import K, Locate, options_of
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import here, is_abandoned_stream
 from ragguard_langchain.tool_outputs import ToolOutputs
-from ragguard_langchain.top_k import top_k_of_caller
-from ragguard_langchain.tree_steps import innermost
 from ragguard_langchain.verdicts import VerdictReport
 from ragguard_langchain.views import TextOf
 
@@ -157,10 +154,7 @@ class RagGuardCallback(BaseCallbackHandler):
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
-                if inputs is not None and is_abandoned_stream():
-                    self.tree.end_root(open_call, NOTHING, self._question(inputs), "cancelled")
-                else:
-                    self.tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
+                self.tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
@@ -191,30 +185,25 @@ class RagGuardCallback(BaseCallbackHandler):
             if (tree.open_calls and run_id in tree.open_calls) or (tree.bare and run_id in tree.bare):
                 return
             query = query if isinstance(query, str) else question_of(query)
-            around, top_k = tree.around(query), top_k_of_caller()
+            top_k = top_k_in(metadata[K]) if metadata and K in metadata else None
             parent = None if parent_run_id is None else tree.parent(parent_run_id)
-            if parent is None and around is None:
+            if parent is None:
                 bare = tree.bare.begin(
                     run_id, query, name or "", metadata, options=self._options, top_k=top_k
                 )
                 if bare is not None:
-                    innermost.set(bare)
                     return
-            elif parent is None and around is not None:
-                parent = around.root or around
             if parent is not None:
-                open_call = tree.child(parent, run_id, metadata, tags, where=here())
+                open_call = tree.child(parent, run_id, metadata, tags)
             elif is_paused():
                 return
             else:
-                open_call = tree.root(
-                    run_id, query, metadata or {}, name or "", where=here(), options=self._options
-                )
+                open_call = tree.root(run_id, query, metadata or {}, name or "", options=self._options)
                 open_call.task = current_task()
             if open_call.sampled:
                 if not open_call.condenses and query == open_call.notes.run.written:
                     open_call.condenses = asks_in_chain(query, tags)
-                tree.steps.begin(open_call, query, name or "", metadata, around, top_k=top_k)
+                tree.steps.begin(open_call, query, name or "", metadata, top_k=top_k)
             else:
                 tree.pass_over(open_call)
         except FAULTS as error:
@@ -272,14 +261,12 @@ class RagGuardCallback(BaseCallbackHandler):
             parent = tree.parent(parent_run_id)
             if parent is None:
                 open_call = tree.root(
-                    run_id, query, metadata or {}, name, call_id=tool_call_id or "", where=here(),
+                    run_id, query, metadata or {}, name, call_id=tool_call_id or "",
                     options=self._options,
                 )  # fmt: skip
                 open_call.task = current_task()
             else:
-                open_call = tree.child(
-                    parent, run_id, metadata, tags, call_id=tool_call_id or "", where=here()
-                )
+                open_call = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "")
             if not open_call.sampled:
                 return
             scope = open_call.notes

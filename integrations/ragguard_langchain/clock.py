@@ -13,7 +13,6 @@ from typing import TypeAlias
 from uuid import UUID
 
 from ragguard.capture.open_runs import Order
-from ragguard_langchain.stack import Where, given_up
 
 Rank: TypeAlias = tuple[int, str]
 _lock = threading.RLock()
@@ -38,9 +37,8 @@ class TreeClock:
         self._around: TreeClock | None = None
         self._start: _Start | None = None
         self._id: UUID | None = None
-        self._open: dict[UUID, Where | None] | None = None
-        """The open calls inside that may overlap, each with the thread and task in which it began where its end may
-        not be reported."""
+        self._open: set[UUID] | None = None
+        """The open calls inside that may overlap."""
         self._shared: _Start | None = None
         """The common start of the calls that are open."""
         self._parallel: dict[Hashable, _Start] | None = None
@@ -57,13 +55,11 @@ class TreeClock:
         parallel: Hashable = None,
         in_order: bool = False,
         rank: Rank | None = None,
-        where: Where | None = None,
     ) -> TreeClock:
         """Returns the clock of a call inside this one.
 
         Calls with the same `parallel` run in parallel; calls `in_order` follow each other, even where LangChain opens
-        all of them at once. Other calls are parallel to those that are open when they begin. `where` is given for a
-        call that reports no end when it is cancelled.
+        all of them at once. Other calls are parallel to those that are open when they begin.
         """
         clock = TreeClock(-1)
         clock._around, clock._id = self, id
@@ -76,22 +72,18 @@ class TreeClock:
             clock._start = _Start()
         else:
             with _lock:
-                if self._open:
-                    for other, began in list(self._open.items()):
-                        if began is not None and given_up(other, began):
-                            self._open.pop(other, None)
                 if self._open is None:
-                    self._open = {}
+                    self._open = set()
                 if not self._open or self._shared is None:
                     self._shared = _Start()
-                self._open[id] = where
+                self._open.add(id)
                 clock._start = self._shared
         return clock
 
     def ended(self) -> None:
         """Notes that the call has ended: calls that begin from now on may follow it."""
         if self._around is not None and self._around._open and self._id is not None:
-            self._around._open.pop(self._id, None)
+            self._around._open.discard(self._id)
 
     def reach(self, time: int) -> None:
         """Moves this clock forward to another clock's time, unless calls inside are open."""

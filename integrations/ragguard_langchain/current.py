@@ -1,8 +1,8 @@
 """Finds the LangChain or LangGraph call at work around plain code, so that `ragguard.retrieved` finds its run.
 
 The call is read from LangChain's own context variable, which LangChain sets for code inside a chain, a node or a tool,
-and passes on to tasks and its thread pools. Custom retrievers are called without it; for these the retrieval that began
-last in the context is taken.
+and passes on to tasks and its thread pools. Code in a custom retriever is inside of the
+call around that retriever.
 """
 
 from __future__ import annotations
@@ -17,44 +17,35 @@ from langchain_core.runnables.config import var_child_runnable_config
 
 from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.records import Passage
-from ragguard_langchain.call_tree import CallTree, open_retrieval
+from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import Scope
-from ragguard_langchain.stack import here
 
 
 def current_call() -> CurrentCall | None:
     """Returns the innermost captured call around the caller; None outside of any."""
     config = var_child_runnable_config.get()
     manager = config.get("callbacks") if config else None
-    retrieval = open_retrieval()
     if config and isinstance(manager, BaseCallbackManager):
         for handler in manager.handlers:
             if isinstance(handler, RagGuardCallback):
                 open_call = handler.tree.open_call(manager.parent_run_id)
                 if open_call is not None:
-                    return _call(handler.tree, open_call, retrieval, config.get("metadata") or {})
-    return None if retrieval is None else _call(*retrieval, retrieval, {})
+                    return _call(handler.tree, open_call, config.get("metadata") or {})
+    return None
 
 
-def _call(
-    tree: CallTree,
-    open_call: OpenCall[Scope],
-    retrieval: tuple[CallTree, OpenCall[Scope]] | None,
-    metadata: Mapping[str, Any],
-) -> CurrentCall:
+def _call(tree: CallTree, open_call: OpenCall[Scope], metadata: Mapping[str, Any]) -> CurrentCall:
     within = open_call.step_id
-    if not within and retrieval is not None and retrieval[1].run_id == open_call.run_id:
-        within = retrieval[1].step_id
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if open_call.notes.tool is not None and open_call.notes.tool.id:
         about["tool_call_id"] = open_call.notes.tool.id
     clocks: list[TreeClock] = []
 
     def turn() -> int:
-        clocks.append(open_call.clock.inside(uuid4(), where=here()))
+        clocks.append(open_call.clock.inside(uuid4()))
         return clocks[-1].tick()
 
     def found(step_id: str, query: str, passages: list[Passage]) -> None:

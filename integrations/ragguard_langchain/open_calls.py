@@ -13,7 +13,6 @@ from typing import Any, Generic, TypeVar
 from uuid import UUID
 
 from ragguard_langchain.clock import TreeClock
-from ragguard_langchain.stack import Where
 
 N = TypeVar("N")
 
@@ -45,17 +44,11 @@ class OpenCall(Generic[N]):
     """True in a history-aware retriever, which has a model rewrite the question without references to the history."""
     query = ""
     """The query of a retrieval."""
-    around: OpenCall[N] | None = None
-    """The open retrieval that the code of this retrieval seems to be inside of."""
     task: weakref.ref[Task[Any]] | None = None
     """The task that runs a root that reports nothing when it is cancelled."""
     gone_ns = 0
     """The time at which `task` was first found to be over."""
     started_ns = 0
-    began_in: Where | None = None
-    """The thread and the task in which a retrieval began."""
-    over = False
-    """True for a retrieval that was recorded as a whole; always False for a call in the tree."""
     members: set[UUID | None] | None = None
     """The open calls below a root."""
 

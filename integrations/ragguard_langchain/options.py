@@ -16,8 +16,11 @@ from ragguard_langchain.views import TextOf, checked_text_of, viewed
 
 REFERENCES, NAME, RUN_ID = "ragguard_references", "ragguard_name", "ragguard_run_id"
 RESUME = "ragguard_resume"
-KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
+K = "ragguard_k"
+"""The metadata key by which a retriever, or a call's config, says how many documents the retriever is asked for."""
+RUN_KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
 """Metadata keys by which a call's config says what its run is."""
+KEYS = (*RUN_KEYS, K)
 Locate: TypeAlias = Callable[[Any], object]
 """A function that finds the question in a pipeline's input, or the answer in its output."""
 

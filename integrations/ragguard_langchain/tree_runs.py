@@ -23,7 +23,6 @@ from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import Where, batch_around
 from ragguard_langchain.verdicts import EndedRetrieval
 
 REMEMBERED_THREADS = 1024
@@ -80,13 +79,12 @@ class TreeRuns:
         run.resumed = identity.continues
         return identity
 
-    def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str, where: Where | None) -> TreeClock:
+    def clock_of(self, id: UUID, run_id: str, run: RunNotes, call_id: str) -> TreeClock:
         """Returns the clock of a tree's first call; its time is after all earlier retrievals of the run."""
         if run.owner:
             return TreeClock(self.recorder.next_turn(run_id) if run.resumed else 0)
         around = self.clock(run_id)
-        parallel = ("calls", around.messages) if call_id else batch_around()
-        return around.inside(id, parallel=parallel, where=where)
+        return around.inside(id, parallel=("calls", around.messages) if call_id else None)
 
     def clock(self, run_id: str) -> TreeClock:
         """Returns the clock of a run that trees join."""

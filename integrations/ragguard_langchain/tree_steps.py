@@ -4,7 +4,6 @@ the end."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +16,6 @@ from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.bare_retrieval import BareRetrieval
 from ragguard_langchain.formatting import (
     as_formatted,
     given_documents,
@@ -31,19 +29,11 @@ from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import FormattedText, RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.stack import here
 from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.verdicts import EndedRetrieval, Source, VerdictReport, concerned
 
 REMEMBERED = 64
 """The number of a run's latest retrievals to which a later guard's decision may belong."""
-
-innermost: ContextVar[OpenCall[Scope] | BareRetrieval | None] = ContextVar(
-    "ragguard_langchain_retrieval", default=None
-)
-"""The retrieval that began last in this context, since some wrappers call their inner retriever without telling
-LangChain that it is inside. It is never reset, as the end is reported in another context, and is valid only while
-the retrieval is open."""
 
 
 class TreeSteps:
@@ -58,7 +48,6 @@ class TreeSteps:
         query: str,
         name: str,
         metadata: Mapping[str, Any] | None,
-        around: OpenCall[Scope] | None = None,
         *,
         started_ns: int = 0,
         top_k: int | None = None,
@@ -86,13 +75,12 @@ class TreeSteps:
             turn = open_call.clock.tick()
             run.asked(query, turn, condensed=open_call.condenses and scope.tool is None)
         self.recorder.step_started(
-            step_id, open_call.run_id, query, within=open_call.step_id, perhaps_within=around.step_id if around else "",
-            tool=open_call.tool, name=name, turn=turn, order=open_call.clock.order, metadata=about,
+            step_id, open_call.run_id, query, within=open_call.step_id, tool=open_call.tool, name=name, turn=turn,
+            order=open_call.clock.order, metadata=about,
             started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
         )  # fmt: skip
         open_call.outer_step, open_call.step_id, open_call.is_step = open_call.step_id, step_id, True
-        open_call.query, open_call.around, open_call.began_in = query, around, open_call.began_in or here()
-        innermost.set(open_call)
+        open_call.query = query
 
     def end(self, open_call: OpenCall[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
         """Closes the step of a call, with the documents that the call returned."""

@@ -47,7 +47,7 @@ class Emitter:
         self._counts, self._faults, self._followers = counts, faults, followers
 
     def finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
-        """Closes a retrieval and hands on its step, with the parts that turn out to be steps of their own."""
+        """Closes a retrieval and hands on its step."""
         run = one.run
         with self._lock:
             if self._steps.pop(one.id, None) is None:
@@ -57,16 +57,11 @@ class Emitter:
             if one.outer is not None:
                 one.outer.parts = [*(one.outer.parts or ()), one]
                 return
-            alone = run.parted(one) if one.parts or run.steps else []
-            self._counts.steps += 1 + len(alone)
-            run.emitting += 1 + len(alone)
+            self._counts.steps += 1
+            run.emitting += 1
             event = StepEnded(one.as_step, run.id, turn_open=run.has_open(one.turn) if run.steps else False)
             run.note_ended(one, event)
         self.emit(run, event)
-        for part in alone:
-            event = StepEnded(part.as_step, run.id)
-            run.note_ended(part, event)
-            self.emit(run, event)
 
     def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
         """Closes a run, once, with the end event `final`; None: the event is made of what was noted."""

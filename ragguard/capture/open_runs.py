@@ -59,9 +59,6 @@ class Retrieval:
     trace: TraceContext | None = None
     outer: Retrieval | None = None
     """The retrieval that this one is a part of."""
-    guessed: bool = False
-    """True while it is only likely that this retrieval is a part of `outer`: it is one if it ends before `outer`
-    ends without an error."""
     index: int = 0
     turn: int = 0
     key: int | TurnKey | None = None
@@ -272,20 +269,6 @@ class OpenRun:
             (id, right) for (id, (_, _, index)), right in zip(placed, indices, strict=True) if index != right
         ]
 
-    def parted(self, one: Retrieval) -> list[Retrieval]:
-        """Returns the steps that only seemed to be parts of a retrieval which ends now."""
-        for inner in self.steps.values():
-            # It ends later than the retrieval that it seemed to be a part of.
-            if inner.outer is one and inner.guessed:
-                inner.outer = None
-                self.number(inner, inner.key)
-        parts = one.parts or []
-        alone = [part for part in parts if part.guessed and part.status == "ok" and one.status != "ok"]
-        one.parts = [part for part in parts if part not in alone]
-        for part in alone:
-            self.number(part, part.key)
-        return alone
-
     def left(self) -> list[Retrieval]:
         """Returns the open retrievals, parts before the retrievals that they are parts of."""
         return sorted(self.steps.values(), key=lambda one: one.outer is None)
@@ -320,17 +303,15 @@ class OpenRuns:
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
-    def put_step(
-        self, one: Retrieval, turn: int | TurnKey | None, within: str, perhaps_within: str, *, now: float
-    ) -> None:
+    def put_step(self, one: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
         """Adds a retrieval that begins: as a numbered step, or as a part of the retrieval that encloses it."""
         run = one.run
         with self.lock:
             if one.id in self.steps or run.id not in self._runs:  # the run may have ended since
                 return
-            outer = self.steps.get(within) or self.steps.get(perhaps_within)
+            outer = self.steps.get(within)
             if outer is not None:
-                one.outer, one.guessed, one.key = outer.outer or outer, not within, turn
+                one.outer = outer.outer or outer
             else:
                 run.number(one, turn)
             self.steps[one.id] = run.steps[one.id] = one

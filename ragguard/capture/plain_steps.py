@@ -60,7 +60,7 @@ def start_step(
         number = _turn(turn)
         place = (call.turn() if callable(call.turn) else call.turn) if number is None else number
         call.recorder.step_started(
-            key, call.run_id, asked, perhaps_within=call.within, tool=text_in(tool) or call.tool, name=name,
+            key, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
             turn=place, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
             given=given,
         )  # fmt: skip

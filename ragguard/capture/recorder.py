@@ -291,7 +291,6 @@ class Recorder:
         query: str,
         *,
         within: str = "",
-        perhaps_within: str = "",
         tool: str = "",
         name: str = "",
         turn: int | TurnKey | None = None,
@@ -306,8 +305,7 @@ class Recorder:
         how many passages the retriever is asked for. `given` is the step's id from `claim_step`, where the application
         gave one: `step_id` then names the open retrieval alone.
 
-        `within` names the open retrieval that it is a part of; `perhaps_within` one that it seems
-        to be a part of: it is, if it ends before that one and that one ends well.
+        `within` names the open retrieval that it is a part of.
         """
         try:
             run = self._runs.get(run_id)
@@ -321,7 +319,7 @@ class Recorder:
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
                 trace=trace, order=order, top_k=top_k, given=given,
             )  # fmt: skip
-            self._runs.put_step(one, turn, within, perhaps_within, now=self._clock())
+            self._runs.put_step(one, turn, within, now=self._clock())
         except FAULTS as error:
             self.faults.note("step_started", error)
 

@@ -104,41 +104,6 @@ def test_parts_stand_inside_their_step_in_the_order_of_their_starts(recorder, ca
     ]
 
 
-def test_what_only_seemed_to_be_inside_is_a_part_when_it_ended_first_and_all_went_well(recorder, captured):
-    recorder.run_started("r")
-    recorder.step_started("outer", "r", "q")
-    recorder.step_started("inner", "r", "q", perhaps_within="outer")
-    recorder.step_ended("inner", [Passage("x")])
-    recorder.step_ended("outer", [Passage("x")])
-    (step,) = captured.run.steps
-    assert step.id == "outer"
-    assert len(step.sub_steps) == 1
-
-
-def test_what_only_seemed_to_be_inside_is_a_step_when_it_ends_later(recorder, captured):
-    recorder.run_started("r")
-    recorder.step_started("outer", "r", "q")
-    recorder.step_started("inner", "r", "q", perhaps_within="outer")
-    recorder.step_ended("outer", [Passage("1")])
-    recorder.step_ended("inner", [Passage("2")])
-    assert [(step.id, step.index, step.sub_steps) for step in captured.run.steps] == [
-        ("outer", 0, []),
-        ("inner", 1, []),
-    ]
-
-
-def test_what_only_seemed_to_be_inside_of_something_cancelled_is_not_lost(recorder, captured):
-    recorder.run_started("r")
-    recorder.step_started("timed out", "r", "q")
-    recorder.step_started("again", "r", "q", perhaps_within="timed out")
-    recorder.step_ended("again", [Passage("x")])
-    recorder.run_ended("r", "Ada")
-    assert [(step.id, step.status, len(step.passages)) for step in captured.run.steps] == [
-        ("timed out", "cancelled", 0),
-        ("again", "ok", 1),
-    ]
-
-
 def test_the_end_of_a_run_is_the_end_of_its_steps(recorder, captured):
     recorder.run_started("r")
     recorder.step_started("outer", "r", "q")

@@ -1,4 +1,4 @@
-"""How many documents a retriever was asked for becomes the number of places of its step."""
+"""The number of documents that a retriever is asked for becomes K of its step, where it is said."""
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
@@ -46,34 +46,35 @@ def places(captured):
 
 
 @MODES
-async def test_a_retriever_has_as_many_places_as_it_was_asked_for(captured, config, mode):
-    await run(vector_store(2).as_retriever(search_kwargs={"k": 3}), config, mode)
+@pytest.mark.parametrize("around", ["bare", "chain"])
+async def test_k_in_a_retrievers_metadata_is_k_of_its_step(captured, config, mode, around):
+    retriever = vector_store(2).as_retriever(search_kwargs={"k": 3}, metadata={"ragguard_k": 3})
+    await run(retriever | RunnableLambda(len) if around == "chain" else retriever, config, mode)
     assert places(captured) == (3, 3, 2)
 
 
-@MODES
-async def test_a_retriever_inside_a_chain_too(captured, config, mode):
-    chain = vector_store().as_retriever(search_kwargs={"k": 3}) | RunnableLambda(len)
-    await run(chain, config, mode)
-    assert places(captured) == (3, 3, 3)
-
-
-@MODES
-async def test_what_a_call_says_holds(captured, config, mode):
-    await run(vector_store().as_retriever(search_kwargs={"k": 3}), config, mode, k=1)
+def test_k_in_the_metadata_of_a_call_is_k_of_its_step(captured, config):
+    vector_store().as_retriever().invoke("who?", {**config, "metadata": {"ragguard_k": 1}}, k=1)
     assert places(captured) == (1, 1, 1)
 
 
 @MODES
-async def test_a_retriever_with_a_k_of_its_own(captured, config, mode):
-    await run(CountedRetriever(count=2), config, mode)
-    assert places(captured) == (4, 4, 2)
-
-
-@MODES
-async def test_a_k_that_means_something_else_is_not_believed(captured, config, mode):
-    await run(CountedRetriever(count=2, k=1), config, mode)
+async def test_k_of_a_retriever_is_unknown_unless_it_is_said(captured, config, mode):
+    await run(vector_store(2).as_retriever(search_kwargs={"k": 3}), config, mode)
     assert places(captured) == (None, 2, 2)
+
+
+@pytest.mark.parametrize("k", [1, 0, -1, "3", None, True])
+def test_k_that_cannot_be_right_is_not_taken(captured, config, k):
+    ListRetriever(count=2, metadata={"ragguard_k": k}).invoke("who?", config)
+    assert places(captured) == (None, 2, 2)
+
+
+def test_guarded_retriever_knows_k_of_the_call_and_of_its_retriever(captured, config):
+    store = vector_store()
+    GuardedRetriever(store.as_retriever(search_kwargs={"k": 4}), guarding()).invoke("who?", config, k=3)
+    GuardedRetriever(CountedRetriever(count=4, k=5), guarding()).invoke("who?", config)
+    assert [run.steps[0].k for run in captured.runs] == [3, 5]
 
 
 @MODES
@@ -86,13 +87,13 @@ async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, co
 
 @MODES
 async def test_a_reranker_chooses_how_many_places_there_are(captured, config, mode):
-    base = vector_store().as_retriever(search_kwargs={"k": 4})
+    base = vector_store().as_retriever(search_kwargs={"k": 4}, metadata={"ragguard_k": 4})
     await run(ContextualCompressionRetriever(base_compressor=First(), base_retriever=base), config, mode)
     assert places(captured) == (None, 2, 2)
 
 
 @MODES
 async def test_arms_of_an_ensemble_have_a_k_each_and_the_whole_has_none(captured, config, mode):
-    arms = [CountedRetriever(shelf="a"), CountedRetriever(shelf="b")]
+    arms = [ListRetriever(shelf=name, metadata={"ragguard_k": 4}) for name in "ab"]
     await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), config, mode)
     assert places(captured) == (None, 4, 4)

@@ -178,7 +178,7 @@ async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(ca
     assert turns(captured) == [("slow", 0), ("second", 1), ("third", 2)]
 
 
-@both
+@pytest.mark.parametrize("mode", ["ainvoke"])
 @pytest.mark.parametrize("around", ["chain", "run"])
 async def test_a_batch_has_one_turn(captured, recorder, config, mode, around):
     def look(question, config=None):
