@@ -12,16 +12,13 @@ import numpy as np
 
 from ragguard.analysis.pairs import Questions
 from ragguard.errors import InvalidInput
-from ragguard.metrics.agreement import paired_bootstrap
-from ragguard.metrics.arrays import MOST_DRAWS
+from ragguard.metrics.arrays import MOST_DRAWS, Floats
 from ragguard.metrics.registry import METRICS
+from ragguard.metrics.sign_flips import FlipTest, least_p, sign_flips
 from ragguard.runtime.arguments import whole_number
 from ragguard.storage.sqlite.means import Series, titles
 
 SIGNIFICANT = 0.05
-DRAWS_PER_METRIC = 100
-"""The least number of draws for each metric. The least p of n draws is 2 / (n + 1): times the number of metrics, that
-is 0.02, well below SIGNIFICANT."""
 NO_DIFFERENCE = "no difference"
 TOO_FEW = "too few questions"
 UNDECIDED = NO_DIFFERENCE, TOO_FEW
@@ -43,15 +40,16 @@ class Change:
     """The difference after − before, as the mean over questions."""
     low: float
     high: float
-    """The 95 % interval of the difference, from a paired bootstrap over questions."""
+    """The 95 % interval of the difference: what the sign flips of the questions' differences do not reject; nan
+    where so few questions bound nothing."""
     p: float
-    p_holm: float
-    """p, corrected for the number of metrics (Holm)."""
+    p_corrected: float
+    """p for all metrics together: the chance that any metric without a difference looks so different."""
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
     """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
-    (there is a difference, and with so few questions and so many metrics even the clearest would not be called one)."""
+    (there is a difference, and with so few questions even the clearest would not be called one)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +112,17 @@ class Comparison:
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
     draws: int = 0
-    """How many resamples the bootstrap took of each metric."""
+    """How many random patterns of signs were tried, where there were too many questions to try all."""
 
     @property
     def about_p(self) -> str:
-        """The sentences about the correction of p, and about the least p that the draws can show, where one is it."""
-        said = f"p is corrected for the number of metrics, {len(self.changes)} (Holm)."
-        least = 2 / (self.draws + 1)
-        at_least = [change.p_holm for change in self.changes if math.isclose(change.p, least)]
-        if not at_least:
-            return said
-        return f"{said} {self.draws:,} draws show no p below {max(at_least):.3f}: there, p is that or less."
+        """The sentence about what p means."""
+        number = len(self.changes)
+        together = f"for all {number} metrics together" if number > 1 else "for one metric"
+        return (
+            f"p is from sign flips of the questions' differences, {together}: where nothing differs, any is called "
+            f"different once in {1 / SIGNIFICANT:.0f} comparisons."
+        )
 
     @property
     def left_out(self) -> str:
@@ -199,23 +197,23 @@ class Comparison:
         )
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain data for JSON, with None for an infinite effect, which JSON cannot hold."""
+        """Returns plain data for JSON, with None for what is infinite or nan, which JSON cannot hold."""
         data = asdict(self)
         for change in data["changes"]:
-            change["effect"] = change["effect"] if math.isfinite(change["effect"]) else None
+            for name in ("effect", "low", "high"):
+                change[name] = change[name] if math.isfinite(change[name]) else None
         return data
 
 
 def compare(
-    before: Questions, after: Questions, draws: int = 2000, seed: int = 0, most: int = 5
+    before: Questions, after: Questions, draws: int = 9999, seed: int = 0, most: int = 5
 ) -> Comparison:
     """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
 
-    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. The bootstrap takes
-    `draws` resamples, and 100 for each metric where that is more: p is corrected for the number of metrics, and fewer
-    draws could not show a corrected p below 0.05.
+    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
+    patterns of signs are tried, beyond that `draws` random ones.
     """
-    for name, value, least in (("draws", draws, 2), ("seed", seed, 0), ("most", most, 0)):
+    for name, value, least in (("draws", draws, 99), ("seed", seed, 0), ("most", most, 0)):
         whole_number(name, value, least)
     for name, given in (("before", before), ("after", after)):
         if not isinstance(given, Questions):
@@ -241,8 +239,7 @@ def compare(
             "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
         )  # fmt: skip
     missing = sorted({named[series] for series in before.values.keys() ^ after.values.keys()})
-    draws = max(draws, min(DRAWS_PER_METRIC * len(both), MOST_DRAWS))
-    found: list[Change] = []
+    compared: list[tuple[Series, dict[str, float], Floats]] = []
     moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
     for series in both:
         questions = sorted(before.values[series].keys() & after.values[series].keys())
@@ -252,13 +249,13 @@ def compare(
         a = np.array([before.values[series][question] for question in questions])
         b = np.array([after.values[series][question] for question in questions])
         gap = _gap(a, b)
-        found.append(_change(named[series], series.level, a, gap, draws=draws, seed=seed))
+        compared.append((series, dict(zip(questions, gap.tolist(), strict=True)), a))
         spread = float(np.abs(gap).mean()) or 1.0
         for i in np.flatnonzero(gap):
             move = Move(named[series], float(a[i]), float(b[i]))
             moves[questions[i]].append((abs(float(gap[i])) / spread, move))
     return Comparison(
-        _corrected(found),
+        _changes(compared, named, draws, seed),
         _most_moved(moves, after.asked, most),
         len(moves),
         len(shared),
@@ -312,54 +309,40 @@ def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, An
     return gap
 
 
-def _change(
-    title: str, level: str, a: np.ndarray[Any, Any], gap: np.ndarray[Any, Any], *, draws: int, seed: int
-) -> Change:
-    b, mean = a + gap, float(gap.mean())
-    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
-        mean = 0.0
-    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-    if spread < 1e-12:
-        # Nothing to resample: every question changed by the same amount.
-        low = high = mean
-        p = 1.0 if low == 0 else 0.0
-        effect = 0.0 if low == 0 else math.copysign(math.inf, low)
-    else:
-        boot = paired_bootstrap(b, a, draws=draws, seed=seed)
-        low, high, p, effect = boot.low, boot.high, boot.p, mean / spread
-    p = max(p, _least_p(len(gap)))
-    return Change(
-        title, level, len(gap), float(a.mean()), after=float(b.mean()), difference=mean,
-        low=low, high=high, p=p, p_holm=p, effect=effect, verdict="",
-    )  # fmt: skip
-
-
-def _least_p(questions: int) -> float:
-    """Returns the bound that p cannot be lower than: by chance all n questions change in one direction once in
-    2^(n - 1) times."""
-    return 2.0 ** (1 - questions)
-
-
-def _corrected(changes: Sequence[Change]) -> list[Change]:
-    """Applies Holm's step-down correction to the p values, then decides the verdicts."""
-    order = sorted(range(len(changes)), key=lambda index: changes[index].p)
-    corrected, highest = [0.0] * len(changes), 0.0
-    for rank, index in enumerate(order):
-        highest = max(highest, min(1.0, changes[index].p * (len(changes) - rank)))
-        corrected[index] = highest
+def _changes(
+    compared: Sequence[tuple[Series, Mapping[str, float], Floats]],
+    named: Mapping[Series, str],
+    draws: int,
+    seed: int,
+) -> list[Change]:
+    """Returns the changes of all metrics, tested together by sign flips of their questions' differences."""
+    everywhere = sorted({question for _, gaps, _ in compared for question in gaps})
+    table = [np.array([gaps.get(question, math.nan) for question in everywhere]) for _, gaps, _ in compared]
+    tested = sign_flips(table, draws=min(draws, MOST_DRAWS), seed=seed)
     return [
-        replace(change, p_holm=p, verdict=_verdict(change, p, changes))
-        for change, p in zip(changes, corrected, strict=True)
+        _change(named[series], series.level, a, np.array(list(gaps.values())), found)
+        for (series, gaps, a), found in zip(compared, tested, strict=True)
     ]
 
 
-def _verdict(change: Change, p: float, changes: Sequence[Change]) -> str:
+def _change(title: str, level: str, a: Floats, gap: Floats, found: FlipTest) -> Change:
+    mean = found.value
+    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
+        mean = 0.0
+    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
+    effect = mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0
+    change = Change(
+        title, level, len(gap), float(a.mean()), after=float((a + gap).mean()), difference=mean,
+        low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted, effect=effect, verdict="",
+    )  # fmt: skip
+    return replace(change, verdict=_verdict(change))
+
+
+def _verdict(change: Change) -> str:
     if change.difference == 0:
         return NO_DIFFERENCE
-    if p > SIGNIFICANT:
-        least = _least_p(change.questions)
-        clearer = sum(other.p < least for other in changes)
-        return TOO_FEW if least * (len(changes) - clearer) > SIGNIFICANT else NO_DIFFERENCE
+    if change.p_corrected > SIGNIFICANT:
+        return TOO_FEW if least_p(change.questions) > SIGNIFICANT else NO_DIFFERENCE
     known = METRICS.get(change.metric.partition(".")[0])
     if known is None or known.direction == "neither":
         return "changed"

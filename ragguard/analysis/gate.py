@@ -55,5 +55,5 @@ def ragguard_gate() -> Gate:
 def _line(change: Change) -> str:
     return (
         f"{change.metric}: {change.before:.3f} → {change.after:.3f}, difference {change.difference:+.3f} "
-        f"({change.low:+.3f} … {change.high:+.3f}) over {change.questions} questions, p {change.p_holm:.3f}"
+        f"({change.low:+.3f} … {change.high:+.3f}) over {change.questions} questions, p {change.p_corrected:.3f}"
     )

@@ -30,10 +30,10 @@ def run(
     draws: Annotated[
         int,
         typer.Option(
-            min=100, help="Resamples of the bootstrap; 100 for each metric are taken where that is more."
+            min=99, help="Random patterns of signs that are tried where there are over 14 questions."
         ),
-    ] = 2000,
-    seed: Annotated[int, typer.Option(help="The seed of the bootstrap.")] = 0,
+    ] = 9999,
+    seed: Annotated[int, typer.Option(help="The seed of these patterns.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions.
@@ -71,7 +71,7 @@ def _show(found: Comparison) -> None:
 
     console = screen()
     colours = {"better": "green", "worse": "red", "changed": "yellow"}
-    changes = sorted(found.changes, key=lambda change: (change.p_holm, change.metric))
+    changes = sorted(found.changes, key=lambda change: (change.p_corrected, change.metric))
     thin = any(change.questions < found.paired for change in changes)
     show_table(console, f"{found.paired} questions in common", [
         Column("metric", [as_markup(change.metric) for change in changes]),
@@ -80,7 +80,7 @@ def _show(found: Comparison) -> None:
         Column("after", [f"{change.after:.3f}" for change in changes], right=True, spare=2),
         Column("difference (95 %)", [_difference(change) for change in changes], right=True),
         Column("effect", [f"{change.effect:+.2f}" for change in changes], right=True, spare=1),
-        Column("p", [f"{change.p_holm:.3f}" for change in changes], right=True),
+        Column("p", [f"{change.p_corrected:.3f}" for change in changes], right=True),
         Column("verdict", [
             f"[{colours.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes
         ]),

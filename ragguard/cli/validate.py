@@ -58,7 +58,7 @@ def run(
             "where all labels are 0 or 1."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the bootstrap.")] = 0,
+    seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the tests.")] = 0,
     runs: TextFiles = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,

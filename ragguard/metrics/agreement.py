@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Integers
+from ragguard.metrics.sign_flips import sign_flips
 
 Kind = Literal["spearman", "kendall_b", "kendall_c", "pearson", "somers_d"]
 """`somers_d`: of the pairs whose outcomes differ, the share that the metric orders rightly less the share it orders
@@ -27,7 +28,7 @@ KINDS: tuple[Kind, ...] = ("spearman", "kendall_b", "kendall_c", "pearson", "som
 class Correlation(NamedTuple):
     """The correlation of a metric with an outcome.
 
-    Of groups it is the mean of their correlations, with the 95 % interval of a bootstrap over groups; without
+    Of groups it is the mean of their correlations, with p and the 95 % interval of sign flips of the groups; without
     groups there is no interval (nan). `skipped` counts the pairs left out for a nan, or groups in which
     one side does not vary.
     """
@@ -41,7 +42,7 @@ class Correlation(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """The amount by which the first of two is higher, with the 95 % interval and p of a paired bootstrap."""
+    """The amount by which the first of two is higher, with its 95 % interval and p."""
 
     value: float
     p: float
@@ -88,11 +89,11 @@ def paired_bootstrap(
     seed: int = 0,
     flat: float = math.nan,
 ) -> Difference:
-    """Returns how much higher a is than b, by resampling the entries or groups that both share.
+    """Returns how much higher a is than b, by sign flips of the entries or groups that both share.
 
     Without `outcome`: the difference of two runs' means, over entries or over the means of groups. With it: the
-    difference of two metrics' correlations with the outcome, the mean over groups if there are any; `flat` as for
-    `correlate`.
+    difference of two metrics' correlations with the outcome, the mean over groups if there are any; without groups this
+    one is bootstrapped over entries. `flat` as for `correlate`.
     """
     first, second, known = _pairs(kind, flat, a=a, b=b)
     if outcome is None:
@@ -210,11 +211,8 @@ def _scipy_stats() -> Any:
 
 def _over_groups(each: Floats, draws: int, seed: int) -> tuple[float, float, float, float, int, int]:
     """Returns the mean over groups, its p and interval, how many groups count, and how many had no value."""
-    there = each[~np.isnan(each)]
-    if not there.size:
-        return math.nan, math.nan, math.nan, math.nan, 0, each.size
-    drawn = np.concatenate([there[rows].mean(axis=1) for rows in _draws(there.size, draws, seed)])
-    return float(there.mean()), *interval(drawn), there.size, each.size - there.size
+    (found,) = sign_flips([each], draws=draws, seed=seed)
+    return found.value, found.p, found.low, found.high, found.counted, each.size - found.counted
 
 
 def _draws(n: int, draws: int, seed: int) -> Iterator[Integers]:

@@ -97,7 +97,7 @@ def _signs(questions: int, draws: int, seed: int) -> Floats:
         bits = patterns[:, None] >> np.arange(questions) & 1
         return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
     random = np.random.default_rng(arrays.count("seed", seed, 0))
-    rows = arrays.count("draws", draws, 99, arrays.MOST_DRAWS)
+    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     drawn = random.integers(0, 2, size=(rows, questions), dtype=np.int8)
     return np.concatenate([np.ones((1, questions)), 1.0 - 2.0 * drawn])
 
@@ -119,7 +119,7 @@ def _step_down(observed: Floats, flipped: Floats, alone: Floats) -> Floats:
 def _interval(
     values: Floats, signs: Floats | None, draws: int, seed: int, confidence: float
 ) -> tuple[float, float]:
-    """Returns the differences between which the test rejects none; infinite where so few questions bound nothing."""
+    """Returns the differences between which the test rejects none; nan where so few questions bound nothing."""
     if not len(values):
         return math.nan, math.nan
     subsets: NDArray[np.bool_] = (_signs(len(values), draws, seed) if signs is None else signs) < 0
@@ -129,5 +129,5 @@ def _interval(
     means = np.sort((subsets @ values)[sizes > 0] / sizes[sizes > 0])
     outside = math.floor((1 - confidence) / 2 * (len(means) + 1) + 1e-9)
     if outside < 1:
-        return -math.inf, math.inf
+        return math.nan, math.nan
     return float(means[outside - 1]), float(means[-outside])

@@ -34,7 +34,7 @@ def test_a_real_difference_is_found_with_its_sign():
     (change,) = compared(side(base), side(base + rng.normal(0.03, 0.02, 60))).changes
     assert change.difference == pytest.approx(0.03, abs=0.01)
     assert change.low > 0
-    assert change.p_holm < 0.01
+    assert change.p_corrected < 0.01
     assert (change.verdict, change.questions) == ("better", 60)
 
 
@@ -54,10 +54,8 @@ def test_many_metrics_are_corrected_for():
         b += side(rng.normal(0, 1, 30), name)
     changes = sorted(compared(a, b).changes, key=lambda change: change.p)
     assert len(changes) == len(names)
-    expected = np.maximum.accumulate(
-        [min(1, change.p * (len(names) - rank)) for rank, change in enumerate(changes)]
-    )
-    assert [change.p_holm for change in changes] == pytest.approx(list(expected))
+    assert all(change.p <= change.p_corrected <= min(1, change.p * len(names)) + 0.02 for change in changes)
+    assert {change.verdict for change in changes} == {"no difference"}
 
 
 def test_lower_is_better_where_it_is():
@@ -128,14 +126,14 @@ def test_float_noise_is_no_difference(scale):
     noise = np.where(np.arange(60) % 2, 1e-9, 0.0) * scale
     found = compared(side(base), side(base + noise))
     (change,) = found.changes
-    assert (change.difference, change.p_holm, change.verdict) == (0.0, 1.0, "no difference")
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")
     assert found.moved == []
     assert not Condition.parse("udcg > 0").holds(found)
 
 
 @pytest.mark.parametrize(
     "settings",
-    [{"draws": 0}, {"draws": "many"}, {"seed": -1}, {"seed": None}, {"most": 1.5}, {"draws": True}],
+    [{"draws": 98}, {"draws": "many"}, {"seed": -1}, {"seed": None}, {"most": 1.5}, {"draws": True}],
 )
 def test_settings_that_cannot_be_right_are_refused(settings):
     with pytest.raises(InvalidInput, match="whole number"):
@@ -151,7 +149,7 @@ def test_what_are_no_questions_is_refused(given):
 def test_the_same_twice_is_no_difference():
     runs = side([0.1, 0.5, 0.9])
     (change,) = compared(runs, runs).changes
-    assert (change.difference, change.p_holm, change.verdict) == (0.0, 1.0, "no difference")
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")
 
 
 def test_one_question_proves_nothing():
@@ -176,23 +174,33 @@ def test_a_clear_difference_is_found_among_sixty_metrics(settings):
     changes = compared(*many(60, 40, clear=2), **settings).changes
     assert [change.metric for change in changes if change.verdict == "changed"] == ["m00", "m01"]
     assert {change.verdict for change in changes[2:]} == {"no difference"}
-    assert changes[0].p_holm < 0.025
+    assert changes[0].p_corrected < 0.025
 
 
-def test_a_p_that_is_the_least_of_the_draws_is_said_to_be():
-    found = compared(*many(60, 40, clear=2))
-    assert found.about_p == (
-        "p is corrected for the number of metrics, 60 (Holm). 6,000 draws show no p below 0.020: there, p is that "
-        "or less."
-    )
-    assert compared(*many(60, 40)).about_p == "p is corrected for the number of metrics, 60 (Holm)."
+def test_the_meaning_of_p_is_a_sentence():
+    sixty = compared(*many(60, 40, clear=2)).about_p
+    assert "for all 60 metrics together" in sixty
+    assert "once in 20 comparisons" in sixty
+    assert "for one metric" in compared(*many(1, 40)).about_p
 
 
-def test_where_the_questions_are_too_few_for_so_many_metrics_that_is_the_verdict():
-    changes = compared(*many(7, 8, clear=2)).changes  # the least p of 8 questions is 1 / 128
+def test_five_questions_are_too_few_and_eight_are_enough_however_many_metrics_there_are():
+    changes = compared(*many(7, 5, clear=2)).changes  # the least p of 5 questions is 1 / 16
     assert {change.verdict for change in changes} == {"too few questions"}
-    changes = compared(*many(6, 8, clear=2)).changes
-    assert [change.verdict for change in changes] == ["changed"] * 2 + ["no difference"] * 4
+    changes = compared(*many(7, 8, clear=2)).changes
+    assert [change.verdict for change in changes] == ["changed"] * 2 + ["no difference"] * 5
+
+
+def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
+    rng = np.random.default_rng(7)
+    wrong = 0
+    for _ in range(200):
+        a, b = side([]), side([])
+        for number in range(10):
+            a += side(rng.exponential(1, 9), f"m{number}")
+            b += side(rng.exponential(1, 9), f"m{number}")
+        wrong += any(change.verdict == "changed" for change in compared(a, b).changes)
+    assert wrong / 200 <= 0.1  # 0.05, and three standard errors; percentiles of a bootstrap gave 0.52
 
 
 def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_alone():

@@ -148,7 +148,8 @@ def _correlation_table(
         )
     else:
         notes.append(
-            "The mean of the questions' own correlations; from and to: 95 % of a bootstrap over questions. Skipped: "
+            "The mean of the questions' own correlations; from and to: the 95 % interval of sign flips of the "
+            "questions' values. Skipped: "
             "questions without contexts of different outcomes for which the metric has a value. A metric that is the "
             "same for all contexts of a question counts 0 there."
         )
@@ -169,7 +170,9 @@ def _differences(
     data: Measured, best: str, names: Sequence[str], groups: Sequence[str] | None, seed: int
 ) -> Table:
     rows: list[tuple[Cell, ...]] = []
-    notes = ["Spearman; a paired bootstrap: the same draws for both metrics."]
+    notes = [
+        "Spearman; sign flips of the questions' differences: with n questions no p is below 1 in 2^(n - 1)."
+    ]
     if len({np.isnan(data.values[name]).tobytes() for name in names}) > 1:
         notes.append(
             "Of contexts for which both metrics have a value. Where one of the two lacks some that the other has, `by` "
