@@ -4,7 +4,7 @@
 
 Pairs of sides are drawn from one distribution, so that each verdict of a difference is wrong: normal and skewed
 values, one metric and ten (unrelated, and related as metrics of one run are). The share of wrong verdicts should be
-0.05; with six questions no exact test can be closer than 1/32. Power is that of a difference of 0.2 standard deviations.
+0.05; with six questions no exact test can be closer than 1/32. Power is for a difference of 0.2 standard deviations.
 """
 
 from __future__ import annotations

@@ -244,9 +244,10 @@ async def _ideal_rankings(
                 (outcome == OUTCOMES["wrong"]).astype(float) for outcome in (found["utility"], found[name])
             ]
             gap = paired_bootstrap(*wrong)
+            bounds = f"95 % {100 * gap.low:+.1f} to {100 * gap.high:+.1f}, " if np.isfinite(gap.low) else ""
             notes.append(
                 f"{one.name.capitalize()}: {100 * gap.value:+.1f} of 100 wrong answers, utility beside {name} "
-                f"(95 % {100 * gap.low:+.1f} to {100 * gap.high:+.1f}, p = {gap.p:.3f})."
+                f"({bounds}p = {gap.p:.3f})."
             )
     rows.append(("mean", *(float(np.mean([row[at] for row in rows])) for at in range(1, len(rows[0])))))
     columns = tuple(f"{name} {mark}" for name in SCHEMAS for mark in ("C", "A", "W"))

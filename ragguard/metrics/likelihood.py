@@ -21,19 +21,25 @@ SOURCE = "IGPO, TRACE: the log-probability of the answer"
 
 def likelihood(logprobs: Sequence[ArrayLike]) -> float:
     """Returns exp of the mean log-probability of a reference's tokens, of the best reference; nan for none."""
-    return max((math.exp(_mean(one)) for one in logprobs), default=math.nan)
+    return max((math.exp(_mean(one)) for one in _each(logprobs)), default=math.nan)
 
 
 def likelihood_total(logprobs: Sequence[ArrayLike]) -> float:
     """Returns the sum of the probabilities of the references, each the product over its tokens; nan for none."""
-    if not len(logprobs):
-        return math.nan
-    return min(1.0, sum(math.exp(float(np.sum(_read(one)))) for one in logprobs))
+    totals = [math.exp(float(np.sum(_read(one)))) for one in _each(logprobs)]
+    return min(1.0, sum(totals)) if totals else math.nan
 
 
 def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
     """Returns the mean log-probability of a token of the best reference; nan for none."""
-    return max((_mean(one) for one in logprobs), default=math.nan)
+    return max((_mean(one) for one in _each(logprobs)), default=math.nan)
+
+
+def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
+    """Returns the lists of log-probabilities, one for each reference."""
+    if isinstance(logprobs, str) or not isinstance(logprobs, Sequence | np.ndarray):
+        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference")
+    return list(logprobs)
 
 
 def _mean(logprobs: ArrayLike) -> float:

@@ -12,6 +12,7 @@ import hashlib
 import json
 import sqlite3
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,6 +63,17 @@ class ContinuedRuns:
 
     def __init__(self) -> None:
         self._stored: OrderedDict[str, StoredRun] = OrderedDict()
+        self._ended: OrderedDict[str, None] = OrderedDict()
+
+    def keep_ended(self, run_ids: Iterable[str]) -> None:
+        """Remembers runs that have ended, so that a run which is continued counts once."""
+        self._ended.update(dict.fromkeys(run_ids))
+        while len(self._ended) > KEPT:
+            self._ended.popitem(last=False)
+
+    def has_ended(self, run_id: str) -> bool:
+        """Returns whether the end of a run was written here before."""
+        return run_id in self._ended
 
     def get(self, run_id: str) -> StoredRun | None:
         """Returns where the events of such a run are written; None for any other run."""

@@ -93,6 +93,10 @@ class Writing:
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
+        self.ended: set[str] = set()
+        """The runs that ended in this transaction, by their ids in the store."""
+        self.ended_again = 0
+        """The number of ends of continued runs whose earlier end this process wrote, too."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
         self.ended_in_place = 0
@@ -258,6 +262,7 @@ class Writing:
         run_id = event.run_id if stored is None else stored.run_id
         if new is not None and new.is_open and stored is None and not (event.waits_for or event.stands_in):
             new.end = event
+            self.ended.add(run_id)
             self.changed.pop(run_id, None)
             return
         self._insert_new()
@@ -275,6 +280,8 @@ class Writing:
             return
         self._open.discard(seq)
         self.changed.pop(run_id, None)
+        self.ended_again += part > 0 and (run_id in self.ended or self._continued.has_ended(run_id))
+        self.ended.add(run_id)
         table = PassageTable(self.texts, body.pop("items", ()))
         add_end(body, event, table, part)
         self._needed.add(table.digests)
