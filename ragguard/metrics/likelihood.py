@@ -37,7 +37,8 @@ def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
 
 def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Returns the lists of log-probabilities, one for each reference."""
-    if isinstance(logprobs, str) or not isinstance(logprobs, Sequence | np.ndarray):
+    listed = isinstance(logprobs, list | tuple) or (isinstance(logprobs, np.ndarray) and logprobs.ndim > 0)
+    if not listed:
         raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference")
     return list(logprobs)
 

@@ -157,3 +157,10 @@ def _born(pid: int) -> str | None:
     except OSError:
         return ""
     return ""
+
+
+def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
+    """Marks a run as to be scored by its owner."""
+    connection.execute(
+        "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
+    )

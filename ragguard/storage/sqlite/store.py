@@ -30,10 +30,11 @@ from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
 from ragguard.storage.sqlite.means import RunMeans, means_at
 from ragguard.storage.sqlite.overview import Overview, RunLine, overviews_at
+from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
 from ragguard.storage.sqlite.time_slice import TimeSlice
 from ragguard.storage.sqlite.unreadable import LeftOut, read_each
-from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row, make_due
+from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger
 
 Durability = Literal["fast", "full"]

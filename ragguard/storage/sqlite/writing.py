@@ -34,6 +34,7 @@ from ragguard.storage.sqlite.continued import (
     was_deleted,
 )
 from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
+from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.passage_table import PassageTable, digests_in
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
 from ragguard.storage.sqlite.texts import NeededTexts
@@ -417,10 +418,3 @@ class Writing:
 def _times_of(step: StepRow) -> tuple[int, int]:
     """Returns when the step began and ended, which tells it from another step of the same id."""
     return step.columns[_STARTED], step.columns[_ENDED]
-
-
-def make_due(connection: sqlite3.Connection, run: int, owner: str, now: int) -> None:
-    """Marks a run as to be scored by its owner."""
-    connection.execute(
-        "UPDATE runs SET owner = ?, due_ns = ?, queued_ns = ? WHERE seq = ?", (owner, now, now, run)
-    )
