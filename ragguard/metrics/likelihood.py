@@ -37,10 +37,10 @@ def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
 
 def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Returns the lists of log-probabilities, one for each reference."""
-    listed = isinstance(logprobs, list | tuple) or (isinstance(logprobs, np.ndarray) and logprobs.ndim > 0)
-    if not listed:
-        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference")
-    return list(logprobs)
+    try:
+        return list(logprobs)
+    except TypeError as error:
+        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference") from error
 
 
 def _mean(logprobs: ArrayLike) -> float:
