@@ -8,25 +8,32 @@ from dataclasses import replace
 from typing import Any
 
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine
-from llama_index.core.query_engine import RetrySourceQueryEngine, SubQuestionQueryEngine
+from llama_index.core.query_engine import (
+    RetryGuidelineQueryEngine,
+    RetryQueryEngine,
+    RetrySourceQueryEngine,
+    SubQuestionQueryEngine,
+)
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import RunIdentity
-from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.open_runs import Order, WholeRun
 from ragguard.capture.splitters import Splitter
+from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
-from ragguard_llamaindex.causes import Emissions, events_in
-from ragguard_llamaindex.clocks import CallClock
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
+from ragguard_llamaindex.senders import EventSenders, events_in
 from ragguard_llamaindex.shares import PendingRetrieval
 from ragguard_llamaindex.streams import StreamedAnswer
 
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
+RETRYING = (RetryQueryEngine, RetryGuidelineQueryEngine, RetrySourceQueryEngine)
+"""The engines that have an evaluator judge their answers."""
 PENDING_KEPT = 64
 """The number of retrievals of one call that are remembered until it is known what the model gets of them."""
 
@@ -82,13 +89,14 @@ class Call:
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     tool = ""
-    own_clock: CallClock | None = None
-    clock_around: CallClock | None = None
-    """The clock of the call around this one, for a call without a clock of its own."""
-    fork: int | None = None
-    """The turn at which all engines begin that this engine asks."""
-    emissions: Emissions | None = None
-    """The events that the steps of a workflow have emitted."""
+    turn: TurnKey | None = None
+    """The parallel calls that this one belongs to, and the call among them; None where LlamaIndex names none."""
+    order: Order = ()
+    """The position of the call among those that run in parallel, from the outermost to the innermost."""
+    asks = 0
+    """The number of engines or tools that a fan-out has called so far."""
+    senders: EventSenders | None = None
+    """The steps of a workflow that sent its events."""
     asked = ""
     """The query in the arguments of this call."""
     written_query = ""
@@ -109,6 +117,8 @@ class Call:
     """The sub-questions so far of an engine that takes its question apart."""
     condenses = False
     """True for a chat engine that makes a standalone question of what the user says."""
+    retries = False
+    """True for an engine that has its answers evaluated, and asks again."""
     repeats = False
     """True for an engine that answers a second time from what it has retrieved before."""
     standalone = ""
@@ -159,14 +169,6 @@ class Call:
         return self.given_run
 
     @property
-    def clock(self) -> CallClock:
-        """Returns the clock that gives the retrievals inside the call their turns."""
-        clock = self.own_clock or self.clock_around
-        if clock is None:
-            clock = self.own_clock = CallClock()
-        return clock
-
-    @property
     def outermost(self) -> bool:
         """True for a call that is not a part of another captured call."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
@@ -196,6 +198,7 @@ def inner_call(
     call.given_run, call.parent = around.run, around
     call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
     call.agent, call.workflow_step = around.agent, around.workflow_step
+    call.turn, call.order = around.turn, around.order
     if kind in ASKING or kind is Kind.TOOL:
         call.asked = asked_in(kind, arguments)
         call.written_query = (
@@ -205,10 +208,10 @@ def inner_call(
         call.asked, call.written_query = around.asked, around.written_query
     if kind is Kind.STEP:
         _begin_step(call, around, arguments)
-    elif call.step_id or kind not in ASKING_OR_TOOL:
-        call.clock_around = around.clock
-    else:
-        call.own_clock = around.clock.inside(around.fork)
+    elif kind in ASKING_OR_TOOL and not call.step_id:
+        if around.kind is Kind.FANOUT:
+            _in_parallel(call, around, around.id, around.asks)
+            around.asks += 1
         if kind is not Kind.TOOL:
             _note_question(call, around)
     describe_call(call, instance)
@@ -217,16 +220,19 @@ def inner_call(
 
 def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     call.name, call.choosers = call.id[:-37].rpartition(".")[2], around.choosers
-    emissions = around.emissions
-    start, rank = (None, None) if emissions is None else emissions.begins(call, call.name, arguments)
-    if start is None and emissions is not None and emissions.known:
-        start = around.clock.now  # the first event, or one from outside the workflow
-    call.own_clock = around.clock.inside(start, rank)
+    sender = None if around.senders is None else around.senders.begins(call.id, arguments)
+    if sender is not None:
+        _in_parallel(call, around, *sender)
     agents = [getattr(event, "current_agent_name", "") for event in events_in(arguments)]
     if around.agent:
         around.agent = call.agent = next(filter(None, agents), around.agent)
     else:
         call.workflow_step = call.name
+
+
+def _in_parallel(call: Call, around: Call, group: str, number: int) -> None:
+    """Gives a call its place among the parallel calls of a group, inside the call around them."""
+    call.turn, call.order = (group, call.id), (*around.order, (number, ""))
 
 
 def _note_question(call: Call, around: Call) -> None:
@@ -247,14 +253,17 @@ def describe_call(call: Call, instance: object) -> None:
         call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
     elif call.kind is Kind.WORKFLOW:
-        call.choosers, call.emissions, call.agent = choosers_of(instance), Emissions(), agent_of(instance)
+        call.choosers, call.senders, call.agent = choosers_of(instance), EventSenders(), agent_of(instance)
         call.workflow_step = ""
     elif call.kind is Kind.FANOUT:
-        call.choosers, call.names, call.fork = choosers_of(instance), names_in(instance), call.clock.now
+        call.choosers, call.names = choosers_of(instance), names_in(instance)
         call.parts = [] if isinstance(instance, SubQuestionQueryEngine) else None
     elif call.kind is Kind.ENGINE:
         call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))
-        call.repeats = isinstance(instance, RetrySourceQueryEngine)
+        call.retries, call.repeats = (
+            isinstance(instance, RETRYING),
+            isinstance(instance, RetrySourceQueryEngine),
+        )
 
 
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:

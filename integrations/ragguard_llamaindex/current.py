@@ -20,10 +20,9 @@ def current_call() -> CurrentCall | None:
     for handler in attached():
         call = handler.spans.here()
         if call is not None and call.kind is not Kind.IGNORED:
-            turn = None if call.step_id else call.clock.tick
             return CurrentCall(
-                handler.spans.recorder, call.run.run_id, call.tool, turn, within=call.step_id, metadata=about(call),
-                begin=partial(_begin, handler.spans, call), found=partial(_found, call),
+                handler.spans.recorder, call.run.run_id, call.tool, call.turn, within=call.step_id,
+                metadata=about(call), begin=partial(_begin, handler.spans, call), found=partial(_found, call),
             )  # fmt: skip
     return None
 

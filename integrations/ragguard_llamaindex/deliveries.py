@@ -187,8 +187,8 @@ class Deliveries:
         call.step_id = hexadecimal(call.id)
         retrieves(call)
         self._recorder.step_started(
-            call.step_id, call.run.run_id, call.written_query, tool=call.tool, name=call.tool, turn=call.clock.tick(),
-            order=call.clock.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
+            call.step_id, call.run.run_id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
+            order=call.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
             metadata=about(call),
         )  # fmt: skip
 

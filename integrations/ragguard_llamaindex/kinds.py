@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Set
 from enum import Enum, auto
 from typing import Any
@@ -33,8 +32,8 @@ class Kind(Enum):
     __hash__ = object.__hash__  # each kind is one object, and Enum's own hash is a slow function in Python
     RETRIEVER = auto()
     IGNORED = auto()
-    """A call that retrieves no passages for the answer: the choice of tools or engines, an evaluator's own engine.
-    Nothing in it is captured."""
+    """A call that retrieves no passages for the answer: the choice of tools or engines, the evaluator's own engine
+    in an engine that retries. Nothing in it is captured."""
     ENGINE = auto()
     FANOUT = auto()
     """An engine that asks several other engines, none of which sees another's answer."""
@@ -79,11 +78,6 @@ _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
 )
 
 
-_EVALUATION = "llama_index.core.evaluation."
-_FRAMES_TO_EVALUATOR = 16
-"""The most frames between an evaluator and the hook of the engine that it queries."""
-
-
 def kind_of(name: str, instance: object) -> Kind | None:
     """Returns the kind of the span `Class.method` of an instance; None for a span that capture does not follow."""
     method = name.rpartition(".")[2]
@@ -95,23 +89,10 @@ def kind_of(name: str, instance: object) -> Kind | None:
     return None
 
 
-def asked_by_evaluator(engine: object) -> bool:
-    """True for an engine over a list of texts that one of LlamaIndex's evaluators is querying.
-
-    An evaluator puts the contexts to be judged into an index and queries it. Such a query is not the application's, and
-    its passages were not retrieved for the answer.
-    """
-    lists = isinstance(engine, RetrieverQueryEngine) and isinstance(engine.retriever, SummaryIndexRetriever)
-    if not lists:
-        return False
-    frame = sys._getframe(1).f_back
-    for _ in range(_FRAMES_TO_EVALUATOR):
-        if frame is None:
-            return False
-        if str(frame.f_globals.get("__name__", "")).startswith(_EVALUATION):
-            return True
-        frame = frame.f_back
-    return False
+def reads_a_list(engine: object) -> bool:
+    """True for an engine over a list of texts. Such an engine, asked by an engine that retries, is the evaluator's: it
+    puts the contexts to be judged into an index and queries it, so that nothing is retrieved for the answer."""
+    return isinstance(engine, RetrieverQueryEngine) and isinstance(engine.retriever, SummaryIndexRetriever)
 
 
 def choosers_of(instance: object) -> Set[int]:

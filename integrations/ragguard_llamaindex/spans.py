@@ -41,7 +41,7 @@ from ragguard_llamaindex.calls import (
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, asked_by_evaluator, kind_of
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, reads_a_list
 from ragguard_llamaindex.messages import without_rewriting
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
@@ -150,12 +150,10 @@ class Spans:
             self._deliveries.tool_failed(call, instance, err)
         elif call.kind is Kind.POSTPROCESSOR and call.parent is not None:
             self._deliveries.postprocessor_failed(call, call.parent)
-        elif call.kind is Kind.STEP and call.parent is not None and call.parent.emissions is not None:
-            call.parent.emissions.ended(call, call.name, None)
+        elif call.kind is Kind.STEP and call.parent is not None and call.parent.senders is not None:
+            call.parent.senders.ended(call.id, None)
         if call.given and call.kind is not Kind.TOOL and type(err).__name__ != WAITING:
             self._deliveries.failed(call)
-        if call.own_clock is not None:
-            call.own_clock.ended()
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -187,12 +185,10 @@ class Spans:
             return
         if (
             (kind is Kind.RETRIEVER and id(instance) in around.choosers)
-            or (kind is Kind.ENGINE and asked_by_evaluator(instance))
+            or (around.retries and kind is Kind.ENGINE and reads_a_list(instance))
             or (around.repeats and isinstance(instance, RetrySourceQueryEngine))
         ):
             kind = Kind.IGNORED
-        elif around.kind is Kind.HANDLE:
-            around.clock.reach(self.recorder.next_turn(around.run.run_id))
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
             call.top_k = _top_k(instance)
@@ -209,10 +205,6 @@ class Spans:
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
-        if kind is Kind.ENGINE and asked_by_evaluator(instance):
-            call.kind, call.given_run = Kind.IGNORED, Invocation(hexadecimal(span_id), owned=True)
-            self._opened(call)
-            return
         given = arguments.get("str_or_query_bundle")
         asked = call.asked = call.written_query = given if type(given) is str else asked_in(kind, arguments)
         run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()
@@ -254,8 +246,8 @@ class Spans:
         elif kind is Kind.TOOL:
             self._deliveries.tool_ended(call, instance, result)
         elif kind is Kind.STEP:
-            if around is not None and around.emissions is not None:
-                around.emissions.ended(call, call.name, result)
+            if around is not None and around.senders is not None:
+                around.senders.ended(call.id, result)
             if isinstance(result, InputRequiredEvent):  # the tool asks a person
                 self._waits()
         elif call.given:
@@ -264,8 +256,6 @@ class Spans:
                 self._deliveries.settle(call, sources, ids_of(sources), final=True)
         if call.parts:
             call.run.sub_questions = call.run.sub_questions or call.parts
-        if call.own_clock is not None:
-            call.own_clock.ended()
         if kind in ANSWERING and call.outermost:
             if self.runs.options.tools:
                 self._deliveries.names.offered(instance)
@@ -325,7 +315,7 @@ class Spans:
         self.runs.begin(run)
         self.recorder.step_started(
             call.step_id, run.run_id, call.written_query, within=within, tool=call.tool, name=name,
-            turn=None if within else call.clock.tick(), order=() if within else call.clock.order,
+            turn=call.turn, order=call.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, name), top_k=call.top_k,
         )  # fmt: skip
@@ -338,8 +328,6 @@ class Spans:
             self.recorder.run_made(whole, taken(result, self.runs.options.text_of) if wanted else ())
             call.given_run = None
             return
-        if call.own_clock is not None:
-            call.own_clock.ended()
         if self.recorder.wants(call.step_id):
             found = taken(result, self.runs.options.text_of)
             candidates = decision = None

@@ -44,7 +44,8 @@ class Turns:
         nth = self._latest[key] = self._latest.pop(key, -1) + 1
         turn = self._shared.get((key[0], nth), -1)
         if turn < 0:
-            turn = overlapping[-1][1] if overlapping else self.new()
+            others = [turn for other, turn in overlapping if other is None or other[0] != key[0]]
+            turn = others[-1] if others else self.new()
             self._shared[key[0], nth] = turn
         if len(self._latest) > GROUPS_KEPT:
             del self._latest[next(iter(self._latest))]

@@ -35,6 +35,13 @@ def test_steps_of_one_branch_that_overlap_share_one():
     assert turns.next(("g", "a"), [(("g", "a"), first)]) == first
 
 
+def test_second_step_of_a_branch_follows_an_open_branch_of_its_group():
+    turns = Turns()
+    first = turns.next(("g", "a"), [])
+    slow = (("g", "b"), turns.next(("g", "b"), []))
+    assert (slow[1], turns.next(("g", "a"), [slow])) == (first, first + 1)
+
+
 def test_groups_that_overlap_share_one():
     turns = Turns()
     first = turns.next(("left graph", "a"), [])

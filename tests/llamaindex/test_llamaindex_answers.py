@@ -10,7 +10,7 @@ import pytest
 from llama_index.core import Settings
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.chat_engine import ContextChatEngine
-from llama_index.core.evaluation import EvaluationResult, FaithfulnessEvaluator, RelevancyEvaluator
+from llama_index.core.evaluation import EvaluationResult, FaithfulnessEvaluator
 from llama_index.core.evaluation.base import BaseEvaluator
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
@@ -206,26 +206,6 @@ def test_unknown_tags_are_said(recorder, captured, caplog):
 
 
 # What is no run
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize("kind", [FaithfulnessEvaluator, RelevancyEvaluator])
-async def test_evaluators_make_no_runs(recorder, captured, kind, mode):
-    response = engine().query(QUESTION)
-    judge = kind(llm=Says(text="yes"))
-    if mode == "sync":
-        result = judge.evaluate_response(QUESTION, response)
-    else:
-        result = await judge.aevaluate_response(QUESTION, response)
-    assert result.passing
-    assert len(captured.runs) == 1
-
-
-async def test_evaluators_inside_a_run_are_no_steps_of_it(recorder, captured):
-    with RunHandle(recorder, QUESTION):
-        response = engine().query(QUESTION)
-        FaithfulnessEvaluator(llm=Says(text="yes")).evaluate_response(QUESTION, response)
-    assert (len(captured.run.steps), captured.run.answer) == (1, "Ada Berg")
 
 
 @pytest.fixture

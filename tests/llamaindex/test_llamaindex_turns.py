@@ -75,36 +75,6 @@ async def test_two_runs_of_a_workflow_in_one_run_do_not_mix(recorder, captured):
     assert turns == [3, 7]
 
 
-async def test_a_retrieval_that_was_given_up_holds_nobody_in_its_turn(recorder, captured):
-    """It goes on in a thread, while the workflow goes on without it."""
-    gate = asyncio.Event()
-
-    class Patient(Workflow):
-        @step
-        async def first(self, ev: StartEvent) -> Search:
-            self.stuck = asyncio.create_task(ListRetriever("slow", gate=gate).aretrieve("slow"))
-            await asyncio.sleep(0)
-            return Search(query="second")
-
-        @step
-        async def second(self, ev: Search) -> Found:
-            await ListRetriever().aretrieve(ev.query)
-            return Found(query="third")
-
-        @step
-        async def third(self, ev: Found) -> StopEvent:
-            await ListRetriever().aretrieve(ev.query)
-            await ListRetriever().aretrieve("fourth")
-            gate.set()
-            await self.stuck
-            return StopEvent(result="done")
-
-    await Patient().run(question=QUESTION)
-    assert {one.query: one.turn for one in captured.run.steps} == {
-        "slow": 0, "second": 1, "third": 2, "fourth": 3,
-    }  # fmt: skip
-
-
 async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
     """Whichever tool comes to its retrieval first."""
 
@@ -122,19 +92,6 @@ async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
     await agent.run(user_msg=QUESTION)
     steps = sorted(captured.run.steps, key=lambda one: one.index)
     assert [(one.turn, one.query) for one in steps] == [(0, "60"), (0, "0"), (0, "30"), (1, "after")]
-
-
-async def test_parallel_agents_in_one_run_have_their_turns_side_by_side(recorder, captured):
-    def agent(name):
-        tool = RetrieverTool.from_defaults(ListRetriever(name), name=name)
-        model = scripted(call(name, input=f"{name} 1"), call(name, input=f"{name} 2"), "done")
-        return FunctionAgent(name=name, tools=[tool], llm=model)
-
-    with RunHandle(recorder, QUESTION):
-        await asyncio.gather(*(agent(name).run(user_msg=QUESTION) for name in ("left", "right")))
-    assert {one.query: (one.turn, one.metadata["agent"]) for one in captured.run.steps} == {
-        "left 1": (0, "left"), "right 1": (0, "right"), "left 2": (1, "left"), "right 2": (1, "right"),
-    }  # fmt: skip
 
 
 async def test_the_agent_at_work_stands_on_every_step(recorder, captured):
