@@ -37,10 +37,9 @@ def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
 
 def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Returns the lists of log-probabilities, one for each reference."""
-    try:
-        return list(logprobs)
-    except TypeError as error:
-        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference") from error
+    if not isinstance(logprobs, list | tuple):
+        raise InvalidInput("logprobs", logprobs, "a list of log-probabilities for each reference")
+    return list(logprobs)
 
 
 def _mean(logprobs: ArrayLike) -> float:
