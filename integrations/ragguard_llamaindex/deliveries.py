@@ -71,6 +71,16 @@ class Deliveries:
             unread: list[Passage] | Delivery = [] if one.stopped else _unknown
             self._recorder.step_amended(one.step_id, call.run.run_id, unread)
 
+    def unread(self, around: Call, seen: Set[str]) -> None:
+        """Notes that a synthesis asks no model about the nodes that it was given. A tool around it may still return
+        their texts, and then reports what the model got."""
+        given = around.given or []
+        for one in [one for one in given if one.ids & seen]:
+            self._recorder.step_amended(one.step_id, around.run.run_id, [])
+            given.remove(one)
+            if around.parent is not None and around.parent.kind is Kind.TOOL:
+                around.parent.give(one)
+
     def settle(
         self,
         around: Call,

@@ -12,6 +12,7 @@ from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
 from ragguard.capture.declarations import recorder_of
 from ragguard.capture.splitters import Splitter
+from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.nodes import TextOf
 from ragguard_llamaindex.options import AnswerOf, QuestionOf, options_of
 from ragguard_llamaindex.spans import Spans
@@ -53,7 +54,7 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         """Keeps no span."""
 
 
-_lock = threading.Lock()
+_lock = PerProcess(threading.Lock)
 
 
 def instrument(
@@ -83,7 +84,7 @@ def instrument(
     """
     recorder = recorder_of(rg)
     options = options_of(text_of, tools, question, answer)
-    with _lock:
+    with _lock.get():
         found = attached()
         for handler in found:
             if handler.spans.recorder is recorder:
@@ -95,7 +96,7 @@ def instrument(
 
 def uninstrument() -> None:
     """Stops capturing; open runs end now, with the status `interrupted`."""
-    with _lock:
+    with _lock.get():
         _detach(attached())
 
 

@@ -21,7 +21,8 @@ from llama_index.core.query_engine import (
     SubQuestionQueryEngine,
     ToolRetrieverRouterQueryEngine,
 )
-from llama_index.core.response_synthesizers import BaseSynthesizer
+from llama_index.core.response_synthesizers import BaseSynthesizer, Generation
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
@@ -57,6 +58,8 @@ ENDING = ROOTS | {Kind.SYNTHESIS}
 """The kinds with whose outermost span a run ends."""
 ANSWERING = ENDING - {Kind.RETRIEVER}
 """The kinds of ending spans that have an answer."""
+NOT_READING = (NoText, Generation)
+"""The synthesizers that show no model the nodes: `response_mode="no_text"` and `"generation"`."""
 
 _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
     (frozenset(("retrieve", "aretrieve")), BaseRetriever, Kind.RETRIEVER),

@@ -28,6 +28,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.trace import trace_context, tracing_suppressed
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
+from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
     Call,
     Invocation,
@@ -41,7 +42,7 @@ from ragguard_llamaindex.calls import (
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, reads_a_list
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, NOT_READING, ROOTS, Kind, kind_of, reads_a_list
 from ragguard_llamaindex.messages import without_rewriting
 from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
@@ -53,6 +54,18 @@ OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""
 
 
+class _OpenSpans:
+    """The open calls of one process. A forked child begins without any: its parent ends them."""
+
+    __slots__ = ("by_id", "current", "handles")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Call] = {}
+        self.current: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
+        self.handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
+        """The calls that stand for the runs that the user opened."""
+
+
 class Spans:
     """Follows the open spans that matter, and reports runs and retrievals to the recorder."""
 
@@ -60,11 +73,9 @@ class Spans:
         self.recorder = recorder
         self.runs = RunWriter(recorder, options)
         self._deliveries = Deliveries(self.runs)
-        self._here: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
-        self._open: dict[str, Call] = {}
+        self._open = PerProcess(_OpenSpans)
         self._closed = False
         self._kinds: dict[tuple[type, str], Kind | None] = {}
-        self._handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
 
     @property
     def faults(self) -> Faults:
@@ -73,11 +84,11 @@ class Spans:
 
     def __len__(self) -> int:
         """Returns the number of open calls."""
-        return len(self._open)
+        return len(self._open.get().by_id)
 
     def here(self) -> Call | None:
         """Returns the innermost open call around the caller; None outside of any."""
-        call = self._here.get()
+        call = self._open.get().current.get()
         return None if call is None or call.over or call.run.over else call
 
     # The dispatcher calls these for every span, so they have to cost little
@@ -109,11 +120,12 @@ class Spans:
     ) -> None:
         """Takes in that a span has ended without an error."""
         try:
-            call = self._open.pop(id_, None)
+            opened = self._open.get()
+            call = opened.by_id.pop(id_, None)
             if call is None:
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
-                self._here.reset(call.token)
+                opened.current.reset(call.token)
             except ValueError:
                 pass  # the span ended in another context than its own, which disappears with its task
             if call.kind is Kind.RETRIEVER:
@@ -134,13 +146,14 @@ class Spans:
         **_: Any,
     ) -> None:
         """Takes in that a span has failed or was cancelled."""
-        call = self._open.pop(id_, None)
+        opened = self._open.get()
+        call = opened.by_id.pop(id_, None)
         if type(err).__name__ == WAITING:
             self._waits()
         if call is None:
             return
         with suppress(ValueError):
-            self._here.reset(call.token)
+            opened.current.reset(call.token)
         if call.kind is Kind.RETRIEVER:
             self.runs.begin(call.run)
             self.recorder.step_failed(
@@ -161,8 +174,9 @@ class Spans:
     def close(self) -> None:
         """Ends all open calls and runs, since no further ends will be reported."""
         self._closed = True
-        calls = list(self._open.values())
-        self._open.clear()
+        by_id = self._open.get().by_id
+        calls = list(by_id.values())
+        by_id.clear()
         for call in calls:
             if call.run.whole is not None:
                 self.runs.begin(call.run)
@@ -171,7 +185,7 @@ class Spans:
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         if kind in ROOTS and tracing_suppressed():
             return
-        around = self._here.get()
+        around = self._open.get().current.get()
         if around is None or around.over or around.run.over:
             around = None if current_handle.get() is None else self._handle()
         if around is None:
@@ -198,7 +212,10 @@ class Spans:
         elif kind is Kind.POSTPROCESSOR:
             call.seen = ids_of(nodes_in(arguments))
         elif kind is Kind.SYNTHESIS:
-            self._deliveries.settle(around, nodes_in(arguments), final=True)
+            if isinstance(instance, NOT_READING):
+                self._deliveries.unread(around, ids_of(nodes_in(arguments)))
+            else:
+                self._deliveries.settle(around, nodes_in(arguments), final=True)
         elif kind is Kind.TOOL:
             self._deliveries.tool_began(call)
         self._opened(call)
@@ -233,10 +250,12 @@ class Spans:
         self._opened(call)
 
     def _opened(self, call: Call) -> None:
-        if len(self._open) >= OPEN_KEPT:
-            self._open.pop(next(iter(self._open)), None)
-        self._open[call.id] = call
-        call.token = self._here.set(call)
+        opened = self._open.get()
+        by_id = opened.by_id
+        if len(by_id) >= OPEN_KEPT:
+            by_id.pop(next(iter(by_id)), None)
+        by_id[call.id] = call
+        call.token = opened.current.set(call)
 
     def _exit(self, call: Call, result: Any, instance: object) -> None:
         kind, around = call.kind, call.parent
@@ -267,12 +286,13 @@ class Spans:
         handle = current_run(self.recorder) or self._held()
         if handle is None:
             return None
-        call = self._handles.get(handle)
+        handles = self._open.get().handles
+        call = handles.get(handle)
         if call is None:
             call = Call(handle.key, Kind.HANDLE)
             call.given_run = Invocation(handle.key, owned=False)
             call.run.begun = True
-            call = self._handles.setdefault(handle, call)
+            call = handles.setdefault(handle, call)
         return call
 
     def _held(self) -> RunHandle | None:
@@ -288,7 +308,7 @@ class Spans:
     def starting(self) -> None:
         """Notes that a workflow is about to be started in a task of its own. Its span begins there, perhaps after
         the user has left `with rg.run(...)`."""
-        around = self._here.get()
+        around = self._open.get().current.get()
         if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
             self.recorder.run_held(handle.run.run_id)
             handle.starting += 1
@@ -352,7 +372,7 @@ class Spans:
 
     def written_query(self, asked: str) -> str:
         """Returns the query of the postprocessor at work, as its author wrote it."""
-        call = self._here.get()
+        call = self._open.get().current.get()
         around = None if call is None or call.kind is not Kind.POSTPROCESSOR else call.parent
         if around is None:
             return without_rewriting(asked)
@@ -364,7 +384,7 @@ class Spans:
     def decided(self, verdict: Verdict) -> None:
         """Notes the verdict of a guard on the nodes that the current postprocessor was given."""
         self.recorder.guard_engines.add(verdict.engine)
-        call = self._here.get()
+        call = self._open.get().current.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:
             call.verdicts = [*call.verdicts, verdict]
 

@@ -22,7 +22,8 @@ from llama_index.core.query_engine import (
     RouterQueryEngine,
     SubQuestionQueryEngine,
 )
-from llama_index.core.response_synthesizers import get_response_synthesizer
+from llama_index.core.response_synthesizers import Generation, get_response_synthesizer
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.retrievers import (
     QueryFusionRetriever,
     RecursiveRetriever,
@@ -47,6 +48,15 @@ def engine(retriever=None, text="Ada Berg", **settings):
 
 def ids(passages):
     return [passage.id for passage in passages]
+
+
+@pytest.mark.parametrize("synthesizer", [NoText, Generation])
+async def test_engine_that_shows_its_model_no_nodes_reads_none(recorder, captured, synthesizer):
+    blind = engine(response_synthesizer=synthesizer(llm=Says()))
+    blind.query(QUESTION)
+    await blind.aquery(QUESTION)
+    for run in captured.runs:
+        assert [(ids(step.passages), len(step.candidates)) for step in run.steps] == [([], 2)]
 
 
 def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import threading
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,15 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Node, No
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
-from support.llamaindex_parts import FixedRetriever, ListRetriever, OverridingRetriever, Says, call, scripted
+from support.llamaindex_parts import (
+    FixedRetriever,
+    ListRetriever,
+    OverridingRetriever,
+    Says,
+    call,
+    nodes,
+    scripted,
+)
 from support.polling import aeventually
 
 from ragguard.capture.handle import RunHandle
@@ -392,6 +401,32 @@ async def test_what_outlives_its_run_is_a_run_of_its_own(recorder, captured):
         (QUESTION, 1, "ok"),
         ("late query", 1, "ok"),
     ]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
+def test_forked_child_begins_without_the_open_calls_of_its_parent(recorder, captured):
+    class Forking(ListRetriever):
+        def _retrieve(self, query_bundle):
+            child = os.fork()
+            if child == 0:
+                status = 1
+                try:
+                    before = open_calls()
+                    ListRetriever().retrieve("in the child")
+                    status = (
+                        0
+                        if (before, [run.question for run in captured.runs[1:]]) == (0, ["in the child"])
+                        else 2
+                    )
+                finally:
+                    os._exit(status)
+            statuses.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            return nodes("parent", 1)
+
+    statuses = []
+    engine(Forking()).query(QUESTION)
+    assert (statuses, captured.run.status) == ([0], "ok")
 
 
 # Attaching

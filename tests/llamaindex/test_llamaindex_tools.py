@@ -11,6 +11,7 @@ import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
 from support.llamaindex_parts import ListRetriever, call, nodes, scripted
@@ -58,6 +59,20 @@ def declare(recorder):
 
 
 # What the model got of it
+
+
+async def test_tool_that_returns_a_source_of_an_engine_without_text_gives_that_source(recorder, captured):
+    engine = RetrieverQueryEngine.from_args(
+        ListRetriever(), llm=MockLLM(), response_synthesizer=NoText(llm=MockLLM())
+    )
+
+    async def lookup(place: str) -> str:
+        """Finds a text."""
+        return (await engine.aquery(place)).source_nodes[1].text
+
+    await asked(lookup)
+    (step,) = captured.run.steps
+    assert (ids(step.passages), len(step.candidates)) == (["shelf-1"], 2)
 
 
 @pytest.mark.parametrize("view", ["LlamaIndex's", "the application's"])
