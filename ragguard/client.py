@@ -171,7 +171,9 @@ class RagGuard:
         self.recorder: Recorder = self._service.recorder
         """The recorder, to which integrations report runs and retrievals."""
         self._advisers = PerProcess(partial(_adviser_of, self._services))
-        self.recorder.advising = self._advisers.get  # without the RagGuard, which an integration may outlive
+        advisers = self._advisers  # without the RagGuard, which an integration may outlive
+        self.recorder.advise = lambda run, budget_ms: advisers.get().advise_captured(run, budget_ms)
+        self.recorder.aadvise = lambda run, budget_ms: advisers.get().aadvise_captured(run, budget_ms)
         self._service.pipeline.get()  # raises at once for a wrong address or scorer
 
     @property

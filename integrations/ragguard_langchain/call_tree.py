@@ -17,6 +17,7 @@ from uuid import UUID
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import current_handle, current_run
+from ragguard.capture.interfaces import RunListener
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
@@ -50,9 +51,13 @@ class CallTree:
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:
         """Returns the recorder's one tree, however many handlers see the calls."""
-        tree = recorder.followers.setdefault("langchain", cls(recorder))
-        assert isinstance(tree, cls)
-        return tree
+        listener = recorder.listeners.get("langchain")
+        if listener is None:
+            tree = cls(recorder)
+            listener = RunListener(tree, tree.run_closed, tree.sweep)
+            listener = recorder.listeners.setdefault("langchain", listener)
+        assert isinstance(listener.state, cls)
+        return listener.state
 
     def root(
         self,

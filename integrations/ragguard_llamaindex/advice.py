@@ -33,7 +33,7 @@ from ragguard.advice.loop import (
     search_tools_of,
 )
 from ragguard.capture.anywhere import current_run
-from ragguard.capture.intake import BUDGET_MS
+from ragguard.capture.interfaces import BUDGET_MS
 from ragguard.runtime.arguments import refuse_unknown_settings
 
 HANDOFF = "handoff"

@@ -24,7 +24,7 @@ from ragguard.advice.calibration import (
 )
 from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
-from ragguard.capture.intake import BUDGET_MS, CapturedId
+from ragguard.capture.interfaces import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
@@ -112,48 +112,48 @@ class Adviser:
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
 
-    def advise_captured(
-        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
-    ) -> Advice:
+    def advise_captured(self, captured: CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `aadvise_captured` does, from synchronous code.
 
         Args:
-            captured: What has the id of the run.
+            captured: The run.
             budget_ms: How many milliseconds it may take.
-            known: What the caller knows of the run, for what the store lacks.
         """
+        if captured.known is not None and not captured.in_store:
+            return self.advise(captured.known, budget_ms)
         began = _Began(budget_ms)
         if self._loop.is_current():
             return self._advise(began)
         try:
-            run = self._loop.run(self._asking.captured_run(captured, known), seconds_left(began.deadline))
+            run = self._loop.run(
+                self._asking.captured_run(captured.id, captured.known), seconds_left(began.deadline)
+            )
         except TimeoutError:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
-        return self._advise(began.about(run or Run(captured.id), redacted=True))
+        return self._advise(began.about(run or Run(captured.id()), redacted=True))
 
-    async def aadvise_captured(
-        self, captured: CapturedId, budget_ms: float = BUDGET_MS, known: Run | None = None
-    ) -> Advice:
+    async def aadvise_captured(self, captured: CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns advice about a run as it was captured so far: the run of a framework, or one that was resumed; the
         store alone has all its steps. Raises AdviceError as `aadvise` does.
 
         Args:
-            captured: What has the id of the run.
+            captured: The run.
             budget_ms: How many milliseconds it may take.
-            known: What the caller knows of the run, for what the store lacks.
         """
+        if captured.known is not None and not captured.in_store:
+            return await self.aadvise(captured.known, budget_ms)
         running_loop("aadvise()")
         began = _Began(budget_ms)
         try:
             async with asyncio.timeout(seconds_left(began.deadline)):
-                run = await self._loop.within(self._asking.captured_run(captured, known))
+                run = await self._loop.within(self._asking.captured_run(captured.id, captured.known))
         except TimeoutError:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
-        return await self._aadvise(began.about(run or Run(captured.id), redacted=True))
+        return await self._aadvise(began.about(run or Run(captured.id()), redacted=True))
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.

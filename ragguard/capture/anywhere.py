@@ -14,7 +14,7 @@ from typing import Any
 from ragguard.capture.context import CurrentCall, framework_call
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, innermost
-from ragguard.capture.intake import BUDGET_MS, Advising
+from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
 from ragguard.capture.plain_steps import keep_advice, record_failure, record_step
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import AdviceError
@@ -65,22 +65,24 @@ class FrameworkRun:
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`."""
-        return self._kept(self._advising().advise_captured(self, budget_ms))
+        advise, _ = self._advisers()
+        return self._kept(advise(CapturedRun(lambda: self.id), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        return self._kept(await self._advising().aadvise_captured(self, budget_ms))
+        _, aadvise = self._advisers()
+        return self._kept(await aadvise(CapturedRun(lambda: self.id), budget_ms))
 
-    def _advising(self) -> Advising:
-        """Returns the adviser of the run; raises AdviceError where the run can get no advice."""
+    def _advisers(self) -> tuple[Advise, AdviseAsync]:
+        """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
         call = self._call
         if not call.recorder.sampling.takes(call.run_id):
             raise AdviceError(
                 f"run {self.id} was not sampled, so that nothing is known of it: raise RagGuard(sample_rate=...)"
             )
-        if call.recorder.advising is None:
+        if call.recorder.advise is None or call.recorder.aadvise is None:
             raise AdviceError("advice needs the engine of a RagGuard: give the integration a RagGuard")
-        return call.recorder.advising()
+        return call.recorder.advise, call.recorder.aadvise
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""

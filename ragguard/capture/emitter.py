@@ -14,7 +14,7 @@ from typing import Any
 from ragguard.capture.calls import CallLog
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenIds
-from ragguard.capture.intake import EventIntake, Follower
+from ragguard.capture.interfaces import EventIntake, RunListener
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
@@ -40,11 +40,11 @@ class Emitter:
         *,
         counts: CaptureCounts,
         faults: Faults,
-        followers: Mapping[str, Follower],
+        listeners: Mapping[str, RunListener],
     ) -> None:
         self._intake, self._runs, self._calls = intake, runs, calls
         self._lock, self._steps = runs.lock, runs.steps
-        self._counts, self._faults, self._followers = counts, faults, followers
+        self._counts, self._faults, self._listeners = counts, faults, listeners
 
     def finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
         """Closes a retrieval and hands on its step."""
@@ -69,8 +69,8 @@ class Emitter:
             if self._runs.pop(run.id) is None:
                 return
             run.emitting += 1
-        for follower in self._followers.values():
-            follower.run_closed(run.id)
+        for listener in self._listeners.values():
+            listener.run_closed(run.id)
         if run.steps:
             for one in run.left():
                 self.finish(one, "cancelled" if status in ("ok", "error") else status)
@@ -132,7 +132,7 @@ class OpenCapture:
         self.runs = OpenRuns(max_open, ttl)
         self.counts, self.faults = CaptureCounts(), Faults()
         self.given, self.calls = GivenIds(), CallLog()
-        self.followers: dict[str, Follower] = {}
+        self.listeners: dict[str, RunListener] = {}
         self.emitter = Emitter(
-            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, followers=self.followers
+            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, listeners=self.listeners
         )

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
-from ragguard.capture.intake import BUDGET_MS, Advising
+from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
 from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
@@ -294,21 +294,17 @@ class RunHandle:
         Args:
             budget_ms: How many milliseconds it may take.
         """
-        advising, run = self._advised_run()
-        if self.resumes:
-            return self._kept(advising.advise_captured(self, budget_ms, run))
-        return self._kept(advising.advise(run, budget_ms))
+        advise, _ = self._advisers()
+        return self._kept(advise(CapturedRun(lambda: self.id, self.record(), self.resumes), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        advising, run = self._advised_run()
-        if self.resumes:
-            return self._kept(await advising.aadvise_captured(self, budget_ms, run))
-        return self._kept(await advising.aadvise(run, budget_ms))
+        _, aadvise = self._advisers()
+        return self._kept(await aadvise(CapturedRun(lambda: self.id, self.record(), self.resumes), budget_ms))
 
-    def _advised_run(self) -> tuple[Advising, Run]:
-        """Returns the adviser, and the run so far; raises AdviceError where the run can get no advice."""
-        if self.recorder.advising is None:
+    def _advisers(self) -> tuple[Advise, AdviseAsync]:
+        """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
+        if self.recorder.advise is None or self.recorder.aadvise is None:
             raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
@@ -318,7 +314,7 @@ class RunHandle:
                 f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
                 "RagGuard(sample_rate=...)"
             )
-        return self.recorder.advising(), self.record()
+        return self.recorder.advise, self.recorder.aadvise
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""

@@ -18,7 +18,7 @@ from ragguard.capture.calls import CallLog
 from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
-from ragguard.capture.intake import Advising, EventIntake, Follower
+from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
@@ -60,8 +60,9 @@ class Recorder:
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
-        self.advising: Callable[[], Advising] | None = None
-        """The source of advice about open runs; None where there is no RagGuard."""
+        self.advise: Advise | None = None
+        """Gives advice about open runs; None where there is no RagGuard."""
+        self.aadvise: AdviseAsync | None = None
         self._here = PerProcess(lambda: OpenCapture(intake, max_open, ttl))
 
     @property
@@ -80,9 +81,9 @@ class Recorder:
         return self._here.get().calls
 
     @property
-    def followers(self) -> dict[str, Follower]:
+    def listeners(self) -> dict[str, RunListener]:
         """The state of open calls that integrations keep in this process, by the integration's name."""
-        return self._here.get().followers
+        return self._here.get().listeners
 
     @property
     def _runs(self) -> OpenRuns:
@@ -93,6 +94,11 @@ class Recorder:
         """The number of sampled runs that have begun and not ended."""
         with self._runs.lock:
             return sum(run.sampled for run in self._runs)
+
+    @property
+    def open_steps(self) -> int:
+        """The number of retrievals that have begun and not ended, parts included."""
+        return len(self._runs.steps)
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
@@ -225,10 +231,8 @@ class Recorder:
 
     @never_raises
     def run_held(self, run_id: str) -> None:
-        """Keeps a run open beyond its end, for a stream that is read or a task that is awaited only afterwards.
-
-        Each call needs one `run_released`; a run that ends with an error is not held.
-        """
+        """Keeps a run open beyond its end, for a stream that is read or a task that is awaited only afterwards. Each
+        call needs one `run_released`; a run that ends with an error is not held."""
         with self._runs.lock:
             run = self._runs.get(run_id)
             if run is not None:
@@ -301,12 +305,9 @@ class Recorder:
         top_k: int | None = None,
         given: str = "",
     ) -> None:
-        """Opens a retrieval. `order` says where it stands among those of its turn, whichever starts first; `top_k` is
-        how many passages the retriever is asked for. `given` is the step's id from `claim_step`, where the application
-        gave one: `step_id` then names the open retrieval alone.
-
-        `within` names the open retrieval that it is a part of.
-        """
+        """Opens a retrieval, which may be a part of the open retrieval `within`. `order` is its position among those of
+        its turn, whichever starts first; `top_k` is how many passages the retriever is asked for. `given` is the step's
+        id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone."""
         try:
             run = self._runs.get(run_id)
             if run is None or not run.sampled or is_paused():
@@ -414,5 +415,5 @@ class Recorder:
             overdue = self._runs.overdue(self._clock())
         for run in overdue:
             self._here.get().emitter.close(run, "abandoned")
-        for follower in self.followers.values():
-            follower.sweep(self._ttl)
+        for listener in self.listeners.values():
+            listener.sweep(self._ttl)

@@ -59,7 +59,7 @@ _SAY_EVERY = 60.0
 
 
 class Intake:
-    """Takes events from any thread; see `capture.intake.EventIntake`."""
+    """Takes events from any thread; see `capture.interfaces.EventIntake`."""
 
     def __init__(
         self,

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.intake import CapturedId
 from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, RagguardError
 from ragguard.records import Failure, Run, ScoredRun
@@ -72,18 +71,18 @@ class ScoringOnDemand:
         known = captured.record()
 
         async def find() -> ScoredRun:
-            run = await self.captured_run(captured, known) if captured.resumes else None
+            run = await self.captured_run(lambda: captured.id, known) if captured.resumes else None
             return await evaluate(
                 self._pipeline.get(), self._redacted(known) if run is None else run, priority=PRIORITY
             )
 
         return await self._loop.within(find())
 
-    async def captured_run(self, captured: CapturedId, known: Run | None) -> Run | None:
+    async def captured_run(self, run_id: Callable[[], str], known: Run | None) -> Run | None:
         """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
         lacks that; None where nothing of it is kept or known."""
         self._intake.start()
-        run = await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
+        run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id())))
         if known is None:
             return run
         known = self._redacted(known)
@@ -151,7 +150,7 @@ class ScoringOnDemand:
         known = captured.record()
 
         async def find() -> Plan:
-            run = await self.captured_run(captured, known)
+            run = await self.captured_run(lambda: captured.id, known)
             return await self._pipeline.get().plan(self._redacted(known) if run is None else run)
 
         return await self._loop.within(find())

@@ -258,7 +258,7 @@ def test_what_happens_after_the_end_changes_nothing(recorder, captured):
     run.retrieved("late", ["a"])
     run.answered("late")
     assert captured.run.steps == []
-    assert len(recorder._runs.steps) == 0
+    assert recorder.open_steps == 0
 
 
 @pytest.mark.parametrize("blank", ["", " ", [""], [" ", "\n"]])

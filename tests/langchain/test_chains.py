@@ -247,7 +247,7 @@ async def test_a_thousand_cancelled_chains_leave_nothing_behind(captured, record
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
     assert {run.status for run in captured.runs} <= {"cancelled"}
-    assert len(recorder._runs.steps) == 0
+    assert recorder.open_steps == 0
 
 
 class Cut(BaseDocumentCompressor):

@@ -279,7 +279,7 @@ async def test_a_thousand_cancelled_guarded_queries_leave_nothing_behind(recorde
         await asyncio.gather(*tasks, return_exceptions=True)
     await aeventually(lambda: model.running == 0)
     assert [run.status for run in captured.runs] == ["cancelled"] * 1_000
-    assert (open_calls(), recorder.open_runs, len(recorder._runs.steps)) == (0, 0, 0)
+    assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
 
 
 @MODES
