@@ -55,10 +55,11 @@ class PassageTable:
             known = seen.get(id(passage))
             if known is None:
                 digest, text, _ = _digested.known.get(id(passage.text)) or _digest(passage.text)
-                metadata = passage.metadata
+                metadata = passage.metadata  # of a dropped passage it may be anything, whose truth may raise
+                empty = type(metadata) is dict and not metadata
                 item: list[Any] = [
                     digest.hex(), passage.id, passage.score,
-                    (plain_metadata(metadata) or None) if metadata else None, passage.grade,
+                    None if empty else plain_metadata(metadata) or None, passage.grade,
                 ]  # fmt: skip
                 if MORE_OF_PASSAGE:
                     item.append(data_of_fields(passage, MORE_OF_PASSAGE))
