@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +11,20 @@ from support.captured import Captured
 
 from ragguard.capture.recorder import Recorder
 from ragguard_llamaindex import instrument, uninstrument
+
+DEPRECATIONS = (
+    "ignore::pydantic.warnings.PydanticDeprecationWarning",
+    "ignore:is_running called from within a step:DeprecationWarning",
+    "ignore:WorkflowHandler.cancel:DeprecationWarning",
+)
+"""The warnings that LlamaIndex's own agents and workflows cause."""
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.parent == Path(__file__).parent:
+            for warning in DEPRECATIONS:
+                item.add_marker(pytest.mark.filterwarnings(warning), append=False)
 
 
 @pytest.fixture

@@ -27,12 +27,6 @@ from ragguard import RagGuard, connect
 from ragguard.errors import InvalidInput
 from ragguard_llamaindex import AdvisedFunctionAgent, advise_step, instrument, uninstrument
 
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-]
-
 
 @pytest.fixture(scope="module")
 def nano():
@@ -122,23 +116,18 @@ async def test_each_question_of_a_conversation_counts_anew(rg):
     assert queries(rg) == [["a"], ["b"]]
 
 
-async def test_an_agent_that_nobody_captures_keeps_to_its_hops_and_says_so_once(caplog):
-    for _ in range(2):
-        model = Searching(*PLAN)
-        assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
-        assert model.next == 3
-    assert caplog.text.count("outside of any captured run") == 1
-
-
-async def test_a_run_that_is_not_sampled_keeps_to_its_hops_and_says_so_once(nano, caplog):
+@pytest.mark.parametrize("captured", [False, True])
+async def test_an_agent_without_a_sampled_run_keeps_to_its_hops_and_says_so_once(nano, caplog, captured):
     with RagGuard(nano, store=None, sample_rate=0.0) as rg:
-        instrument(rg)
+        if captured:
+            instrument(rg)
         for _ in range(2):
             model = Searching(*PLAN)
             assert str(await agent(model, max_hops=3).run(user_msg=CASE.question)) == ANSWER
             assert model.next == 3
+        assert await Research(max_hops=3).run(question=CASE.question) == "3 searches"
         uninstrument()
-    assert caplog.text.count("was not sampled") == 1
+    assert caplog.text.count("was not sampled" if captured else "outside of any captured run") == 1
 
 
 @pytest.mark.parametrize("trouble", TROUBLES)
@@ -308,11 +297,6 @@ async def test_a_workflow_that_asked_a_person_counts_on(rg):
         if isinstance(event, InputRequiredEvent):
             handler.ctx.send_event(HumanResponseEvent(response="yes"))
     assert await handler == "2 searches"
-
-
-async def test_a_workflow_that_nobody_captures_keeps_to_its_hops(caplog):
-    assert await Research(max_hops=3).run(question=CASE.question) == "3 searches"
-    assert caplog.text.count("outside of any captured run") == 1
 
 
 async def test_wrong_settings_of_a_step_are_refused(rg):

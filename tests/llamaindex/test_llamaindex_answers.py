@@ -24,11 +24,6 @@ import ragguard
 from ragguard.capture.handle import RunHandle
 from ragguard_llamaindex import instrument
 
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-]
 QUESTION = "Who founded the firm based in Oslo?"
 
 

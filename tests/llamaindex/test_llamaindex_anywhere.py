@@ -14,11 +14,7 @@ from support.llamaindex_parts import ListRetriever, call, nodes, scripted
 import ragguard
 from ragguard.capture.handle import RunHandle
 
-pytestmark = [
-    pytest.mark.usefixtures("recorder"),
-    pytest.mark.filterwarnings("ignore:.*__fields__.*:DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:.*model_.*fields.*:DeprecationWarning"),
-]
+pytestmark = pytest.mark.usefixtures("recorder")
 QUESTION = "Who founded the firm based in Oslo?"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from llama_index.core.agent.workflow import FunctionAgent, ReActAgent
+from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
@@ -32,12 +32,6 @@ from ragguard import DistractorGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.guard import TopUtility
 from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
-
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-]
 
 QUESTION = "Who founded the firm based in Oslo?"
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -84,13 +78,6 @@ async def test_the_postprocessor_gives_the_very_nodes_that_came_in_their_order(m
     assert len(given) == 4
 
 
-@MODES
-async def test_the_retriever_gives_what_is_left(mode):
-    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
-    found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QueryBundle(QUESTION))
-    assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
-
-
 # In engines
 
 
@@ -125,14 +112,6 @@ async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
     assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
 
 
-@MODES
-async def test_a_guarded_retriever_in_an_engine(recorder, captured, mode):
-    inside = RetrieverQueryEngine.from_args(GuardedRetriever(ListRetriever(count=4), guarding()), llm=Says())
-    inside.query(QUESTION) if mode == "sync" else await inside.aquery(QUESTION)
-    (step,) = captured.run.steps
-    assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
-
-
 def test_nothing_dropped_is_a_decision_too(recorder, captured):
     engine(ListRetriever(count=1)).query(QUESTION)
     (step,) = captured.run.steps
@@ -163,14 +142,6 @@ async def test_a_chat_is_judged_by_its_condensed_question(recorder, captured, mo
         chat.chat(message) if mode == "sync" else await chat.achat(message)
     assert [step.query for run in captured.runs for step in run.steps][-1] == "Who founded Nordlys?"
     assert all("Who founded Nordlys?" in text for text in model.calls[-1].texts)
-
-
-def test_a_streamed_answer(recorder, captured):
-    response = engine(streaming=True).query(QUESTION)
-    assert "".join(response.response_gen) == "Ada Berg"
-    run = captured.run
-    assert (run.status, run.answer) == ("ok", "Ada Berg")
-    assert told(run.steps[0])[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
 
 
 async def test_a_streamed_chat(recorder, captured):
@@ -228,27 +199,6 @@ async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
     assert judge.calls[0].texts == plain.calls[0].texts
 
 
-async def test_a_react_agent(recorder, captured):
-    thoughts = scripted(
-        'Thought: look.\nAction: ask\nAction Input: {"input": "firm based in Oslo"}',
-        "Thought: I can answer.\nAnswer: Ada Berg",
-    )
-    await ReActAgent(tools=[ask()], llm=thoughts).run(user_msg=QUESTION)
-    (step,) = captured.run.steps
-    assert (step.query, *told(step)[1:]) == ("firm based in Oslo", ["ask-0"], [(2, "ask-1")])
-
-
-async def test_parallel_hops(recorder, captured):
-    hops = [call("search", input="one"), call("ask", input="two"), call("search", input="three")]
-    await FunctionAgent(tools=[search(), ask()], llm=scripted(hops, "done")).run(user_msg=QUESTION)
-    assert {step.turn for step in captured.run.steps} == {0}
-    assert sorted((step.query, *told(step)[1:]) for step in captured.run.steps) == [
-        ("one", ["search-0"], [(2, "search-1")]),
-        ("three", ["search-0"], [(2, "search-1")]),
-        ("two", ["ask-0"], [(2, "ask-1")]),
-    ]
-
-
 async def test_many_agents_at_once_never_mix(recorder, captured):
     guard = guarding()
 
@@ -301,24 +251,20 @@ def test_a_reranker_behind_the_guard(recorder, captured):
     assert told(step)[1:] == (["shelf-2", "shelf-0"], [(2, "shelf-1"), (4, "shelf-3")])
 
 
-def test_two_guards_are_one_decision(recorder, captured):
-    second = DistractorPostprocessor(guarding(policies=[TopUtility(1)]))
-    engine(after=[second]).query(QUESTION)
-    (step,) = captured.run.steps
-    assert told(step)[1:] == (["shelf-0"], [(2, "shelf-1"), (3, "shelf-2"), (4, "shelf-3")])
-    assert step.decision.reason == "UtilityThreshold; TopUtility"
-
-
-def test_a_guarded_retriever_before_a_guard(recorder, captured):
-    engine(GuardedRetriever(ListRetriever(count=4), guarding()), guarding(policies=[TopUtility(1)])).query(
-        QUESTION
-    )
+@pytest.mark.parametrize("first", ["a postprocessor", "a retriever"])
+def test_two_guards_are_one_decision(recorder, captured, first):
+    second = guarding(policies=[TopUtility(1)])
+    if first == "a postprocessor":
+        engine(after=[DistractorPostprocessor(second)]).query(QUESTION)
+    else:
+        engine(GuardedRetriever(ListRetriever(count=4), guarding()), second).query(QUESTION)
     (step,) = captured.run.steps
     assert told(step) == (
         ["shelf-0", "shelf-1", "shelf-2", "shelf-3"],
         ["shelf-0"],
         [(2, "shelf-1"), (3, "shelf-2"), (4, "shelf-3")],
     )
+    assert "TopUtility" in step.decision.reason
 
 
 def test_a_text_that_was_replaced_before_it_was_judged(recorder, captured):

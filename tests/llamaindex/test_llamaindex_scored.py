@@ -18,9 +18,6 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import RagGuard
 from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 
-# LlamaIndex's agents use what pydantic calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-
 
 @pytest.fixture
 def rg(tmp_path):

@@ -68,29 +68,23 @@ async def test_every_token_in_async_code(recorder, captured):
     assert (captured.run.status, captured.run.answer) == ("ok", "Ada Berg of Oslo")
 
 
-def test_the_response_object_works_as_before(recorder, captured):
+async def test_the_response_object_works_as_before(recorder, captured):
     assert str(engine().query(QUESTION)) == "Ada Berg of Oslo"
     assert engine().query(QUESTION).get_response().response == "Ada Berg of Oslo"
-    assert [run.answer for run in captured.runs] == ["Ada Berg of Oslo"] * 2
+    assert (await (await engine().aquery(QUESTION)).get_response()).response == "Ada Berg of Oslo"
+    assert [run.answer for run in captured.runs] == ["Ada Berg of Oslo"] * 3
 
 
-async def test_the_async_response_object_works_as_before(recorder, captured):
-    response = await engine().aquery(QUESTION)
-    assert (await response.get_response()).response == "Ada Berg of Oslo"
-    assert captured.run.answer == "Ada Berg of Oslo"
-
-
-def test_a_stream_that_is_closed_early(recorder, captured):
-    tokens = engine().query(QUESTION).response_gen
-    next(tokens)
-    tokens.close()
-    assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
-
-
-async def test_an_async_stream_that_is_closed_early(recorder, captured):
-    tokens = (await engine().aquery(QUESTION)).response_gen
-    await anext(tokens)
-    await tokens.aclose()
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_stream_that_is_closed_early_cancels_its_run(recorder, captured, mode):
+    if mode == "sync":
+        tokens = engine().query(QUESTION).response_gen
+        next(tokens)
+        tokens.close()
+    else:
+        tokens = (await engine().aquery(QUESTION)).response_gen
+        await anext(tokens)
+        await tokens.aclose()
     assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
 
 
@@ -102,14 +96,9 @@ def test_a_stream_that_is_dropped(recorder, captured):
     assert (captured.run.status, captured.run.answer) == ("cancelled", "Ada")
 
 
-def test_a_stream_that_nobody_reads(recorder, captured):
-    engine().query(QUESTION)
-    gc.collect()
-    assert (captured.run.status, captured.run.answer) == ("cancelled", None)
-
-
-async def test_an_async_stream_that_nobody_reads(recorder, captured):
-    await engine().aquery(QUESTION)
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_stream_that_nobody_reads_cancels_its_run(recorder, captured, mode):
+    engine().query(QUESTION) if mode == "sync" else await engine().aquery(QUESTION)
     gc.collect()
     assert (captured.run.status, captured.run.answer) == ("cancelled", None)
 
@@ -168,20 +157,15 @@ def memory():
     return ChatMemoryBuffer.from_defaults()
 
 
+@pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("chat", CHATS, ids=["context", "condense and context", "condense"])
-def test_streamed_chats(recorder, captured, chat):
-    response = chat().stream_chat(QUESTION)
-    assert list(response.response_gen) == TOKENS
+async def test_streamed_chat_gives_every_token_and_ends_its_run(recorder, captured, chat, mode):
+    if mode == "sync":
+        tokens = list(chat().stream_chat(QUESTION).response_gen)
+    else:
+        tokens = [token async for token in (await chat().astream_chat(QUESTION)).async_response_gen()]
     run = captured.run
-    assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
-
-
-@pytest.mark.parametrize("chat", CHATS, ids=["context", "condense and context", "condense"])
-async def test_streamed_chats_in_async_code(recorder, captured, chat):
-    response = await chat().astream_chat(QUESTION)
-    assert [token async for token in response.async_response_gen()] == TOKENS
-    run = captured.run
-    assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
+    assert (tokens, run.status, run.answer, run.question) == (TOKENS, "ok", "Ada Berg of Oslo", QUESTION)
 
 
 def test_a_chat_is_heard_to_its_end_even_when_nobody_reads_it(recorder, captured):

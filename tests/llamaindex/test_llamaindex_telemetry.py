@@ -25,12 +25,6 @@ from ragguard.telemetry.otel import OtelSink
 from ragguard_llamaindex import instrument, uninstrument
 from ragguard_llamaindex.instrumentation import SpanHandler
 
-# LlamaIndex's agents use what pydantic calls deprecated, and so does OpenLLMetry.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:opentelemetry"),
-]
-
 CASE, SEARCH = world.cases(1, hops=2)[0], world.retriever(k=3)
 ALONE = """\
 run FunctionAgent

@@ -20,11 +20,6 @@ from ragguard.capture.splitters import json_items, paragraphs
 from ragguard.errors import InvalidInput
 from ragguard_llamaindex import instrument
 
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-]
 OWN_WORDS = (
     "One reads of ships, another one of a mill that has changed hands more often than anybody counts. " * 2
 )
@@ -103,24 +98,37 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
     assert "ragguard.delivered" not in step.metadata
 
 
-@pytest.mark.parametrize("wrapped", ["as it is", "numbered", "as JSON"])
-async def test_a_tool_that_retrieves_four_and_returns_one(recorder, captured, wrapped):
+@pytest.mark.parametrize(
+    ("gives", "read", "delivered"),
+    [
+        (lambda text: text, ["firms-2"], None),
+        (lambda text: f"1. {text}\n", ["firms-2"], None),
+        (lambda text: json.dumps([{"body": text}]), ["firms-2"], None),
+        (lambda text: "", [], None),
+        (lambda text: "No results found.", [], None),
+        (lambda text: "Error: the search is not available.", [], None),
+        (
+            lambda text: f"4 firms, nothing of interest there. {OWN_WORDS}",
+            ["firms-0", "firms-1", "firms-2", "firms-3"],
+            "unknown",
+        ),
+    ],
+    ids=["as it is", "numbered", "as JSON", "empty", "nothing", "error", "a summary"],
+)
+async def test_tool_that_retrieves_and_returns_text_gives_the_passages_in_it(
+    recorder, captured, gives, read, delivered
+):
     async def lookup(place: str) -> str:
         """Finds firms."""
         found = await ListRetriever("firms", 4).aretrieve(
             f"the firm that is based in {place}, of all the towns"
         )
-        text = found[2].node.text
-        return {"as it is": text, "numbered": f"1. {text}\n", "as JSON": json.dumps([{"body": text}])}[
-            wrapped
-        ]
+        return gives(found[2].node.text)
 
     await asked(lookup)
     (step,) = captured.run.steps
-    assert (ids(step.candidates), ids(step.passages)) == (
-        ["firms-0", "firms-1", "firms-2", "firms-3"],
-        ["firms-2"],
-    )
+    assert (step.status, ids(step.passages), len(step.candidates)) == ("ok", read, 4)
+    assert step.metadata.get("ragguard.delivered") == delivered
 
 
 async def test_a_tool_that_retrieves_twice_and_joins_some(recorder, captured):
@@ -148,31 +156,6 @@ async def test_a_tool_that_cuts_its_passages(recorder, captured):
     assert step.passages[0].id == "long"
     assert step.passages[0].text == text[:60].strip()
     assert step.candidates[0].text == text
-
-
-async def test_a_tool_that_summarises_says_that_nothing_can_be_told(recorder, captured):
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        found = await ListRetriever("firms").aretrieve(place)
-        return f"{len(found)} firms were found there, nothing of interest. {OWN_WORDS}"
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert len(step.passages) == 2
-    assert step.metadata["ragguard.delivered"] == "unknown"
-
-
-@pytest.mark.parametrize("says", ["No results found.", "Error: the search is not available."])
-async def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(recorder, captured, says):
-    async def lookup(place: str) -> str:
-        """Filters out all that it finds."""
-        await ListRetriever("firms").aretrieve(place)
-        return says
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.status, step.passages, len(step.candidates)) == ("ok", [], 2)
-    assert "ragguard.delivered" not in step.metadata
 
 
 @pytest.mark.parametrize("by", ["an error", "a tool's output", "an inner tool", "an engine's model"])
@@ -223,17 +206,6 @@ async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured)
     lost, kept = captured.run.steps
     assert (lost.status, lost.passages) == ("error", [])
     assert (kept.status, ids(kept.passages)) == ("ok", ["firms-0"])
-
-
-async def test_a_tool_that_returns_nothing_gave_the_model_nothing(recorder, captured):
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        await ListRetriever("firms").aretrieve(place)
-        return ""
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.passages, len(step.candidates)) == ([], 2)
 
 
 # Retrievals that LlamaIndex does not show
@@ -389,23 +361,15 @@ async def test_mcps_results_are_read(declare, captured, result, splitter):
     assert [(one.id, one.text) for one in step.passages] == [("a", "one"), ("b", "two")]
 
 
-async def test_an_mcp_tool_that_fails(declare, captured):
+@pytest.mark.parametrize("fails", ["by an exception", "by its result"])
+async def test_a_declared_tool_that_fails_is_a_failed_step(declare, captured, fails):
     async def lookup(place: str):
         """Asks an MCP server."""
-        return McpResult("the index is down", error=True)
+        if fails == "by an exception":
+            raise TimeoutError("too slow")
+        return McpResult("TimeoutError: too slow", error=True)
 
     declare(tools={"lookup": json_items})
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.status, step.error) == ("error", "the index is down")
-
-
-async def test_a_declared_tool_that_raises(declare, captured):
-    async def lookup(place: str) -> str:
-        """Raises."""
-        raise TimeoutError("too slow")
-
-    declare(tools={"lookup": paragraphs})
     await asked(lookup)
     (step,) = captured.run.steps
     assert (step.status, step.error) == ("error", "TimeoutError: too slow")

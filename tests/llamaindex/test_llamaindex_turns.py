@@ -4,19 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
-from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent
-from llama_index.core.tools import FunctionTool, RetrieverTool
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
 from support.llamaindex_parts import ListRetriever, call, scripted
 
 from ragguard.capture.handle import RunHandle
 
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
-]
 QUESTION = "Who founded the firm based in Oslo?"
 
 
@@ -92,17 +86,3 @@ async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
     await agent.run(user_msg=QUESTION)
     steps = sorted(captured.run.steps, key=lambda one: one.index)
     assert [(one.turn, one.query) for one in steps] == [(0, "60"), (0, "0"), (0, "30"), (1, "after")]
-
-
-async def test_the_agent_at_work_stands_on_every_step(recorder, captured):
-    def agent(name, *turns):
-        tool = RetrieverTool.from_defaults(ListRetriever(name), name=f"{name}s")
-        return FunctionAgent(name=name, description=name, tools=[tool], llm=scripted(*turns))
-
-    first = agent("firm", call("firms", input="one"), call("handoff", to_agent="person", reason="r"))
-    second = agent("person", call("persons", input="two"), "Ada Berg")
-    await AgentWorkflow(agents=[first, second], root_agent="firm").run(user_msg=QUESTION)
-    assert [(one.metadata["agent"], one.tool, one.turn) for one in captured.run.steps] == [
-        ("firm", "firms", 0),
-        ("person", "persons", 1),
-    ]

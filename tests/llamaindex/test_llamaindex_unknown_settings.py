@@ -12,9 +12,6 @@ from support.llamaindex_parts import ListRetriever, scripted
 from ragguard.errors import UnknownName
 from ragguard_llamaindex import AdvisedFunctionAgent, DistractorPostprocessor
 
-# LlamaIndex's agents use what pydantic and LlamaIndex's own workflows call deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-
 
 @pytest.mark.parametrize(
     ("mistyped", "meant"), [({"max_hop": 3}, "max_hops"), ({"search_tool": ["search"]}, "search_tools")]

@@ -17,9 +17,6 @@ from support.llamaindex_parts import ListRetriever, Says
 
 from ragguard.capture.handle import RunHandle
 
-# LlamaIndex's workflows use what pydantic calls deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning")
-
 QUESTION = "Who founded the firm based in Oslo?"
 UNKNOWN = "unknown"
 

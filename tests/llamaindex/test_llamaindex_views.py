@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from llama_index.core.base.base_retriever import BaseRetriever
-from llama_index.core.query_engine import CitationQueryEngine, RetrieverQueryEngine
-from llama_index.core.schema import ImageNode, IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from support.llamaindex_parts import Says
 
 from ragguard import DistractorGuard, RagGuard, world
@@ -74,21 +74,6 @@ def test_an_engines_passages_are_what_its_synthesizer_reads(recorder, captured):
     assert step.passages[0].text == "title: Nordlys\n\nIt was founded by Ada Berg."
     assert step.passages[0].metadata == {"title": "Nordlys"}
     assert step.candidates == step.passages
-
-
-def test_pieces_of_a_citation_engine_belong_to_their_node(recorder, captured):
-    node = TextNode(id_="a", text="It was founded by Ada Berg.", metadata={"title": "Nordlys"})
-    CitationQueryEngine.from_args(None, llm=Says(), retriever=Finds(node)).query("Who founded Nordlys?")
-    (step,) = captured.run.steps
-    assert "Source 1:" in step.passages[0].text
-    assert "Nordlys" in step.passages[0].text
-
-
-def test_an_image_is_not_its_metadata(recorder, captured):
-    """A multimodal model looks at the picture; that cannot be judged by the name of a file."""
-    Finds(ImageNode(id_="i", image_url="http://example.com/a.png", metadata={"file": "a.png"})).retrieve("x")
-    (step,) = captured.run.steps
-    assert [(one.text, one.metadata["ragguard.content"]) for one in step.passages] == [("", "image")]
 
 
 def test_a_template_that_fails_costs_its_passage_only(recorder, captured):
