@@ -1,4 +1,4 @@
-"""What of the retrieved texts is in a tool's output."""
+"""The retrieved texts that stand in a tool's output."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.capture.delivered import DELIVERED, PART
 from ragguard.capture.delivered import delivered as compared
 from ragguard.records import CONTENT_KIND, Passage
 
@@ -16,6 +15,7 @@ OSLO = "Fjord is a shipping firm that is based in Oslo; it was founded by Ada Be
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
 MOLDE = "Romsdal is a timber firm that is based in Molde; it was founded by Kari Lie in 1948."
 LONG = " ".join(f"Sentence {n} tells of harbour {n * 7} and its {n + 2} cranes." for n in range(60))
+HAN = "奥斯陆的公司由阿达·贝格于一九二二年创立，主要从事航运业务，并在卑尔根设有分公司。"
 FOUND = [Passage(OSLO, "a", 0.9), Passage(BERGEN, "b", 0.8), Passage(MOLDE, "c", 0.7)]
 
 
@@ -57,26 +57,16 @@ def test_joins_in_the_outputs_order(join):
     assert ids(f"1. {MOLDE}{join}{OSLO}") == ["c", "a"]
 
 
-def test_a_cut_text_is_what_is_left_of_it():
-    (got,) = delivered([Passage(LONG, "long"), FOUND[0]], LONG[:500] + "...")
-    assert (got.id, got.text, got.metadata[DELIVERED]) == ("long", LONG[:500], PART)
-
-
-def test_quoted_sentences_are_what_was_quoted():
-    output = (
-        "From the files: Sentence 7 tells of harbour 49 and its 9 cranes. And then: "
-        "Sentence 30 tells of harbour 210 and its 32 cranes."
-    )
-    (got,) = delivered([Passage(LONG, "long"), *FOUND], output)
-    assert got.text == (
-        "Sentence 7 tells of harbour 49 and its 9 cranes. … Sentence 30 tells of harbour 210 and its 32 cranes."
-    )
-
-
 def test_words_that_near_misses_share_count_for_the_one_that_is_there():
     near = "Fjord is a shipping firm that is based in Oslo; it was founded by Per Lund in 1899."
     assert ids(f"Result: {near}", [*FOUND, Passage(near, "near")]) == ["near"]
-    assert ids(f"Result: {near[:70]}...", [Passage(near, "near"), *FOUND]) == ["near"]
+
+
+@pytest.mark.parametrize(
+    "output", [LONG[:500] + "...", f"1. {OSLO}\n2. {LONG[:200]}", "Sentence 7 tells of harbour 49"]
+)
+def test_text_that_is_there_in_part_makes_the_delivery_unknown(output):
+    assert delivered([Passage(LONG, "long"), *FOUND], output) is None
 
 
 def test_a_text_inside_another_is_the_other_one():
@@ -126,25 +116,21 @@ def test_an_output_that_says_that_there_is_nothing_gave_nothing(output):
     assert delivered(FOUND, output) == []
 
 
-def titled(text, id="titled", title="Mills"):
-    return Passage(f"title: {title}\n\n{text}", id, 0.9, {"title": title})
-
-
 @pytest.mark.parametrize(
     "body",
     [
         "Records show Ursula Almberg founded Corwell Mills.",
         "$5.00 off, C++ and C# users only (-10%)",
         "- a one thing\n- b two things\n\n- c three things!",
-        "“(Ada) founded it, in 1900 (see §3)”",
         "```def f(x):\n    return {x: 1}\n```",
         "¿Sí?",
         "→ ↑ ↓ ±",
     ],
 )
 @pytest.mark.parametrize("write", ["{}", "Found:\n{}\n", "1. {}\n2. " + OSLO])
-def test_a_body_without_its_title_is_given_letter_by_letter(body, write):
-    got = delivered([FOUND[0], titled(body)], write.format(body).replace("Found:", "Found"), ["", body])
+def test_body_without_its_title_counts_as_the_passage(body, write):
+    titled = Passage(f"title: Mills\n\n{body}", "titled", 0.9, {"title": "Mills"})
+    got = delivered([FOUND[0], titled], write.format(body), ["", body])
     assert [one.text for one in got if one.id == "titled"] == [body]
 
 
@@ -157,44 +143,6 @@ def test_texts_of_symbols_are_told_apart():
     ]
     assert ids("C#", found) == ["sharp"]
     assert ids("Result: *** --- end", found) == ["stars"]
-
-
-@pytest.mark.parametrize("join", ["\n", "\n\n---\n"])
-def test_sentences_out_of_several_texts_keep_their_punctuation(join):
-    bodies = ["(Yes!) The mill of Corwell was sold to another owner; it stands (still) there!? " + LONG, OSLO]
-    found = [titled(bodies[0]), titled(bodies[1], "oslo")]
-    output = f"> {bodies[0][:79]}{join}> {OSLO[:60]}..."
-    got = delivered(found, output, bodies)
-    assert [(one.id, one.text) for one in got] == [("titled", bodies[0][:79]), ("oslo", OSLO[:60])]
-
-
-REPEATED = "Records show Ursula Almberg founded Corwell Mills. " + " ".join(
-    f"In the year 19{n:02d} the mill was sold to another owner, number {n}, of the town." for n in range(12)
-)
-
-
-@pytest.mark.parametrize("piece", [slice(200), slice(203), slice(-120, None), slice(300, 420), slice(7, 208)])
-@pytest.mark.parametrize("write", ["{}...", "{}", "...{}", "1. {}…\n2. " + OSLO, "{}...\n\n" + LONG[:300]])
-def test_a_piece_of_a_text_that_repeats_its_wording_is_that_piece(piece, write):
-    shown = REPEATED[piece]
-    found = [titled(REPEATED), FOUND[0], Passage(LONG, "long")]
-    (got,) = (one for one in delivered(found, write.format(shown), [REPEATED, "", ""]) if one.id == "titled")
-    # Half a word in front is not told apart from another word where the tool writes something before it.
-    assert got.text in (shown.strip(), shown.strip().partition(" ")[2])
-    assert " … " not in got.text
-
-
-def test_words_that_are_there_once_count_for_one_place_of_a_text():
-    text = "First: the mill was sold to another rich owner of the town. " * 5
-    (got,) = delivered(
-        [Passage(text, "again")], "I read that the mill was sold to another rich owner of the town, thrice"
-    )
-    assert got.text == "the mill was sold to another rich owner of the town"
-
-
-def test_a_piece_of_a_text_without_an_id_is_that_texts():
-    ((number, got),) = compared([Passage(OSLO), Passage(LONG)], f"It says: {LONG[:200]}...")
-    assert (number, got.text) == (1, LONG[:200].strip())
 
 
 def test_nothing_found_and_nothing_given():
@@ -214,8 +162,10 @@ def test_short_texts_are_whole_words():
 @pytest.mark.parametrize(
     "text",
     [
-        "奥斯陆的公司由阿达·贝格于一九二二年创立，主要从事航运业务，并在卑尔根设有分公司。",
+        HAN,
         "Straße und Öl: die Größe der Häfen wächst, sagt der Bürgermeister von Tromsø über den Fjörd.",
+        "บริษัทในออสโลก่อตั้งโดยอาดา เบิร์ก",
+        "オスロの会社はアダ・ベルグによって設立されました。",
         "a &amp; b are joined by R&amp;D in the \\n literal of the source code",
     ],
 )
@@ -229,8 +179,13 @@ def test_other_scripts_and_notations(text):
     ]
 
 
+@pytest.mark.parametrize("output", [HAN[:12], f"1. {HAN[:30]}…", f"答案：{HAN[2:14]}"])
+def test_beginning_of_a_text_without_spaces_makes_the_delivery_unknown(output):
+    assert delivered([Passage(HAN, "han")], output) is None
+
+
 @given(st.lists(st.text(), max_size=6), st.text())
-def test_any_text_is_answered_with_candidates_or_their_parts(texts, output):
+def test_any_text_is_answered_with_candidates(texts, output):
     found = [Passage(text, str(number)) for number, text in enumerate(texts)]
     got = delivered(found, output)
     assert got is None or {passage.id for passage in got} <= {passage.id for passage in found}
@@ -244,5 +199,5 @@ def test_all_of_what_is_joined_is_there(texts):
 
 def test_a_hundred_long_texts_in_a_long_output_are_found_soon():
     found = [Passage(f"Number {n}. " + LONG, str(n)) for n in range(100)]
-    output = "\n\n".join(passage.text[:300] for passage in found)
+    output = "\n\n".join(passage.text for passage in found)
     assert len(delivered(found, output)) == 100

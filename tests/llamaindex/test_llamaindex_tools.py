@@ -143,7 +143,7 @@ async def test_a_tool_that_retrieves_twice_and_joins_some(recorder, captured):
     assert [len(step.candidates) for step in captured.run.steps] == [2, 2]
 
 
-async def test_a_tool_that_cuts_its_passages(recorder, captured):
+async def test_tool_that_cuts_a_passage_makes_the_delivery_unknown(recorder, captured):
     text = "The firm Nordlys was founded by Ada Berg in the year 1922 in Oslo, where she had come as a clerk."
 
     async def lookup(place: str) -> str:
@@ -153,9 +153,8 @@ async def test_a_tool_that_cuts_its_passages(recorder, captured):
 
     await asked(lookup)
     (step,) = captured.run.steps
-    assert step.passages[0].id == "long"
-    assert step.passages[0].text == text[:60].strip()
-    assert step.candidates[0].text == text
+    assert [passage.text for passage in step.passages] == [text]
+    assert step.metadata["ragguard.delivered"] == "unknown"
 
 
 @pytest.mark.parametrize("by", ["an error", "a tool's output", "an inner tool", "an engine's model"])
