@@ -21,11 +21,9 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
-from support.llamaindex_parts import ListRetriever, Says, call, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, ids, nodes, scripted
 
 from ragguard.capture.handle import RunHandle
-
-QUESTION = "Who founded the firm based in Oslo?"
 
 
 def search(name="search", retriever=None, **settings):
@@ -35,10 +33,6 @@ def search(name="search", retriever=None, **settings):
 def ask(name="ask", retriever=None):
     query_engine = RetrieverQueryEngine.from_args(retriever or ListRetriever(name), llm=Says(text="Nordlys"))
     return QueryEngineTool.from_defaults(query_engine, name=name)
-
-
-def ids(passages):
-    return [passage.id for passage in passages]
 
 
 async def test_hops_of_an_agent_in_order(recorder, captured):

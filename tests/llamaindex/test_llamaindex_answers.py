@@ -18,13 +18,11 @@ from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
 from llama_index_instrumentation.dispatcher import instrument_tags
 from openinference.instrumentation import suppress_tracing
-from support.llamaindex_parts import ListRetriever, Says, call, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, scripted
 
 import ragguard
 from ragguard.capture.handle import RunHandle
 from ragguard_llamaindex import instrument
-
-QUESTION = "Who founded the firm based in Oslo?"
 
 
 def engine(text="Ada Berg", **settings):

@@ -9,13 +9,12 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import ListRetriever, call, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scripted
 
 import ragguard
 from ragguard.capture.handle import RunHandle
 
 pytestmark = pytest.mark.usefixtures("recorder")
-QUESTION = "Who founded the firm based in Oslo?"
 
 
 @ragguard.retrieval
@@ -92,15 +91,22 @@ def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
     assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop!"])
 
 
-def test_a_retriever_inside_a_decorated_function_is_a_part(captured, recorder):
+@pytest.mark.parametrize("kind", ["a function", "a generator"])
+def test_retriever_inside_a_decorated_function_is_a_sub_step(captured, recorder, kind):
     @ragguard.retrieval
     def twice(query: str):
         return ListRetriever().retrieve(f"{query} 1") + ListRetriever().retrieve(f"{query} 2")
 
+    @ragguard.retrieval
+    def page(query: str):
+        yield from ListRetriever().retrieve(f"{query} 1")
+        yield from ListRetriever().retrieve(f"{query} 2")
+
     with RunHandle(recorder, QUESTION):
-        twice("hop")
+        assert len(list(twice("hop") if kind == "a function" else page("hop"))) == 4
     (found,) = captured.run.steps
-    assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop 1", "hop 2"])
+    assert (found.query, len(found.passages)) == ("hop", 4)
+    assert [part.query for part in found.sub_steps] == ["hop 1", "hop 2"]
 
 
 async def test_nothing_is_captured_in_a_pause(captured):
@@ -124,14 +130,3 @@ async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
 
     await Judged().run(question=QUESTION)
     assert [s.query for s in captured.run.steps] == ["hop"]
-
-
-async def test_a_retriever_inside_a_decorated_generator_is_a_part_of_its_step(captured, recorder):
-    @ragguard.retrieval
-    def page(query: str):
-        yield from ListRetriever("inner", 2).retrieve(query)
-
-    with RunHandle(recorder, QUESTION):
-        assert len(list(page("hop"))) == 2
-    (step,) = captured.run.steps
-    assert ([p.id for p in step.passages], len(step.sub_steps)) == (["inner-0", "inner-1"], 1)

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 from llama_index_instrumentation.dispatcher import instrument_tags
 from support.captured import CapturedInStore
-from support.llamaindex_parts import ListRetriever
+from support.llamaindex_parts import QUESTION, ListRetriever
 from support.program import run_program
 
 from ragguard.storage.sqlite.store import Store
-
-QUESTION = "Who founded the firm based in Oslo?"
 
 WORKER = """
 import asyncio, json, os, signal, sys

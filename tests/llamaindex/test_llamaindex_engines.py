@@ -33,20 +33,14 @@ from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextN
 from llama_index.core.selectors import LLMMultiSelector, LLMSingleSelector
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
 from llama_index_instrumentation.dispatcher import instrument_tags
-from support.llamaindex_parts import ListRetriever, QuestionPerTool, Says, nodes
+from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says, ids, nodes
 
 from ragguard.capture.events import StepAmended
 from ragguard.capture.handle import RunHandle
 
-QUESTION = "Who founded the firm based in Oslo?"
-
 
 def engine(retriever=None, text="Ada Berg", **settings):
     return RetrieverQueryEngine.from_args(retriever or ListRetriever(), llm=Says(text=text), **settings)
-
-
-def ids(passages):
-    return [passage.id for passage in passages]
 
 
 @pytest.mark.parametrize("synthesizer", [NoText, Generation])

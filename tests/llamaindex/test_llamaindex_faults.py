@@ -19,6 +19,7 @@ from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
 from support.llamaindex_parts import (
+    QUESTION,
     FixedRetriever,
     ListRetriever,
     OverridingRetriever,
@@ -34,7 +35,6 @@ from ragguard.capture.recorder import Recorder
 from ragguard_llamaindex import instrument, uninstrument
 from ragguard_llamaindex.instrumentation import SpanHandler, attached
 
-QUESTION = "Who founded the firm based in Oslo?"
 ROOT = get_dispatcher("root")
 
 
@@ -406,28 +406,18 @@ def rg_of(captured):
     return SimpleNamespace(recorder=Recorder(captured))
 
 
-def test_instrumenting_twice_captures_once():
-    captured = Captured()
-    rg = rg_of(captured)
-    instrument(rg)
-    instrument(rg)
-    try:
-        engine().query(QUESTION)
-    finally:
-        uninstrument()
-    assert len(captured.run.steps) == 1
-
-
-def test_instrumenting_with_another_ragguard_changes_what_is_attached():
+@pytest.mark.parametrize("other", [False, True])
+def test_instrumenting_again_attaches_the_last_ragguard_alone(other):
     first, second = Captured(), Captured()
-    instrument(rg_of(first))
-    instrument(rg_of(second))
+    rg = rg_of(first)
+    instrument(rg)
+    instrument(rg_of(second) if other else rg)
     try:
         engine().query(QUESTION)
     finally:
         uninstrument()
-    assert first.events == []
-    assert len(second.runs) == 1
+    assert [len(one.runs) for one in (first, second)] == ([0, 1] if other else [1, 0])
+    assert [len(run.steps) for one in (first, second) for run in one.runs] == [1]
 
 
 def test_uninstrument_leaves_the_dispatcher_as_it_was():

@@ -14,7 +14,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import Field
 from support.guards import guarding, judging
-from support.llamaindex_parts import ListRetriever, Says, nodes
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, nodes
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard, connect
@@ -23,7 +23,6 @@ from ragguard.guard import UtilityThreshold
 from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 from ragguard_llamaindex.instrumentation import SpanHandler
 
-QUESTION = "Who founded the firm based in Oslo?"
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
 

@@ -14,7 +14,7 @@ from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
-from support.llamaindex_parts import ListRetriever, call, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
 
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard.errors import InvalidInput
@@ -23,11 +23,6 @@ from ragguard_llamaindex import instrument
 OWN_WORDS = (
     "One reads of ships, another one of a mill that has changed hands more often than anybody counts. " * 2
 )
-QUESTION = "Who founded the firm based in Oslo?"
-
-
-def ids(passages):
-    return [passage.id for passage in passages]
 
 
 def texts(passages):
@@ -389,27 +384,18 @@ async def test_a_splitter_that_fails_keeps_the_text(declare, captured):
 # What is said where nothing is captured
 
 
-async def test_a_run_without_a_step_says_which_tools_were_called(recorder, caplog):
+@pytest.mark.parametrize("declared", [{}, {"search_the_wiki": paragraphs}], ids=["none", "another one"])
+async def test_run_without_a_step_warns_with_the_tools_that_were_and_were_not_called(
+    declare, caplog, declared
+):
     async def lookup(place: str) -> str:
         """Gives text."""
         return "a text"
 
-    with caplog.at_level(logging.WARNING, "ragguard"):
-        await asked(lookup)
-    (record,) = caplog.records
-    assert "'lookup'" in record.getMessage()
-    assert "tools={'lookup': SPLITTER}" in record.getMessage()
-
-
-async def test_a_run_without_a_step_names_the_declared_tools_that_nobody_called(declare, caplog):
-    async def lookup(place: str) -> str:
-        """Gives text."""
-        return "a text"
-
-    declare(tools={"search_the_wiki": paragraphs})
+    declare(tools=declared)
     await asked(lookup)
-    assert "no call of 'search_the_wiki' was seen" in caplog.text
     assert "tools={'lookup': SPLITTER}" in caplog.text
+    assert ("no call of 'search_the_wiki' was seen" in caplog.text) == bool(declared)
 
 
 async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):

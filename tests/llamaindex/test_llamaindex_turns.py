@@ -7,11 +7,9 @@ import asyncio
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import ListRetriever, call, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, call, scripted
 
 from ragguard.capture.handle import RunHandle
-
-QUESTION = "Who founded the firm based in Oslo?"
 
 
 class Search(Event):

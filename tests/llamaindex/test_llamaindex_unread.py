@@ -13,11 +13,10 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import ListRetriever, Says
+from support.llamaindex_parts import QUESTION, ListRetriever, Says
 
 from ragguard.capture.handle import RunHandle
 
-QUESTION = "Who founded the firm based in Oslo?"
 UNKNOWN = "unknown"
 
 
@@ -62,7 +61,7 @@ def test_nodes_that_a_failed_postprocessor_was_given_are_candidates_only(recorde
     assert delivered(captured) == (0, 3, "")
 
 
-def test_a_cancelled_postprocessor_is_alike(recorder, captured):
+def test_nodes_that_a_cancelled_postprocessor_was_given_are_candidates_only(recorder, captured):
     with suppress(asyncio.CancelledError):
         engine(Failing(error=asyncio.CancelledError)).query(QUESTION)
     assert (captured.run.status, *delivered(captured)) == ("cancelled", 0, 3, "")
@@ -91,12 +90,6 @@ class Own(CustomQueryEngine):
         raise ValueError("no such template")
 
 
-def test_of_an_engine_by_hand_that_fails_nothing_is_known(recorder, captured):
-    with suppress(ValueError):
-        Own().query(QUESTION)
-    assert (captured.run.status, *delivered(captured)) == ("error", 3, 3, UNKNOWN)
-
-
 class Steps(Workflow):
     @step
     async def retrieve(self, ev: StartEvent) -> StopEvent:
@@ -104,12 +97,10 @@ class Steps(Workflow):
         raise ValueError("no such template")
 
 
-def test_of_a_workflows_step_that_fails_nothing_is_known(recorder, captured):
-    async def ask():
-        with suppress(ValueError):
-            await Steps().run(question=QUESTION)
-
-    asyncio.run(ask())
+@pytest.mark.parametrize("fails", ["an engine by hand", "a workflow's step"])
+async def test_code_that_fails_after_a_retrieval_leaves_unknown_what_was_read(recorder, captured, fails):
+    with suppress(ValueError):
+        Own().query(QUESTION) if fails == "an engine by hand" else await Steps().run(question=QUESTION)
     assert (captured.run.status, *delivered(captured)) == ("error", 3, 3, UNKNOWN)
 
 

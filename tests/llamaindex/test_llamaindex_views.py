@@ -99,18 +99,6 @@ def scored(rg, work, case):
     return {(score.name, score.position): score.value for score in rg.scores(run.id)}
 
 
-def test_the_answer_in_a_title_counts(rg):
-    """A node's title is what the model reads first: with the answer in it the retrieval helped."""
-    case = world.cases(1)[0]
-    instrument(rg)
-    engine = RetrieverQueryEngine.from_args(
-        Finds(titled(case.gold[0], case.of_kind("unrelated")[0])), llm=Says()
-    )
-    scores = scored(rg, lambda: engine.query(case.question), case)
-    assert scores["utility", 1] > 0.5
-    assert scores["delta_seper", None] >= 0.0
-
-
 def test_another_view_of_a_node(rg):
     """An application that sends the model the bare texts says so; then a title counts for nothing."""
     case = world.cases(1)[0]
