@@ -6,11 +6,12 @@ BIN    := .venv/bin
 ENVIRONMENT := PYTHONPATH=tests $(BIN)/python -m support.environments
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-ray clean
+.PHONY: help demo test quick lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-ray clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
 	@echo "make test          install what the tests need and run all of them"
+	@echo "make quick         a part of the tests in under a minute: numbers, records, capture, storage and scorers"
 	@echo "make check         lint, format, types, and what the pages and the words of the code are held to"
 	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
@@ -45,6 +46,10 @@ demo: .venv/.demo
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign"
+
+# The inner loop: numbers, records, storage and scorers, without frameworks, servers and child processes.
+quick: .venv/.dev
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/metrics tests/text tests/scorers tests/capture tests/storage tests/test_schema.py tests/test_records.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -113,6 +113,8 @@ def files(tmp_path_factory):
 def test_command_runs(line, files, monkeypatch):
     """With nano in the server's place."""
     program, *words = shlex.split(line.replace(SERVER, "nano"), comments=True)
+    if words == ["fetch", "smol"]:  # it downloads 93 MB; tests/engines/llama has what it does
+        return
     if program == "make":
         assert re.search(rf"^{words[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
         return
