@@ -92,12 +92,12 @@ def _table(differences: Sequence[Floats]) -> Floats:
 
 def _signs(questions: int, draws: int, seed: int) -> Floats:
     """Returns patterns of signs, one a row: all but reversed ones for few questions, else random ones."""
+    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
+    random = np.random.default_rng(arrays.count("seed", seed, 0))
     if questions <= ALL_UP_TO:
         patterns = np.arange(2 ** max(questions - 1, 0))
         bits = patterns[:, None] >> np.arange(questions) & 1
         return np.asarray(1.0 - 2.0 * bits, dtype=np.float64)
-    random = np.random.default_rng(arrays.count("seed", seed, 0))
-    rows = arrays.count("draws", draws, 2, arrays.MOST_DRAWS)
     drawn = random.integers(0, 2, size=(rows, questions), dtype=np.int8)
     return np.concatenate([np.ones((1, questions)), 1.0 - 2.0 * drawn])
 

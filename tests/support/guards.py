@@ -21,7 +21,7 @@ def judging(text: str, label: str) -> float | None:
 
 def guarding(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGuard:
     """A guard that drops `name-1` and `name-3` of any shelf."""
-    return DistractorGuard(engine or ScriptedEngine(label=judging), **{"budget_ms": 5_000, **settings})
+    return DistractorGuard(engine or ScriptedEngine(label=judging), **{"budget_ms": 60_000, **settings})
 
 
 def assert_spans_tell(spans: Sequence[ReadableSpan]) -> None:
