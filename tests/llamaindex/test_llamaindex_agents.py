@@ -21,7 +21,16 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
-from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, ids, nodes, scripted
+from support.llamaindex_parts import (
+    QUESTION,
+    ListRetriever,
+    Says,
+    call,
+    ids,
+    names_parallel_steps,
+    nodes,
+    scripted,
+)
 
 from ragguard.capture.handle import RunHandle
 
@@ -48,6 +57,7 @@ async def test_hops_of_an_agent_in_order(recorder, captured):
     ]
 
 
+@names_parallel_steps
 async def test_parallel_calls_are_one_turn(recorder, captured):
     model = scripted(
         [call("search", input="one"), call("ask", input="two"), call("search", input="three")],
@@ -152,6 +162,7 @@ async def test_agents_that_hand_over_are_one_run(recorder, captured):
     ]
 
 
+@names_parallel_steps
 async def test_an_agent_inside_an_agents_tool_is_a_part_of_its_run(recorder, captured):
     inner = FunctionAgent(
         tools=[search()], llm=scripted(call("search", input="one"), call("search", input="two"), "Nordlys")

@@ -25,6 +25,7 @@ from support.llamaindex_parts import (
     OverridingRetriever,
     Says,
     call,
+    names_parallel_steps,
     nodes,
     scripted,
 )
@@ -298,6 +299,7 @@ async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured
 # Crowds
 
 
+@names_parallel_steps
 async def test_ten_concurrent_agents_never_mix(recorder, captured):
     async def one(number):
         agent = FunctionAgent(

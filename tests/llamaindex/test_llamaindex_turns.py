@@ -7,7 +7,7 @@ import asyncio
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import QUESTION, ListRetriever, call, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, call, names_parallel_steps, scripted
 
 from ragguard.capture.handle import RunHandle
 
@@ -48,6 +48,7 @@ class FanOut(Workflow):
         return StopEvent(result="Ada Berg")
 
 
+@names_parallel_steps
 async def test_a_fan_out_of_a_workflow_is_one_turn_however_many_workers_it_has(recorder, captured):
     await FanOut().run(question=QUESTION)
     assert {one.query: one.turn for one in captured.run.steps} == {
@@ -59,6 +60,7 @@ async def test_a_fan_out_of_a_workflow_is_one_turn_however_many_workers_it_has(r
     assert {one.metadata["workflow_step"] for one in captured.run.steps} == {"plan", "search", "collect"}
 
 
+@names_parallel_steps
 async def test_two_runs_of_a_workflow_in_one_run_do_not_mix(recorder, captured):
     with RunHandle(recorder, QUESTION):
         await FanOut().run(question=QUESTION)
@@ -67,6 +69,7 @@ async def test_two_runs_of_a_workflow_in_one_run_do_not_mix(recorder, captured):
     assert turns == [3, 7]
 
 
+@names_parallel_steps
 async def test_the_order_within_a_turn_is_that_of_the_calls(recorder, captured):
     """Whichever tool comes to its retrieval first."""
 
