@@ -58,6 +58,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         """,
     },
     "LlamaIndex": {
+        "ragguard_haystack": "instrument DocumentGuard",
         "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent advise_step",
     },
     "Capture in plain code": {

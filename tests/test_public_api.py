@@ -42,6 +42,7 @@ PUBLIC = {
         AdviceMiddleware DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback advise_edge drop_distractors
         instrument uninstrument
     """,
+    "ragguard_haystack": "DocumentGuard instrument uninstrument",
     "ragguard_llamaindex": """
         AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever advise_step instrument uninstrument
     """,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from importlib import import_module
 from typing import Any
 
 
@@ -18,6 +17,8 @@ def lazy(
     names = sorted([*homes, *whole])
 
     def get(name: str) -> Any:
+        from importlib import import_module  # here: its own imports are a tenth of what `import ragguard` loads
+
         if name in homes:
             return getattr(import_module(homes[name]), name)
         if name in whole:

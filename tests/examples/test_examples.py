@@ -15,6 +15,7 @@ ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 HOPS = {
     "fastapi_service": 4,
+    "haystack_drop_in": 3,
     "langchain_drop_in": 3,
     "langchain_guard": 4,
     "langgraph_advised_agent": 2,

@@ -13,7 +13,7 @@ from docs import generate
 ROOT = Path(__file__).parents[2]
 DOORS = ("ragguard", "ragguard.advice", "ragguard.engines", "ragguard.guard", "ragguard.parts", "ragguard.scorers",
          "ragguard.telemetry",
-         "ragguard_langchain", "ragguard_llamaindex", "ragguard_ray")  # fmt: skip
+         "ragguard_haystack", "ragguard_langchain", "ragguard_llamaindex", "ragguard_ray")  # fmt: skip
 NAMES = [(module, name) for module in DOORS for name in import_module(module).__all__]
 SETTINGS = [pytest.param(value, id=f"{module}.{name}") for _, module, name, value in generate.public()]
 COMMANDS = [pytest.param(found, id=name) for name, _, found in generate.commands()]

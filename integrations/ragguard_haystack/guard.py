@@ -1,0 +1,40 @@
+"""The guard as a component: drops the documents that would mislead the model, before a prompt is built of them."""
+
+from __future__ import annotations
+
+from haystack import Document, component
+
+from ragguard.guard import DistractorGuard
+from ragguard.guard.items import apruned, checked, pruned
+from ragguard_haystack.operations import passages_of
+from ragguard_haystack.tracer import current_operation
+
+
+@component
+class DocumentGuard:
+    """Drops the documents that would mislead the model: `pipeline.add_component("filter", DocumentGuard(guard))`.
+
+    What is kept are the very documents that came, in their order; all of them where there is no time or no engine.
+
+    Args:
+        guard: The guard that judges.
+    """
+
+    def __init__(self, guard: DistractorGuard) -> None:
+        self.guard = checked(guard)
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
+        """Returns the documents that the model should read."""
+        kept, verdict = pruned(self.guard, query, documents, passages_of(documents))
+        if (at_work := current_operation()) is not None:
+            at_work[0].decided(at_work[1], verdict)
+        return {"documents": kept}
+
+    @component.output_types(documents=list[Document])
+    async def run_async(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
+        """Does what `run` does, on an event loop."""
+        kept, verdict = await apruned(self.guard, query, documents, passages_of(documents))
+        if (at_work := current_operation()) is not None:
+            at_work[0].decided(at_work[1], verdict)
+        return {"documents": kept}

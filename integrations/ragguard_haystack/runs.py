@@ -1,0 +1,241 @@
+"""Reports Haystack's operations to the recorder: the outermost pipeline or agent that retrieves is a run."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from ragguard.capture.calls import TOOL as ASKED_FOR
+from ragguard.capture.decisions import Verdict, about
+from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
+from ragguard.capture.events import Delivered
+from ragguard.capture.handle import current_run, status_of
+from ragguard.capture.recorder import Recorder
+from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_results import ToolResult
+from ragguard.capture.turns import TurnKey
+from ragguard.records import Passage, Status, new_id
+from ragguard.runtime.faults import describe
+from ragguard_haystack.operations import (
+    AGENT,
+    COMPONENT,
+    MODEL,
+    PIPELINE,
+    TOOL,
+    documents_in,
+    embedding_in,
+    is_model,
+    passages_of,
+    prompt_in,
+    query_in,
+    reply_in,
+    retrieves,
+    senders,
+)
+
+_numbers = itertools.count()
+Question = Callable[[Mapping[str, Any]], str]
+"""A function from what a pipeline or an agent is given to the question."""
+
+
+class HaystackRun:
+    """An outermost pipeline or agent at work, with what it has retrieved so far."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        handle = current_run(recorder)
+        self.id = new_id() if handle is None else handle.key
+        self.owned = handle is None
+        """False inside `with rg.run(...)`, which begins and ends the run."""
+        self.begun = handle is not None
+        self.started_ns = time.time_ns()
+        self.question = ""
+        self.answer: str | None = None
+        self.asks_model = False
+        self.steps: dict[str, list[Passage]] = {}
+        """The passages that each retrieval of the run found."""
+        self.prompts: list[str] = []
+        """The texts that models of the run were given, for as long as the run is open."""
+        self.embedded: dict[tuple[float, ...], str] = {}
+        """The texts that were embedded in order to search, by the beginnings of their embeddings."""
+
+
+class Operation:
+    """One operation at work. Haystack says what it is given and what it gives while it is open."""
+
+    def __init__(
+        self, kind: str, tags: Mapping[str, Any], run: HaystackRun, around: Operation | None
+    ) -> None:
+        self.kind, self.tags, self.run, self.around = kind, tags, run, around
+        self.name = str(tags.get("haystack.component.name") or tags.get("haystack.tool.name") or "")
+        self.number = next(_numbers)
+        self.given: Mapping[str, Any] = {}
+        self.result: Any = None
+        self.started_ns = time.time_ns()
+        self.retrieved = False
+        """True once anything was retrieved inside."""
+        self.depths: dict[str, int] = {}
+        """The number of retrievals, one fed by the other, behind each component's output of a pipeline."""
+
+    def enclosing(self, kind: str) -> Operation | None:
+        """Returns the innermost operation of a kind around this one."""
+        around = self.around
+        while around is not None and around.kind != kind:
+            around = around.around
+        return around
+
+
+class Operations:
+    """Reports operations as runs and steps."""
+
+    def __init__(self, recorder: Recorder, tools: Mapping[str, Splitter], question: Question) -> None:
+        self.recorder, self.tools, self.question = recorder, tools, question
+        recorder.calls.declares(tools)
+
+    def began(self, kind: str, tags: Mapping[str, Any], around: Operation | None) -> Operation:
+        """Returns the operation that begins; the outermost one begins a run, which is recorded once it retrieves."""
+        run = HaystackRun(self.recorder) if around is None else around.run
+        operation = Operation(kind, tags, run, around)
+        if kind == PIPELINE and around is None:
+            self._asked(run, tags.get("haystack.pipeline.input_data"))
+        return operation
+
+    def told(self, operation: Operation, key: str, value: Any) -> None:
+        """Takes what an operation is given or gives."""
+        if key.endswith("input"):
+            operation.given = value if isinstance(value, Mapping) else {}
+            if operation.kind == AGENT and operation.around is None:
+                self._asked(operation.run, value)
+        elif key.endswith("output"):
+            operation.result = value
+
+    def ended(self, operation: Operation, error: BaseException | None) -> None:
+        """Reports an operation that has ended."""
+        if operation.kind == COMPONENT:
+            self._component(operation, error)
+        elif operation.kind == TOOL:
+            self._tool(operation, error)
+        if operation.kind in (COMPONENT, MODEL) and error is None:
+            self._model(operation)
+        if operation.around is None:
+            self._end(operation.run, error)
+
+    def decided(self, operation: Operation, verdict: Verdict) -> None:
+        """Adds a guard's decision to the retrievals whose passages it judged."""
+        run = operation.run
+        judged = {(one.id, one.text) for one in verdict.judged}
+        theirs = {
+            step_id: found
+            for step_id, found in run.steps.items()
+            if judged & {(one.id, one.text) for one in found}
+        }
+        for step_id, found in theirs.items():
+            decision = about(verdict, found, alone=len(theirs) == 1)
+            self.recorder.step_amended(step_id, run.id, decision.kept, decision)
+
+    def _asked(self, run: HaystackRun, data: object) -> None:
+        if isinstance(data, Mapping):
+            run.question = self.question(data)
+
+    def _component(self, operation: Operation, error: BaseException | None) -> None:
+        searches, pipeline = retrieves(operation.tags), operation.enclosing(PIPELINE)
+        depth = 0
+        if pipeline is not None:
+            depth = max((pipeline.depths.get(name, 0) for name in senders(operation.tags)), default=0)
+            pipeline.depths[operation.name] = depth + searches
+        given, run = operation.given, operation.run
+        if isinstance(text := given.get("text"), str) and isinstance(operation.result, Mapping):
+            run.embedded[embedding_in(operation.result)] = text
+        if not searches:
+            return
+        query = query_in(given) or run.embedded.get(embedding_in(given), "") or run.question
+        found = passages_of(documents_in(operation.result) or ())
+        self._step(operation, query, found, error, turn=(-1 if pipeline is None else pipeline.number, depth))
+
+    def _tool(self, operation: Operation, error: BaseException | None) -> None:
+        if operation.retrieved:  # a pipeline inside the tool has been recorded
+            return
+        splitter, result = self.tools.get(operation.name), operation.result
+        self.recorder.calls.called(operation.name)
+        failed = error or ("the tool failed" if operation.tags.get("haystack.tool.error") else None)
+        documents = documents_in(result if isinstance(result, Mapping) else {"documents": result})
+        query = query_in(operation.given) or prompt_in(operation.given)
+        if documents is not None:
+            self._step(operation, query, passages_of(documents), failed)
+        elif splitter is not None:
+            output = ToolResult.of(result, str(result))
+            self._step(operation, query, output, failed, unpack=partial(_split, splitter))
+        else:
+            self.recorder.calls.seen(operation.run.id, ASKED_FOR, operation.name)
+
+    def _step(
+        self, operation: Operation, query: str, found: Any, error: BaseException | str | None,
+        *, turn: tuple[int, int] | None = None, unpack: Callable[[Any], list[Passage]] | None = None,
+    ) -> None:  # fmt: skip
+        run, recorder, step_id = operation.run, self.recorder, new_id()
+        if not run.begun:
+            run.begun = True
+            recorder.run_started(run.id, run.question or query, started_ns=run.started_ns)
+        tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
+        # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
+        # other, share a turn.
+        key: TurnKey = (
+            (turn, operation.name)
+            if tool is None
+            else (tool.around.number if tool.around else -1, tool.number)
+        )
+        recorder.step_started(
+            step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=key,
+            started_ns=operation.started_ns, metadata={"retriever": operation.tags.get("haystack.component.type", "")},
+        )  # fmt: skip
+        if error is not None:
+            recorder.step_failed(step_id, error, "error" if isinstance(error, str) else status_of(error))
+        else:
+            run.steps[step_id] = unpack(found) if unpack else found
+            recorder.step_ended(step_id, run.steps[step_id])
+        around: Operation | None = operation
+        while around is not None:
+            around.retrieved, around = True, around.around
+
+    def _model(self, operation: Operation) -> None:
+        run, result = operation.run, operation.result
+        reply = reply_in(result)
+        run.answer = reply or run.answer
+        if not is_model(result):
+            return
+        run.asks_model = True
+        run.prompts.append(prompt_in(operation.given))
+        for step_id, found in run.steps.items():
+            self.recorder.step_amended(step_id, run.id, partial(_read, found, tuple(run.prompts)))
+
+    def _end(self, run: HaystackRun, error: BaseException | None) -> None:
+        status: Status = status_of(error)
+        if type(error).__name__ == "BreakpointException":
+            status, error = "interrupted", None
+        metadata = {} if error is None else {"error": describe(error)}
+        if not run.begun:
+            if run.asks_model:
+                self.recorder.without_steps(run.id)
+        elif not run.owned:
+            self.recorder.run_noted(run.id, run.question, run.answer, metadata)
+        else:
+            self.recorder.run_ended(run.id, run.answer, status, metadata=metadata)
+
+
+def _split(splitter: Splitter, output: ToolResult) -> list[Passage]:
+    return [Passage(one) if isinstance(one, str) else one for one in output.split(splitter)]
+
+
+def _read(found: list[Passage], prompts: tuple[str, ...]) -> Delivered:
+    """Returns the passages whose texts stand in what a model was given, in the order of the prompts."""
+    read: dict[int, Passage] = {}
+    known = True
+    for prompt in prompts:
+        got = delivered(found, prompt)
+        known = known and got is not None
+        read.update({number: one for number, one in got or () if number not in read})
+    if not read and not known:
+        return Delivered(None, {DELIVERED: UNKNOWN})
+    return Delivered(list(read.values()), {})

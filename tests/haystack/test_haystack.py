@@ -1,0 +1,366 @@
+"""What is captured of Haystack's own pipelines and agents, with its own stores, retrievers, builders and tools."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+from haystack import Document, Pipeline, component, tracing
+from haystack.components.agents import Agent
+from haystack.components.builders import PromptBuilder
+from haystack.components.embedders import MockTextEmbedder
+from haystack.components.joiners import DocumentJoiner
+from haystack.components.preprocessors import DocumentSplitter
+from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMemoryEmbeddingRetriever
+from haystack.components.writers import DocumentWriter
+from haystack.dataclasses import ChatMessage, ToolCall
+from haystack.document_stores.in_memory import InMemoryDocumentStore
+from haystack.tools import ComponentTool, PipelineTool, Tool
+
+import ragguard
+from ragguard import splitters
+from ragguard.guard import DistractorGuard, TopUtility
+from ragguard_haystack import DocumentGuard, instrument
+
+BORN = "Elmer Hagblad was born in East Dundale."
+JUDGE = "Elmer Hagblad is a judge."
+FOUNDED = "Elmer Hagblad founded Corwell Mills."
+QUESTION = "Where was Elmer Hagblad born?"
+FACTS = (BORN, "Records show West Ashwick is the birthplace of Elmer Hagblad.", JUDGE)
+TEMPLATE = (
+    "Answer from these:{% for one in documents %}\n{{ one.content }}{% endfor %}\nQuestion: {{ question }}"
+)
+
+
+@component
+class Model:
+    """A generator that answers the same whatever it is asked."""
+
+    @component.output_types(replies=list[str])
+    def run(self, prompt: str):
+        return {"replies": ["East Dundale"]}
+
+
+@component
+class ChatModel:
+    """A chat generator that says what it was made with, one message a call."""
+
+    def __init__(self, *messages: ChatMessage):
+        self.messages = list(messages)
+
+    @component.output_types(replies=list[ChatMessage])
+    def run(self, messages: list[ChatMessage], tools=None, **kwargs):
+        return {"replies": [self.messages.pop(0)]}
+
+
+@component
+class Best:
+    """Keeps the best documents."""
+
+    def __init__(self, n: int):
+        self.n = n
+
+    @component.output_types(documents=list[Document])
+    def run(self, documents: list[Document]):
+        return {"documents": documents[: self.n]}
+
+
+def store(*texts: str) -> InMemoryDocumentStore:
+    documents = InMemoryDocumentStore()
+    documents.write_documents(
+        [Document(content=text, meta={"source": "town book"}, embedding=[1.0, 0.0]) for text in texts]
+    )
+    return documents
+
+
+def pipeline(*between: tuple[str, object], texts=(BORN, JUDGE, FOUNDED), top_k=3) -> Pipeline:
+    """A retriever, components from documents to documents, a prompt and a model."""
+    built = Pipeline()
+    chain = [("retriever", InMemoryBM25Retriever(store(*texts), top_k=top_k)), *between]
+    for name, part in chain:
+        built.add_component(name, part)
+    built.add_component("prompt", PromptBuilder(TEMPLATE, required_variables="*"))
+    built.add_component("model", Model())
+    names = [name for name, _ in chain]
+    for name, following in zip(names, [*names[1:], "prompt"], strict=True):
+        built.connect(f"{name}.documents", f"{following}.documents")
+    built.connect("prompt", "model")
+    return built
+
+
+def ask(built: Pipeline, **more):
+    return built.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}, **more})
+
+
+def texts(passages) -> list[str]:
+    return [one.text for one in passages]
+
+
+def test_pipeline_is_a_run_with_its_retrieval_question_and_answer(recorder, captured):
+    ask(pipeline())
+    run = captured.run
+    (step,) = run.steps
+    assert (run.question, run.answer, run.status) == (QUESTION, "East Dundale", "ok")
+    assert (step.query, step.metadata["retriever"]) == (QUESTION, "InMemoryBM25Retriever")
+    assert texts(step.passages) == [BORN, JUDGE, FOUNDED]
+    assert step.passages[0].metadata == {"source": "town book"}
+    assert step.passages[0].id
+    assert step.passages[0].score is not None
+
+
+def test_pipeline_on_an_event_loop_is_captured_alike(recorder, captured):
+    built = pipeline()
+    asyncio.run(built.run_async({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}}))
+    assert texts(captured.run.steps[0].passages) == [BORN, JUDGE, FOUNDED]
+    assert captured.run.answer == "East Dundale"
+
+
+def test_documents_that_a_later_component_left_out_were_not_read(recorder, captured):
+    ask(pipeline(("best", Best(1))))
+    (step,) = captured.run.steps
+    assert texts(step.passages) == [BORN]
+    assert texts(step.candidates) == [BORN, JUDGE, FOUNDED]
+
+
+def test_reordered_documents_are_read_in_the_order_of_the_prompt(recorder, captured):
+    @component
+    class Reversed:
+        @component.output_types(documents=list[Document])
+        def run(self, documents: list[Document]):
+            return {"documents": documents[::-1]}
+
+    ask(pipeline(("reversed", Reversed())))
+    assert texts(captured.run.steps[0].passages) == [FOUNDED, JUDGE, BORN]
+
+
+def test_pipeline_inside_a_run_of_the_user_joins_it(captured):
+    with ragguard.RagGuard(scorers=[], store=None) as rg:
+        instrument(rg)
+        try:
+            with rg.run(QUESTION, references=["East Dundale"]) as run:
+                ask(pipeline())
+                ask(pipeline())
+        finally:
+            from ragguard_haystack import uninstrument
+
+            uninstrument()
+        assert len(run.steps) == 2
+        rg.flush(timeout=30)
+
+
+def test_pipeline_without_a_retriever_is_no_run(recorder, captured):
+    built = Pipeline()
+    built.add_component("split", DocumentSplitter())
+    built.add_component("write", DocumentWriter(InMemoryDocumentStore()))
+    built.connect("split", "write")
+    built.run({"split": {"documents": [Document(content=BORN)]}})
+    assert captured.events == []
+
+
+def hybrid() -> Pipeline:
+    built = Pipeline()
+    documents = store(BORN, JUDGE)
+    built.add_component("embedder", MockTextEmbedder(dimension=2))
+    built.add_component("dense", InMemoryEmbeddingRetriever(documents))
+    built.add_component("sparse", InMemoryBM25Retriever(documents))
+    built.add_component("join", DocumentJoiner())
+    built.connect("embedder.embedding", "dense.query_embedding")
+    built.connect("dense", "join")
+    built.connect("sparse", "join")
+    return built
+
+
+def test_two_retrievers_side_by_side_share_a_turn(recorder, captured):
+    hybrid().run({"embedder": {"text": QUESTION}, "sparse": {"query": QUESTION}})
+    assert [(step.query, step.turn) for step in captured.run.steps] == [(QUESTION, 0), (QUESTION, 0)]
+
+
+def test_retriever_that_another_one_feeds_has_a_later_turn(recorder, captured):
+    @component
+    class NextQuery:
+        @component.output_types(query=str)
+        def run(self, documents: list[Document]):
+            return {"query": documents[0].content}
+
+    built = Pipeline()
+    built.add_component("first", InMemoryBM25Retriever(store(BORN), top_k=1))
+    built.add_component("next", NextQuery())
+    built.add_component("second", InMemoryBM25Retriever(store(JUDGE), top_k=1))
+    built.connect("first.documents", "next.documents")
+    built.connect("next.query", "second.query")
+    built.run({"first": {"query": QUESTION}})
+    assert [(step.query, step.turn) for step in captured.run.steps] == [(QUESTION, 0), (BORN, 1)]
+
+
+def test_pipeline_that_fails_after_its_retrieval_is_a_run_with_an_error(recorder, captured):
+    @component
+    class Broken:
+        @component.output_types(documents=list[Document])
+        def run(self, documents: list[Document]):
+            raise OSError("no reranker")
+
+    with pytest.raises(Exception, match="no reranker"):
+        ask(pipeline(("broken", Broken())))
+    assert captured.run.status == "error"
+    assert "no reranker" in captured.run.metadata["error"]
+    assert captured.run.steps[0].status == "ok"
+
+
+def test_retriever_that_fails_is_a_failed_step(recorder, captured):
+    @component
+    class DeadRetriever:
+        @component.output_types(documents=list[Document])
+        def run(self, query: str):
+            raise ConnectionError("no index")
+
+    built = Pipeline()
+    built.add_component("retriever", DeadRetriever())
+    with pytest.raises(Exception, match="no index"):
+        built.run({"retriever": {"query": QUESTION}})
+    (step,) = captured.run.steps
+    assert (step.status, step.passages) == ("error", [])
+    assert "no index" in step.error
+
+
+def call(name: str, **arguments) -> ChatMessage:
+    return ChatMessage.from_assistant(tool_calls=[ToolCall(tool_name=name, arguments=arguments, id=name)])
+
+
+def calls(*pairs) -> ChatMessage:
+    made = [
+        ToolCall(tool_name=name, arguments=arguments, id=str(at))
+        for at, (name, arguments) in enumerate(pairs)
+    ]
+    return ChatMessage.from_assistant(tool_calls=made)
+
+
+DONE = ChatMessage.from_assistant("East Dundale")
+
+
+def search_tool(name="search", texts=(BORN, JUDGE)) -> ComponentTool:
+    return ComponentTool(InMemoryBM25Retriever(store(*texts)), name=name, description="searches")
+
+
+def run_agent(agent: Agent) -> dict:
+    return agent.run(messages=[ChatMessage.from_user(QUESTION)])
+
+
+def test_agents_hops_are_steps_of_one_run(recorder, captured):
+    model = ChatModel(call("search", query="Elmer Hagblad"), call("search", query="born"), DONE)
+    run_agent(Agent(chat_generator=model, tools=[search_tool()]))
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, "East Dundale")
+    assert [(step.query, step.tool, step.turn) for step in run.steps] == [
+        ("Elmer Hagblad", "search", 0),
+        ("born", "search", 1),
+    ]
+    assert all(BORN in texts(step.passages) for step in run.steps)
+
+
+def test_tools_that_a_model_calls_at_once_share_a_turn(recorder, captured):
+    model = ChatModel(calls(("search", {"query": "Elmer"}), ("books", {"query": "judge"})), DONE)
+    run_agent(Agent(chat_generator=model, tools=[search_tool(), search_tool("books", [FOUNDED])]))
+    assert {(step.tool, step.turn) for step in captured.run.steps} == {("search", 0), ("books", 0)}
+
+
+def test_pipeline_inside_a_tool_is_one_step_of_the_agents_run(recorder, captured):
+    inner = Pipeline()
+    inner.add_component("retriever", InMemoryBM25Retriever(store(BORN)))
+    tool = PipelineTool(
+        pipeline=inner, name="wiki", description="searches",
+        input_mapping={"query": ["retriever.query"]}, output_mapping={"retriever.documents": "documents"},
+    )  # fmt: skip
+    run_agent(Agent(chat_generator=ChatModel(call("wiki", query="Elmer"), DONE), tools=[tool]))
+    (step,) = captured.run.steps
+    assert (step.tool, step.query, texts(step.passages)) == ("wiki", "Elmer", [BORN])
+
+
+def lookup(about: str) -> str:
+    """Looks something up."""
+    return f"{BORN}\n\n{JUDGE}"
+
+
+def lookup_tool() -> Tool:
+    parameters = {"type": "object", "properties": {"about": {"type": "string"}}, "required": ["about"]}
+    return Tool(name="lookup", description="looks up", parameters=parameters, function=lookup)
+
+
+def test_declared_tool_is_split_into_passages(captured):
+    from ragguard.capture.recorder import Recorder
+    from ragguard_haystack import uninstrument
+
+    instrument(SimpleNamespace(recorder=Recorder(captured)), tools={"lookup": splitters.paragraphs})
+    try:
+        run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[lookup_tool()]))
+    finally:
+        uninstrument()
+    (step,) = captured.run.steps
+    assert (step.query, texts(step.passages)) == ("Elmer", [BORN, JUDGE])
+
+
+def test_tool_that_nobody_declared_is_named_in_a_warning(recorder, captured, caplog):
+    run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[lookup_tool()]))
+    assert captured.events == []
+    assert "'lookup'" in caplog.text
+
+
+def test_tool_that_fails_is_a_failed_step(captured):
+    from ragguard.capture.recorder import Recorder
+    from ragguard_haystack import uninstrument
+
+    def fails(about: str) -> str:
+        raise OSError("no network")
+
+    tool = lookup_tool()
+    tool.function = fails
+    instrument(SimpleNamespace(recorder=Recorder(captured)), tools={"lookup": splitters.paragraphs})
+    try:
+        run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[tool]))
+    finally:
+        uninstrument()
+    assert captured.run.steps[0].status == "error"
+
+
+def test_guard_drops_documents_and_its_decision_is_the_steps(recorder, captured):
+    guard = DistractorGuard("nano", policies=[TopUtility(2)], budget_ms=60_000)
+    built = pipeline(("filter", DocumentGuard(guard)), texts=FACTS)
+    built.run({
+        "retriever": {"query": QUESTION}, "filter": {"query": QUESTION}, "prompt": {"question": QUESTION},
+    })  # fmt: skip
+    (step,) = captured.run.steps
+    assert step.decision.status == "pruned"
+    assert set(texts(step.passages)) == {one.text for one in step.decision.kept}
+    assert {drop.passage.text for drop in step.decision.dropped} == set(FACTS) - set(texts(step.passages))
+
+
+def test_tracer_that_was_there_sees_every_operation(recorder, captured):
+    class Log(tracing.Tracer):
+        def __init__(self):
+            self.names = []
+
+        from contextlib import contextmanager
+
+        @contextmanager
+        def trace(self, operation_name, tags=None, parent_span=None):
+            self.names.append((operation_name, isinstance(parent_span, Mine)))
+            yield Mine()
+
+        def current_span(self):
+            return None
+
+    class Mine(tracing.Span):
+        def set_tag(self, key, value):
+            pass
+
+    log = Log()
+    before = tracing.tracer.actual_tracer
+    tracing.enable_tracing(log)
+    instrument(SimpleNamespace(recorder=recorder))
+    try:
+        ask(pipeline())
+    finally:
+        tracing.enable_tracing(before)
+    assert log.names[0] == ("haystack.pipeline.run", False)
+    assert [name for name, _ in log.names[1:]] == ["haystack.component.run"] * 3
+    assert len(captured.runs) == 1
