@@ -97,7 +97,11 @@ class EngineContract:
             [*PROMPTS, JUDGED], [["Ada Berg founded the firm."]] * 4
         )
         for prompt, (one,) in zip(reversed([*PROMPTS, JUDGED]), reversed(together[:]), strict=True):
-            ((alone,),) = await subject.again().continuations([prompt], [["Ada Berg founded the firm."]])
+            other = subject.again()
+            try:
+                ((alone,),) = await other.continuations([prompt], [["Ada Berg founded the firm."]])
+            finally:
+                await other.aclose()
             assert np.allclose(one.logprobs, alone.logprobs, atol=2e-3)
 
     async def test_continuations_of_wrong_texts_are_refused(self, subject: Subject) -> None:

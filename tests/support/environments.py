@@ -175,7 +175,7 @@ def _fill_vllm_ray(venv: CachedVenv) -> None:
 VLLM_RAY = CachedVenv(
     "vllm-ray",
     (*VLLM.packages, *RAY_CORE),
-    "import ray.cluster_utils, ray.data, vllm.entrypoints.openai.api_server, pytest_asyncio, pytest_timeout",
+    "import ray.cluster_utils, vllm.entrypoints.openai.api_server, pytest_asyncio, pytest_timeout",
     _fill_vllm_ray,
 )
 

@@ -22,6 +22,7 @@ class Shared:
 
     def __init__(self, engine: InProcessVllmEngine) -> None:
         self.sample, self.label_probs, self.info = engine.sample, engine.label_probs, engine.info
+        self.continuations = engine.continuations
 
     async def aclose(self) -> None:
         """Leaves it running."""
