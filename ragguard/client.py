@@ -119,6 +119,8 @@ class RagGuard:
         concurrency: How many runs are scored at once in the background, 1 or more.
         retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
             good with their texts and scores, scored or not. None: for ever.
+        max_open_runs: How many runs may be open at once in a process, 1 or more. Beyond that the one without an event
+            for longest ends as `abandoned`: what it retrieves later is not recorded, its answer is.
         run_ttl: After how many seconds without an event an open run ends as `abandoned` and is scored as it stands.
             `float('inf')`: never.
         exit_timeout: How many seconds the end of the process may wait for what is still to be stored, scored and
@@ -152,6 +154,7 @@ class RagGuard:
         language: Language = ENGLISH,
         concurrency: int = 8,
         retention: timedelta | float | None = None,
+        max_open_runs: int = 4096,
         run_ttl: float = 3600.0,
         exit_timeout: float = 10.0,
     ) -> None:
@@ -165,7 +168,8 @@ class RagGuard:
                 score_rate=score_rate, when=when, references=references, redact=redact, sinks=sinks,
                 tracer_provider=tracer_provider, otlp=otlp, capture_content=capture_content,
                 queue_size=queue_size, queue_bytes=queue_bytes, on_overflow=on_overflow,
-                concurrency=concurrency, retention=retention, run_ttl=run_ttl, exit_timeout=exit_timeout,
+                concurrency=concurrency, retention=retention, max_open_runs=max_open_runs, run_ttl=run_ttl,
+                exit_timeout=exit_timeout,
             )
         )  # fmt: skip
         self.recorder: Recorder = self._service.recorder

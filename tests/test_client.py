@@ -124,6 +124,7 @@ def test_without_a_store_everything_works_from_memory(make):
         ({"sinks": [print]}, InvalidInput, "sinks: got .*submit"),
         ({"sinks": 3}, InvalidInput, "sinks: got 3; allowed: a list"),
         ({"concurrency": 0}, InvalidInput, "concurrency: got 0"),
+        ({"max_open_runs": 0}, InvalidInput, "max_open_runs: got 0"),
         ({"retention": -1}, InvalidInput, "retention: got -1"),
         ({"references": ["Ada"]}, InvalidInput, "references: .*a function of the question, or a mapping"),
         ({"redact": "x"}, InvalidInput, "redact: .*a function of one text"),
@@ -363,6 +364,25 @@ async def test_failures_come_with_the_scores(make):
     scores = await rg.score(a_run())
     assert list(scores) == []
     assert {failure.will_retry for failure in scores.failures} == {True}
+
+
+def test_runs_beyond_the_bound_of_open_runs_are_said_counted_and_keep_their_answers(make, caplog):
+    rg = make(max_open_runs=3, scorers=())
+    runs = [rg.run(f"question {number}").__enter__() for number in range(5)]
+    for run in runs:
+        run.retrieved("late for the first two", [Passage("bread")])
+        run.answered("Ada Berg")
+    report = rg.flush(10)
+    assert not report
+    assert report.cut_short == 2
+    assert "2 runs ended as abandoned, as more were open than max_open_runs allows" in str(report)
+    assert "more than 3 runs are open" in caplog.text
+    assert sorted(run.status for run in rg.runs()) == ["abandoned"] * 2 + ["open"] * 3
+    for run in runs:
+        run.__exit__(None, None, None)
+    report = rg.flush(10)
+    assert (report.cut_short, report.captured, report.late) == (0, 5, 2)
+    assert {(run.status, run.answer) for run in rg.runs()} == {("ok", "Ada Berg")}
 
 
 async def test_files_stream(make):

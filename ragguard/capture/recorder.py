@@ -178,6 +178,7 @@ class Recorder:
                 self._runs.put(run)
                 if len(self._runs) > self._max_open:
                     overdue = self._runs.overdue(now)
+                    self._here.get().cut_short.note(overdue)
                 if not sampled:
                     self.counts.unsampled += 1
                     return False
@@ -266,7 +267,7 @@ class Recorder:
         """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
         were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
         try:
-            run = self._runs.get(run_id)
+            run = self._runs.get(run_id) or self._here.get().cut_short.reopened(run_id, self._clock())
             if run is None:
                 return
             with self._runs.lock:

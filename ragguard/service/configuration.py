@@ -58,6 +58,7 @@ class Configuration:
     on_overflow: str = "drop_oldest"
     concurrency: int = 8
     retention: timedelta | float | None = None
+    max_open_runs: int = 4096
     run_ttl: float = 3600.0
     exit_timeout: float = 10.0
     retry: RetrySchedule = RetrySchedule()  # noqa: RUF009 - frozen
@@ -69,7 +70,7 @@ class Configuration:
 
     def __post_init__(self) -> None:
         """Refuses wrong values."""
-        for name in ("queue_size", "queue_bytes", "concurrency"):
+        for name in ("queue_size", "queue_bytes", "concurrency", "max_open_runs"):
             whole_number(name, getattr(self, name), 1)
         _overflow(self.on_overflow)
         if not isinstance(self.when, str) or self.when not in ("step", "run"):

@@ -58,6 +58,8 @@ class Report:
     """The calls that were seen in place of retrievals where none was captured, and what to do."""
     late: int = 0
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
+    cut_short: int = 0
+    """Runs that ended as `abandoned` since more than `max_open_runs` were open, and that have not ended since."""
     events_of_deleted_runs: int = 0
     """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
@@ -79,7 +81,7 @@ class Report:
         return ", ".join(self.sinks_under_way) or "the sinks"
 
     def _verdict(self) -> str:
-        if self.lost or self.late or self.degraded or self.files_lost:
+        if self.lost or self.late or self.cut_short or self.degraded or self.files_lost:
             return "not everything is stored"
         if self.pending or self.dropped or not (self.complete or self.undelivered or self.delivering):
             return _UNSCORED
@@ -112,6 +114,11 @@ class Report:
             yield f"{self.lost:,} events or runs lost"
         if self.late:
             yield f"{self.late:,} retrievals or answers came after the end of their runs and are not recorded"
+        if self.cut_short:
+            yield (
+                f"{self.cut_short:,} runs ended as abandoned, as more were open than max_open_runs allows; what they "
+                "retrieve later is not recorded, and their answers are"
+            )
         if self.events_of_deleted_runs:
             yield f"{self.events_of_deleted_runs:,} events of deleted runs are not stored"
         if self.files_lost:

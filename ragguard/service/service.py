@@ -139,7 +139,7 @@ class Service:
             self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
-        counts, left, unsampled = self.store.counts, self._left, self.recorder.counts.unsampled
+        counts, left, captured = self.store.counts, self._left, self.recorder.counts
         lost = self._lost()
         undelivered = self.delivery.undelivered()
         return Report(
@@ -147,6 +147,7 @@ class Service:
             and not lost
             and not counts["runs_dropped"]
             and not counts["events_late"]
+            and not captured.cut_short
             and not counts["files_lost"]
             and not self.store.outage
             and not undelivered,
@@ -166,7 +167,8 @@ class Service:
             seconds=time.monotonic() - began,
             retrying=left.retrying,
             unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
-            unsampled=unsampled,
+            unsampled=captured.unsampled,
+            cut_short=captured.cut_short,
             undelivered=undelivered,
             delivering=left.undelivered,
             sinks_under_way=self.delivery.under_way(),
@@ -174,7 +176,7 @@ class Service:
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
             no_capture_reason=""
-            if unsampled or lost or counts["events_late"] or any(counts[name] for name in _CAPTURED)
+            if captured.unsampled or lost or counts["events_late"] or any(counts[name] for name in _CAPTURED)
             else what_to_do(self.recorder.calls.total),
         )
 
@@ -307,6 +309,7 @@ def in_each_process(settings: Configuration) -> PerProcess[Service]:
         take,
         sample_rate=settings.sample_rate,
         ttl=settings.ttl,
+        max_open=settings.max_open_runs,
         count_late=lambda: services.get().store.count("events_late"),
     )
     services = PerProcess(lambda: Service(settings, recorder))

@@ -97,7 +97,7 @@ class Writing:
         self.ended: set[str] = set()
         """The runs that ended in this transaction, by their ids in the store."""
         self.ended_again = 0
-        """The number of ends of continued runs whose earlier end this process wrote, too."""
+        """The number of ends of runs whose earlier end this process wrote, too."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
         self.ended_in_place = 0
@@ -281,7 +281,7 @@ class Writing:
             return
         self._open.discard(seq)
         self.changed.pop(run_id, None)
-        self.ended_again += part > 0 and (run_id in self.ended or self._continued.has_ended(run_id))
+        self.ended_again += run_id in self.ended or self._continued.has_ended(run_id)
         self.ended.add(run_id)
         table = PassageTable(self.texts, body.pop("items", ()))
         add_end(body, event, table, part)
