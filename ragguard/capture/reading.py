@@ -1,0 +1,135 @@
+"""Finds which retrieved passages the model read: those whose texts stand in the input of a later model call of the run.
+
+The hook of a model call keeps a reference to the call's input; texts are compared when the event is read, on the
+writer's thread. No input is stored.
+
+    reading.retrieved(step_id, event)      # a retrieval has ended
+    reading.asked(key, messages, text_of)  # a model is asked: the retrievals that nothing had read before
+    reading.replied(key, reply, text_of)
+    reading.of(step_id)                    # the passages that count as read, and what is known about it
+
+The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one. A call
+before it counts where its reply stands in the input of one that counts, as an agent's messages and notes do. A grader's
+verdict does not: a passage that only a grader saw was not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from ragguard.capture.delivered import DELIVERED, UNKNOWN
+from ragguard.capture.events import Delivered, StepEnded
+from ragguard.capture.words import Words, standing
+from ragguard.records import Passage
+
+JUDGED_ONLY = "ragguard.judged_only"
+"""Metadata key of a step: how many of its candidates stood in the input of a model call that did not lead to the
+answer, such as a grader's, and in none that did."""
+MOST_CALLS = 256
+"""The most model calls of an open run whose inputs are kept; beyond it the oldest are forgotten."""
+_SAYS_SOMETHING = 20
+"""The least characters of a reply that is looked for in later inputs: a verdict such as "yes" stands anywhere."""
+
+TextsOf: TypeAlias = Callable[[Any], Sequence[str]]
+"""Returns the texts in a model call's input or reply; called when an event is read."""
+
+
+@dataclass(slots=True, eq=False)
+class ModelCall:
+    """One call of a model in a run."""
+
+    number: int
+    given: Any
+    texts_of: TextsOf
+    reply: Any = None
+    reply_of: TextsOf | None = None
+
+
+class Reading:
+    """The model calls of one open run, and the retrievals before them."""
+
+    def __init__(self) -> None:
+        self._calls: dict[object, ModelCall] = {}
+        """The latest calls, by their keys, in the order in which they began."""
+        self._asked = 0
+        self._steps: dict[str, tuple[StepEnded, int]] = {}
+        """Each retrieval that has ended, with the number of the first call that may have read it."""
+        self._unread: list[str] = []
+        """The retrievals that have ended since a model was last asked."""
+        self.answer = ""
+        self._words: dict[str, Words] = {}
+        """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
+
+    def retrieved(self, step_id: str, event: StepEnded) -> None:
+        """Notes a retrieval that has ended."""
+        self._steps[step_id] = event, self._asked
+        self._unread.append(step_id)
+
+    def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
+        """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
+        unread, self._unread = self._unread, []
+        self._calls[key] = ModelCall(self._asked, given, texts_of)
+        self._asked += 1
+        if len(self._calls) > MOST_CALLS:
+            del self._calls[next(iter(self._calls))]
+        return unread
+
+    def replied(self, key: object, reply: Any, texts_of: TextsOf) -> None:
+        """Notes the reply of a model call."""
+        call = self._calls.get(key)
+        if call is not None:
+            call.reply, call.reply_of = reply, texts_of
+
+    def again(self) -> list[str]:
+        """Returns the ids of the retrievals after which a model was asked more than once, so that what counted as read
+        may have changed."""
+        return [step_id for step_id, (_, first) in self._steps.items() if self._asked - first > 1]
+
+    def of(self, step_id: str) -> Delivered:
+        """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
+        event, first = self._steps[step_id]
+        candidates = event.step.candidates
+        later = [call for call in list(self._calls.values()) if call.number >= first]
+        if not later or not candidates:
+            return Delivered(None, {})
+        counts = self._counting(later)
+        read: dict[int, Passage] = {}
+        other: set[int] = set()
+        cut = False
+        for call in reversed(later):
+            there = standing(candidates, self._input(call))
+            if call in counts:
+                cut = cut or there.cut
+                read |= {number: one for number, one in there.found if number not in read}
+            else:
+                other |= {number for number, one in there.found if one.text.strip()}
+        about: dict[str, Any] = {}
+        if judged := len(other - read.keys()):
+            about[JUDGED_ONLY] = judged
+        if cut and not any(one.text.strip() for one in read.values()):
+            return Delivered(None, {**about, DELIVERED: UNKNOWN})
+        return Delivered(list(read.values()), about)
+
+    def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
+        """Returns the calls that led to the answer, the last one first."""
+        answer = Words.of(self.answer).text
+        answering = calls[-1]
+        if answer:
+            answering = next((call for call in reversed(calls) if answer in self._reply(call)), answering)
+        counts = [answering]
+        for call in reversed(calls[: calls.index(answering)]):
+            reply = self._reply(call)
+            if len(reply) >= _SAYS_SOMETHING and any(reply in self._input(one).text for one in counts):
+                counts.append(call)
+        return counts
+
+    def _input(self, call: ModelCall) -> Words:
+        return self._joined(call.texts_of(call.given))
+
+    def _reply(self, call: ModelCall) -> str:
+        return "" if call.reply_of is None else self._joined(call.reply_of(call.reply)).text.strip()
+
+    def _joined(self, texts: Sequence[str]) -> Words:
+        return Words.joined([self._words.setdefault(text, Words.of(text)) for text in texts])
