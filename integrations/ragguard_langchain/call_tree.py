@@ -23,7 +23,7 @@ from ragguard.capture.trace import trace_context
 from ragguard.records import Status
 from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
-from ragguard_langchain.messages import NOTHING, Answer
+from ragguard_langchain.messages import NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
 from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, RUN_KEYS, CallOptions
 from ragguard_langchain.scopes import RunNotes, Scope
@@ -142,18 +142,23 @@ class CallTree:
         if not open_call.notes.run.opened:
             self.runs.open(open_call)
 
-    def model_called(self, parent_id: UUID | None) -> None:
-        """Notes that a model was asked for a message, in the call with this id."""
+    def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
+        """Notes that a model is asked, in the call with this id."""
         open_call = self.parent(parent_id)
         if open_call is not None:
             open_call.clock.messages += 1
-            open_call.notes.run.models += 1
-            open_call.notes.run.unread.clear()
-            call = open_call.notes.tool
-            if call is not None and call.found:
-                call.read = True
+            self.recorder.model_asked(open_call.run_id, key, given, texts_in)
         elif (handle := current_run(self.recorder)) is not None:
-            self.runs.clock(handle.id).messages += 1
+            self.runs.clock(handle.key).messages += 1
+            self.recorder.model_asked(handle.key, key, given, texts_in)
+
+    def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
+        """Notes the reply of a model that was asked in the call with this id."""
+        open_call = self.parent(parent_id)
+        handle = current_run(self.recorder) if open_call is None else None
+        run_id = open_call.run_id if open_call is not None else handle.key if handle is not None else ""
+        if run_id:
+            self.recorder.model_replied(run_id, key, reply, texts_in)
 
     def child(
         self,
@@ -204,8 +209,6 @@ class CallTree:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
                 )
-        if run.unread and status in ("error", "cancelled"):
-            self.steps.failed(root)
         self.runs.end(root, answer, question, status, error)
 
     def run_closed(self, run_id: str) -> None:

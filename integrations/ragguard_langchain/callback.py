@@ -25,7 +25,6 @@ from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
-from ragguard_langchain.formatting import STUFFS, formats_documents, given_documents, variables_of
 from ragguard_langchain.messages import (
     HISTORY_AWARE,
     NOTHING,
@@ -70,8 +69,7 @@ class RagGuardCallback(BaseCallbackHandler):
     raise_error = False
     run_inline = True
     # These are properties in LangChain's own handlers.
-    ignore_retriever = ignore_chain = ignore_agent = ignore_chat_model = False
-    ignore_llm = True
+    ignore_retriever = ignore_chain = ignore_agent = ignore_chat_model = ignore_llm = False
     ignore_retry = True
     ignore_custom_event = True
 
@@ -125,17 +123,8 @@ class RagGuardCallback(BaseCallbackHandler):
                 )  # fmt: skip
             else:
                 open_call = tree.child(parent, run_id, metadata, tags)
-                if parent.stuffs:
-                    tree.steps.stuffed(parent, inputs)
-                formats = formats_documents(name)
-                if open_call.notes is not parent.notes or formats or given_documents(inputs):
-                    open_call.inputs, open_call.stuffs = inputs, name == STUFFS
-                    open_call.formats = formats
-                elif open_call.notes.run.formatted and isinstance(inputs, str):
+                if open_call.notes is not parent.notes:
                     open_call.inputs = inputs
-                open_call.models = open_call.notes.run.models
-                if kwargs.get("run_type") == "prompt":
-                    tree.steps.prompted(open_call, inputs, variables_of(serialized))
             if name in HISTORY_AWARE:
                 open_call.condenses = True
             if isinstance(inputs, AIMessage):
@@ -149,8 +138,6 @@ class RagGuardCallback(BaseCallbackHandler):
             open_call = self._pop(run_id)
             if open_call is not None and isinstance(inputs, AIMessage):
                 open_call.notes.run.written = text_of(inputs.content)[0]
-            if open_call is not None and open_call.sampled and isinstance(outputs, (str, dict)):
-                self.tree.steps.formatted(open_call, outputs, open_call.inputs if inputs is None else inputs)
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
@@ -311,11 +298,35 @@ class RagGuardCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
-        message follow."""
+        message follow. Of what was retrieved, those passages count as read that stand in the messages."""
         try:
-            self.tree.model_called(parent_run_id)
+            self.tree.model_asked(parent_run_id, run_id, messages)
         except FAULTS as error:
             self._recorder.faults.note("on_chat_model_start", error)
+
+    def on_llm_start(
+        self,
+        serialized: Mapping[str, Any] | None,
+        prompts: Any,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **kwargs: Any,
+    ) -> None:
+        """Notes that a model of texts is asked."""
+        try:
+            self.tree.model_asked(parent_run_id, run_id, prompts)
+        except FAULTS as error:
+            self._recorder.faults.note("on_llm_start", error)
+
+    def on_llm_end(
+        self, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+    ) -> None:
+        """Notes a model's reply."""
+        try:
+            self.tree.model_replied(parent_run_id, run_id, response.generations)
+        except FAULTS as error:
+            self._recorder.faults.note("on_llm_end", error)
 
     def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""

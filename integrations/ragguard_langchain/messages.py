@@ -206,6 +206,20 @@ def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
     return list(zip(taken[1::3], taken[::3], strict=True))
 
 
+def texts_in(said: object) -> list[str]:
+    """Returns the texts in what a model is given or replies: prompts, messages, generations, and lists of these."""
+    if isinstance(said, str):
+        return [said]
+    if isinstance(said, (list, tuple)):
+        return [text for one in said for text in texts_in(one)]
+    if isinstance(said, BaseMessage):
+        return [text_of(said.content)[0]]
+    if (message := getattr(said, "message", None)) is not None:
+        return texts_in(message)
+    text = getattr(said, "text", None)
+    return [text] if isinstance(text, str) else []
+
+
 def tool_text(output: object) -> tuple[str, bool]:
     """Returns the text of a tool's output, and whether it is the text of an error."""
     message = tool_message(output)

@@ -24,14 +24,7 @@ class OpenCall(Generic[N]):
     """None for the first call of the tree, which is its own root."""
     sampled = True
     inputs: object = None
-    """The input of the call; kept for nodes of a graph and for calls that make one text of documents."""
-    stuffs = False
-    """True for a classic stuff chain, whose text of documents is known once its model's chain is called."""
-    models = 0
-    """The number of times that a model had been asked in the run when the call began; kept for calls that are given
-    documents."""
-    formats = False
-    """True for a call that makes one text of documents."""
+    """The input of the call; kept for nodes of a graph."""
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     outer_step = ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,31 +11,7 @@ from ragguard.capture.events import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken, has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions
-from ragguard_langchain.verdicts import EndedRetrieval, Source
-
-
-@dataclass(slots=True, eq=False)
-class FormattedText:
-    """A text that was made of documents."""
-
-    text: str
-    documents: list[Source]
-    origin: FormattedText | None = None
-    """The text that this one was made of, where a call was given a text and not the documents themselves."""
-    read: bool = False
-    """True once the text was in a prompt."""
-
-    def earlier(self) -> Iterator[FormattedText]:
-        """Yields the texts that this one was made of, the latest first."""
-        one = self.origin
-        while one is not None:
-            yield one
-            one = one.origin
-
-    @property
-    def holds_documents(self) -> bool:
-        """True where one of the documents stands in the text as a whole."""
-        return any(content.strip() and content in self.text for _, content in self.documents)
+from ragguard_langchain.verdicts import EndedRetrieval
 
 
 @dataclass(slots=True)
@@ -73,17 +49,6 @@ class RunNotes:
     written: str = ""
     """The latest text that a model wrote for the next part of a chain; set only until the first retrieval."""
     first_turn: int = -1
-    models: int = 0
-    """The number of times that a model was asked."""
-    unread: list[str] = field(default_factory=list)
-    """The ids of the steps outside of tools that have ended since a prompt was last filled in or a chat model asked."""
-    formatted: list[FormattedText] = field(default_factory=list)
-    """The latest texts that were made of documents; a model reads them once they are in a prompt."""
-
-    def formatted_as(self, text: str) -> FormattedText | None:
-        """Returns the latest text made of documents that equals the given one. Texts are compared, not hashed: most
-        are the same object, and the hash of a long text costs more than all the rest of a hook."""
-        return next((one for one in reversed(self.formatted) if one.text == text), None)
 
     def asked(self, query: str, turn: int, *, condensed: bool) -> None:
         """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
@@ -116,8 +81,6 @@ class ToolCall:
     """True where a tool inside this one has retrieved."""
     steps: list[str] = field(default_factory=list)
     """The steps made in this call and in the tool calls inside of it."""
-    read: bool = False
-    """True where a model inside this call was asked after something had been retrieved."""
 
     def add(self, step_id: str, taken: Taken | None) -> None:
         """Remembers a step that was made in this call."""

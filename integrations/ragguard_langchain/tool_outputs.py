@@ -1,8 +1,5 @@
-"""Finds retrievals in a tool's output: documents, or the share of the model in those that were found inside the tool.
-
-A tool that gives documents is a retrieval by itself. Of a tool in which retrievers were called, the model got those of
-their documents that are in the output. The output of a declared tool is taken apart by its splitter.
-"""
+"""Finds retrievals in a tool's output: a tool that gives documents is a retrieval by itself, unless a retriever was
+called inside. The output of a declared tool is taken apart by its splitter."""
 
 from __future__ import annotations
 
@@ -10,7 +7,6 @@ import ast
 import difflib
 import json
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any
 
 from ragguard.capture.calls import TOOL
@@ -18,18 +14,16 @@ from ragguard.capture.declarations import never_called
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import score_of
 from ragguard.capture.splitters import Splitter
-from ragguard.capture.tool_results import OutputShare, ToolResult
+from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Passage, Status
 from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
     Taken,
     block_texts,
-    ids_and_texts,
     snapshot,
     tool_message,
     tool_text,
-    unpacked,
 )
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import Scope, ToolCall
@@ -74,11 +68,8 @@ class ToolOutputs:
             self._end_declared(open_call, call, output)
         elif call.steps and not open_call.step_id and (error := _error_in(output)) is not None:
             self.failed(open_call, error)
-        elif not open_call.step_id and not call.inner:
-            if call.found:
-                self._deliver(open_call, call, output)
-            else:
-                self._find(open_call, call, output)
+        elif not open_call.step_id and not call.steps:
+            self._find(open_call, call, output)
 
     def failed(
         self, open_call: OpenCall[Scope], error: BaseException | str, status: Status = "error"
@@ -134,8 +125,6 @@ class ToolOutputs:
             self._begin(open_call, call)
             self.tree.steps.end(open_call, taken)
             call.add(open_call.step_id, taken)
-            if tool_message(output) is not None:
-                self._share(open_call, [(open_call.step_id, taken)], text, handed_on=True)
         elif text.startswith(_PRINTED):
             self._begin(open_call, call)
             self.tree.steps.end_text(open_call, text, printed_documents)
@@ -145,42 +134,6 @@ class ToolOutputs:
             return
         if len(self.tree.retrieving) < _MOST_NAMES:
             self.tree.retrieving.add(call.name)
-
-    def _deliver(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
-        """Amends the steps inside a tool: the model got those documents that are in the output, unless a model
-        inside the tool read them."""
-        text, _ = tool_text(output)
-        documents = _documents(output)
-        found = [(step_id, taken) for step_id, taken in call.found if taken is not None]
-        if call.read or not found:
-            return
-        if documents is not None and len(found) == 1 and tool_message(output) is None:
-            self._recorder.step_amended(found[0][0], open_call.run_id, unpacked(snapshot(documents)))
-            return
-        if documents:
-            given = unpacked(snapshot(documents))
-            if len(found) == 1:
-                step_id, taken = found[0]
-                if [p.text for p in unpacked(taken)] != [p.text for p in given]:
-                    self._recorder.step_amended(step_id, open_call.run_id, given)
-                found = [(step_id, list(given))]
-        self._share(open_call, found, text, handed_on=bool(documents))
-
-    def _share(
-        self, open_call: OpenCall[Scope], found: list[tuple[str, Taken]], text: str, *, handed_on: bool
-    ) -> None:
-        """Amends steps with the share of their texts in a tool's text; texts are compared when the steps are read."""
-        if all(one_text.strip() in text for _, taken in found for one_text in _texts(taken)):
-            return
-        unpack = open_call.notes.run.options.unpack
-        share = OutputShare(
-            text,
-            [partial(unpack, taken) for _, taken in found],
-            lambda: [passage for _, taken in found for passage in unpacked(taken)],
-            handed_on=handed_on,
-        )
-        for number, (step_id, _) in enumerate(found):
-            self._recorder.step_amended(step_id, open_call.run_id, partial(share.of, number))
 
     def _begin(self, open_call: OpenCall[Scope], call: ToolCall) -> None:
         self.tree.steps.begin(open_call, call.query, "", call.metadata, started_ns=call.started_ns)
@@ -259,8 +212,3 @@ def _result(output: object) -> ToolResult:
     artifact = message.artifact
     structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
     return ToolResult(block_texts(message.content), structure, message.status == "error")
-
-
-def _texts(taken: Taken) -> Iterator[str]:
-    for _, text in ids_and_texts(taken):
-        yield text if isinstance(text, str) else ""

@@ -1,43 +1,30 @@
-"""Keeps the steps in LangChain's call trees: begins and ends retrievals, and notes which passages the model got in
-the end."""
+"""Keeps the steps in LangChain's call trees: begins and ends retrievals, and relates guards' decisions to them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from uuid import uuid4
 
 from ragguard.capture.decisions import joined
-from ragguard.capture.delivered import DELIVERED, UNKNOWN
-from ragguard.capture.events import Delivered
 from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.formatting import (
-    as_formatted,
-    given_documents,
-    is_plain,
-    made_texts,
-    read_of,
-    sources,
-    stuffed_text,
-)
-from ragguard_langchain.messages import Taken, unpacked
+from ragguard_langchain.messages import Taken
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.scopes import FormattedText, RunNotes, Scope, ToolCall
+from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.verdicts import EndedRetrieval, Source, VerdictReport, concerned
+from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
 
 REMEMBERED = 64
 """The number of a run's latest retrievals to which a later guard's decision may belong."""
 
 
 class TreeSteps:
-    """Opens and closes the steps of calls, and amends steps that a guard or a prompt has changed afterwards."""
+    """Opens and closes the steps of calls, and amends steps about which a guard has decided."""
 
     def __init__(self, recorder: Recorder, runs: TreeRuns) -> None:
         self.recorder, self._runs = recorder, runs
@@ -106,85 +93,6 @@ class TreeSteps:
             open_call.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
 
-    def formatted(self, open_call: OpenCall[Scope], outputs: object, inputs: object) -> None:
-        """Notes a text that was made of documents: the model got the passages in it, at once where the name of the
-        call says that the text is for a model, else once the text is in a prompt. A text that is made of such a text
-        takes its place there. A call in which a model was asked is passed over."""
-        run, given = open_call.notes.run, sources(inputs)
-        if open_call.formats and isinstance(outputs, str) and (given or not outputs.strip()):
-            self._shown(open_call, outputs, given)
-            if given:
-                _note(run, FormattedText(outputs, given))
-        elif open_call.models != run.models:
-            return
-        elif given:
-            for text in made_texts(outputs, inputs, given):
-                _note(run, FormattedText(text, given))
-        elif (
-            isinstance(inputs, str)
-            and isinstance(outputs, str)
-            and outputs != inputs
-            and (origin := run.formatted_as(inputs))
-        ):
-            _note(run, FormattedText(outputs, origin.documents, origin))
-
-    def prompted(self, open_call: OpenCall[Scope], inputs: object, variables: Sequence[str]) -> None:
-        """Notes a prompt that was filled in: a model reads those texts of documents that are in it, and documents that
-        are the value of one of its variables."""
-        run = open_call.notes.run
-        run.unread.clear()
-        if not isinstance(inputs, Mapping) or not open_call.sampled or not (run.formatted or run.found):
-            return
-        if run.formatted:
-            texts = [run.formatted_as(text) for text in inputs.values() if isinstance(text, str)]
-            for formatted in read_of([one for one in texts if one is not None]):
-                self._shown(open_call, formatted.text, formatted.documents, formatted.origin)
-        for name in variables:
-            if given := sources(inputs.get(name)):
-                self._shown(open_call, "\n\n".join(content for _, content in given), given)
-
-    def stuffed(self, open_call: OpenCall[Scope], inputs: object) -> None:
-        """Notes that a classic stuff chain, the given call, has passed the text of its documents to its model's
-        chain."""
-        if open_call.sampled and (text := stuffed_text(inputs, given_documents(open_call.inputs))):
-            self._shown(open_call, text, sources(open_call.inputs))
-
-    def _shown(
-        self, open_call: OpenCall[Scope], text: str, given: list[Source], origin: FormattedText | None = None
-    ) -> None:
-        """Amends each retrieval that returned one of the documents: the model got the passages that are in a text for
-        it, and not those of the text's `origin`. Where the text is empty, it got nothing of the latest retrieval.
-
-        Where the application gives `text_of`, the texts of that function are not replaced.
-        """
-        run = open_call.notes.run
-        if run.options.text_of is not None or not (given or not text.strip()):
-            return
-        texts = {content for _, content in given}
-        replaced = [] if origin is None else [origin.text, *(one.text for one in origin.earlier())]
-        for found in run.found if given else run.found[-1:]:
-            if not found.taken or found.decision is not None or (not given and (found.call or found.shown)):
-                continue
-            passages = unpacked(found.taken)
-            if given and not any(passage.text in texts for passage in passages):
-                continue
-            if any(shown == text for shown, _ in found.shown):
-                continue
-            whole = is_plain(text, given) and all(passage.text in texts for passage in passages)
-            if found.shown or not whole:
-                found.shown = [one for one in found.shown if one[0] not in replaced]
-                found.shown.append((text, given))
-                delivery = partial(as_formatted, list(found.shown), passages)
-                self.recorder.step_amended(found.step_id, open_call.run_id, delivery)
-
-    def failed(self, root: OpenCall[Scope]) -> None:
-        """Notes that a tree has failed. Of its retrievals that no prompt and no chat model came after, it is not known
-        whether a model got the passages."""
-        run = root.notes.run
-        for step_id in run.unread:
-            self.recorder.step_amended(step_id, root.run_id, _unknown)
-        run.unread.clear()
-
     def decided(self, open_call: OpenCall[Scope], report: VerdictReport) -> None:
         """Records a guard's decision that was made in a call: it is about the retrieval around the call, else about
         retrievals that have ended. Passages of no known retrieval become a step of their own."""
@@ -238,9 +146,6 @@ class TreeSteps:
         """Keeps a retrieval for the guards that come after it."""
         scope, found = open_call.notes, open_call.notes.run.found
         call = scope.tool.id if scope.tool is not None else ""
-        if scope.tool is None:
-            scope.run.unread.append(open_call.step_id)
-            del scope.run.unread[:-REMEMBERED]
         found.append(
             EndedRetrieval(
                 open_call.step_id, open_call.query, call, taken, candidates=candidates, decision=decision
@@ -267,15 +172,3 @@ class TreeSteps:
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
-
-
-def _unknown() -> Delivered:
-    return Delivered(None, {DELIVERED: UNKNOWN})
-
-
-def _note(run: RunNotes, text: FormattedText) -> None:
-    """Keeps a text that was made of documents, until the model reads it in a prompt."""
-    same = run.formatted_as(text.text)
-    if same is None or same.documents != text.documents:
-        run.formatted.append(text)
-        del run.formatted[:-REMEMBERED]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager, Callbacks
@@ -66,10 +66,6 @@ def _around(callbacks: Callbacks | None) -> Callbacks:
     return ensure_config().get("callbacks") if callbacks is None else callbacks
 
 
-Source: TypeAlias = tuple[str, str]
-"""The id and the text of a document."""
-
-
 @dataclass(slots=True, eq=False)
 class EndedRetrieval:
     """A retrieval that has ended, and from which guards behind it may still drop passages."""
@@ -83,8 +79,6 @@ class EndedRetrieval:
     candidates: list[Passage] | None = None
     decision: Decision | None = None
     """The joint decision of all guards about this retrieval so far."""
-    shown: list[tuple[str, list[Source]]] = field(default_factory=list)
-    """The texts for a model that were made of these documents, each with all documents that are in it."""
 
     def holds(self, judged: Sequence[Passage]) -> set[int]:
         """Returns the indices of the judged passages that this retrieval returned, found by id or text."""

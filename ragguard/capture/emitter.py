@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from ragguard.capture.calls import CallLog
@@ -112,10 +113,11 @@ class Emitter:
         if run.steps:
             for one in run.left():
                 self.finish(one, "cancelled" if status in ("ok", "error") else status)
+        run.reading.answer = (final and final.answer) or run.answer or ""
+        for step_id in run.reading.again():
+            self._amend_last(run, StepAmended(run.id, step_id, partial(run.reading.of, step_id)))
         for step_id, index in run.misplaced() if run.index > 1 else ():
-            with self._lock:
-                run.emitting += 1
-            self.emit(run, StepAmended(run.id, step_id, index=index))
+            self._amend_last(run, StepAmended(run.id, step_id, index=index))
         continues = run.identity is not None and run.identity.continues
         if run.sampled and not run.index and status == "ok" and not continues:
             self._calls.without_steps(run.id, captured=self._counts.steps)
@@ -137,6 +139,14 @@ class Emitter:
             run = self._runs.get(event.run_id)
             if run is None or event.step_id not in run.ended:
                 return
+            run.emitting += 1
+            if run.collected is not None:
+                run.collected.append(event)
+        self.emit(run, event)
+
+    def _amend_last(self, run: OpenRun, event: StepAmended) -> None:
+        """Hands on what is known of a step once its run is over."""
+        with self._lock:
             run.emitting += 1
             if run.collected is not None:
                 run.collected.append(event)

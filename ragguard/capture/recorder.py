@@ -20,6 +20,7 @@ from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.reading import TextsOf
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
@@ -384,6 +385,26 @@ class Recorder:
         A function in place of the passages computes them when somebody reads the event.
         """
         self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision))
+
+    @never_raises
+    def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:
+        """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
+        texts stand in what the model is `given`; `texts_of` gives its texts, when the event is read."""
+        with self._runs.lock:
+            run = self._runs.get(run_id)
+            if run is None or not run.sampled:
+                return
+            unread = run.reading.asked(key, given, texts_of)
+        for step_id in unread:
+            self._here.get().emitter.amend(StepAmended(run_id, step_id, partial(run.reading.of, step_id)))
+
+    @never_raises
+    def model_replied(self, run_id: str, key: object, reply: Any, texts_of: TextsOf) -> None:
+        """Notes the reply of a model that was asked under this key: a call whose reply the next one is given led to
+        the answer, and so what it was given was read."""
+        with self._runs.lock:
+            if (run := self._runs.get(run_id)) is not None:
+                run.reading.replied(key, reply, texts_of)
 
     @never_raises
     def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:

@@ -82,10 +82,11 @@ def standing(passages: Sequence[Passage], words: Words, bodies: Sequence[str] = 
             left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
     cut = any(len(its) > _HEAD and its[:_HEAD] in left for number, _, its in forms if number not in at)
     textless = [(number, one) for number, one in enumerate(passages) if not one.text.strip()]
-    ordered = sorted(at, key=lambda number: (at[number], number))
-    return Standing(
-        [(number, passages[number]) for number in ordered] + textless, cut, bool(forms) and not at
-    )
+    found = [
+        (number, passages[number] if passages[number].text == text else replace(passages[number], text=text))
+        for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
+    ]
+    return Standing(found + textless, cut, bool(forms) and not at)
 
 
 def normalized(text: str) -> str:
