@@ -64,7 +64,7 @@ class TreeSteps:
         self.recorder.step_started(
             step_id, open_call.run_id, query, within=open_call.step_id, tool=open_call.tool, name=name, turn=turn,
             order=open_call.clock.order, metadata=about,
-            started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
+            started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k, followed=True,
         )  # fmt: skip
         open_call.outer_step, open_call.step_id, open_call.is_step = open_call.step_id, step_id, True
         open_call.query = query

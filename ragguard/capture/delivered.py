@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ragguard.capture.nothing_found import says_nothing
-from ragguard.capture.words import Words, normalized, standing
+from ragguard.capture.words import Sought, Words, normalized
 from ragguard.records import Passage
 
 DELIVERED = "ragguard.delivered"
@@ -40,7 +40,7 @@ def delivered(
         bodies: For each candidate its text without the metadata before it, where the tool may give that alone.
     """
     words = Words.of(output)
-    there = standing(candidates, words, bodies)
+    there = Sought(candidates, bodies).standing(words)
     if there.cut:
         return None
     if there.none and words.text:

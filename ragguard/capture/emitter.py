@@ -114,7 +114,7 @@ class Emitter:
             for one in run.left():
                 self.finish(one, "cancelled" if status in ("ok", "error") else status)
         run.reading.answer = (final and final.answer) or run.answer or ""
-        for step_id in run.reading.again():
+        for step_id in run.reading.open_questions():
             self._amend_last(run, StepAmended(run.id, step_id, partial(run.reading.of, step_id)))
         for step_id, index in run.misplaced() if run.index > 1 else ():
             self._amend_last(run, StepAmended(run.id, step_id, index=index))

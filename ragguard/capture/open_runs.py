@@ -79,6 +79,8 @@ class Retrieval:
     """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
+    followed: bool = False
+    """True where the framework reports the model calls of the run, by which it is known what of it was read."""
     given: str = ""
     """The step's id that the application gave, which a step of another run may have at the same time; '' without."""
 
@@ -256,7 +258,7 @@ class OpenRun:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
             self.collected.append(event)
-        if one.status == "ok":
+        if one.status == "ok" and one.followed:
             self.reading.retrieved(one.step_id, event)
 
     def has_open(self, turn: int) -> bool:

@@ -21,7 +21,7 @@ from typing import Any, TypeAlias
 
 from ragguard.capture.delivered import DELIVERED, UNKNOWN
 from ragguard.capture.events import Delivered, StepEnded
-from ragguard.capture.words import Words, standing
+from ragguard.capture.words import Sought, Words
 from ragguard.records import Passage
 
 JUDGED_ONLY = "ragguard.judged_only"
@@ -82,24 +82,26 @@ class Reading:
         if call is not None:
             call.reply, call.reply_of = reply, texts_of
 
-    def again(self) -> list[str]:
-        """Returns the ids of the retrievals after which a model was asked more than once, so that what counted as read
-        may have changed."""
-        return [step_id for step_id, (_, first) in self._steps.items() if self._asked - first > 1]
+    def open_questions(self) -> list[str]:
+        """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
+        asked, or several times."""
+        return [step_id for step_id, (_, first) in self._steps.items() if self._asked - first != 1]
 
     def of(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
         event, first = self._steps[step_id]
         candidates = event.step.candidates
         later = [call for call in list(self._calls.values()) if call.number >= first]
-        if not later or not candidates:
+        if not candidates:
             return Delivered(None, {})
-        counts = self._counting(later)
+        if not later:
+            return Delivered(None, {DELIVERED: UNKNOWN})
+        counts, sought = self._counting(later), Sought(candidates)
         read: dict[int, Passage] = {}
         other: set[int] = set()
         cut = False
         for call in reversed(later):
-            there = standing(candidates, self._input(call))
+            there = sought.standing(self._input(call))
             if call in counts:
                 cut = cut or there.cut
                 read |= {number: one for number, one in there.found if number not in read}
@@ -118,11 +120,12 @@ class Reading:
         answering = calls[-1]
         if answer:
             answering = next((call for call in reversed(calls) if answer in self._reply(call)), answering)
-        counts = [answering]
+        counts, inputs = [answering], [self._input(answering).text]
         for call in reversed(calls[: calls.index(answering)]):
             reply = self._reply(call)
-            if len(reply) >= _SAYS_SOMETHING and any(reply in self._input(one).text for one in counts):
+            if len(reply) >= _SAYS_SOMETHING and any(reply in given for given in inputs):
                 counts.append(call)
+                inputs.append(self._input(call).text)
         return counts
 
     def _input(self, call: ModelCall) -> Words:
@@ -132,4 +135,7 @@ class Reading:
         return "" if call.reply_of is None else self._joined(call.reply_of(call.reply)).text.strip()
 
     def _joined(self, texts: Sequence[str]) -> Words:
-        return Words.joined([self._words.setdefault(text, Words.of(text)) for text in texts])
+        for text in texts:
+            if text not in self._words:
+                self._words[text] = Words.of(text)
+        return Words.joined([self._words[text] for text in texts])

@@ -306,10 +306,12 @@ class Recorder:
         trace: TraceContext | Here | None = "here",
         top_k: int | None = None,
         given: str = "",
+        followed: bool = False,
     ) -> None:
         """Opens a retrieval, which may be a part of the open retrieval `within`. `order` is its position among those of
         its turn, whichever starts first; `top_k` is how many passages the retriever is asked for. `given` is the step's
-        id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone."""
+        id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
+        `followed` those passages count as read that stand in the inputs of the run's later model calls."""
         try:
             run = self._runs.get(run_id)
             if run is None or not run.sampled or is_paused():
@@ -320,7 +322,7 @@ class Recorder:
                 trace = None if within else trace_context()
             one = Retrieval(
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
-                trace=trace, order=order, top_k=top_k, given=given,
+                trace=trace, order=order, top_k=top_k, given=given, followed=followed,
             )  # fmt: skip
             self._runs.put_step(one, turn, within, now=self._clock())
         except FAULTS as error:

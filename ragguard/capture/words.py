@@ -55,38 +55,59 @@ class Standing:
     found: list[tuple[int, Passage]]
     """Each with its index among those that were looked for, in the order of the text; those without a text last,
     since their absence cannot be seen."""
-    cut: bool
-    """True where the beginning of a passage stands there without its end."""
     none: bool
     """True where there are passages with a text, and none of them stands there."""
+    missing: list[str]
+    """The words of the passages that do not stand there."""
+    left: str
+    """The words of the text without those passages that stand there."""
+
+    @property
+    def cut(self) -> bool:
+        """True where the beginning of a passage stands there without its end."""
+        return any(len(words) > _HEAD and words[:_HEAD] in self.left for words in self.missing)
 
 
-def standing(passages: Sequence[Passage], words: Words, bodies: Sequence[str] = ()) -> Standing:
-    """Returns the passages whose texts stand in a text.
+class Sought:
+    """Passages that are looked for in texts; what they are compared by is made once."""
 
-    Longer ones are looked for first, and words of the text count once, so that a passage which is a part of another one
-    is not found in it. `bodies` are the passages' texts without what stands before them in `passages`, which count as
-    well.
-    """
-    left = f" {words.text} "
-    at: dict[int, tuple[int, str]] = {}
-    forms = [(number, text, normalized(text)) for number, text in _forms(passages, bodies)]
-    # Of texts with the same words, such as "C++" and "C#", the one that stands there letter by letter comes first.
-    forms.sort(key=lambda form: (-len(form[2]), form[1].strip() not in words.readable))
-    for number, text, its_words in forms:
-        if number in at:
-            continue
-        begin = left.find(f" {its_words} ") if its_words else words.readable.find(text.strip())
-        if begin >= 0:
-            at[number] = begin, text
-            left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
-    cut = any(len(its) > _HEAD and its[:_HEAD] in left for number, _, its in forms if number not in at)
-    textless = [(number, one) for number, one in enumerate(passages) if not one.text.strip()]
-    found = [
-        (number, passages[number] if passages[number].text == text else replace(passages[number], text=text))
-        for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
-    ]
-    return Standing(found + textless, cut, bool(forms) and not at)
+    def __init__(self, passages: Sequence[Passage], bodies: Sequence[str] = ()) -> None:
+        """Takes the passages, and their texts without what stands before them in there, which count as well."""
+        self.passages = passages
+        forms = [(number, text, normalized(text)) for number, text in _forms(passages, bodies)]
+        self._forms = sorted(forms, key=lambda form: -len(form[2]))
+        self._alike = len({words for _, _, words in forms}) < len(forms)
+        """True where two texts have the same words, such as "C++" and "C#"."""
+        self._textless = [(number, one) for number, one in enumerate(passages) if not one.text.strip()]
+
+    def standing(self, words: Words) -> Standing:
+        """Returns the passages whose texts stand in a text.
+
+        Longer ones are looked for first, and words of the text count once, so that a passage which is a part of another
+        one is not found in it.
+        """
+        left = f" {words.text} "
+        at: dict[int, tuple[int, str]] = {}
+        forms = self._forms
+        if self._alike:  # the one that stands there letter by letter comes first
+            forms = sorted(forms, key=lambda form: (-len(form[2]), form[1].strip() not in words.readable))
+        for number, text, its_words in forms:
+            if number in at:
+                continue
+            begin = left.find(f" {its_words} ") if its_words else words.readable.find(text.strip())
+            if begin >= 0:
+                at[number] = begin, text
+                left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
+        found = [
+            (number, self._as(number, text))
+            for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
+        ]
+        missing = [its_words for number, _, its_words in forms if number not in at]
+        return Standing(found + self._textless, bool(forms) and not at, missing, left)
+
+    def _as(self, number: int, text: str) -> Passage:
+        passage = self.passages[number]
+        return passage if passage.text == text else replace(passage, text=text)
 
 
 def normalized(text: str) -> str:
