@@ -22,7 +22,7 @@ from typing import Any, TypeAlias
 from ragguard.capture.delivered import DELIVERED, UNKNOWN
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.capture.words import Sought, Words
-from ragguard.records import Passage
+from ragguard.records import Decision, Passage
 
 JUDGED_ONLY = "ragguard.judged_only"
 """Metadata key of a step: how many of its candidates stood in the input of a model call that did not lead to the
@@ -56,6 +56,7 @@ class Reading:
         self._asked = 0
         self._steps: dict[str, tuple[StepEnded, int]] = {}
         """Each retrieval that has ended, with the number of the first call that may have read it."""
+        self._decisions: dict[str, Decision] = {}
         self._unread: list[str] = []
         """The retrievals that have ended since a model was last asked."""
         self.answer = ""
@@ -66,6 +67,11 @@ class Reading:
         """Notes a retrieval that has ended."""
         self._steps[step_id] = event, self._asked
         self._unread.append(step_id)
+
+    def decided(self, step_id: str, decision: Decision) -> None:
+        """Notes what a guard has decided about a retrieval: a passage that it dropped and that stands in a prompt came
+        there by another retrieval."""
+        self._decisions[step_id] = decision
 
     def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
@@ -90,7 +96,9 @@ class Reading:
     def of(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
         event, first = self._steps[step_id]
-        candidates = event.step.candidates
+        decision = self._decisions.get(step_id, event.step.decision)
+        gone = () if decision is None else {drop.position for drop in decision.dropped}
+        candidates = [one for rank, one in enumerate(event.step.candidates, 1) if rank not in gone]
         later = [call for call in list(self._calls.values()) if call.number >= first]
         if not candidates:
             return Delivered(None, {})

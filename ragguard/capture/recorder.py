@@ -386,6 +386,8 @@ class Recorder:
 
         A function in place of the passages computes them when somebody reads the event.
         """
+        if decision is not None and (run := self._runs.get(run_id)) is not None:
+            run.reading.decided(step_id, decision)
         self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision))
 
     @never_raises

@@ -14,8 +14,9 @@ from typing import Any
 
 from ragguard.records import Passage
 
-_HEAD = 40
-"""The number of characters of words at the beginning of a text that show, without the rest, that it was cut."""
+_HEAD_WORDS, _HEAD_LETTERS = 5, 15
+"""The least words, and characters of words, at the beginning of a passage that show, without the rest, that it was
+cut."""
 _WORD = re.compile(r"[^\W_]+")
 _SPACELESS = re.compile(
     r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -65,7 +66,7 @@ class Standing:
     @property
     def cut(self) -> bool:
         """True where the beginning of a passage stands there without its end."""
-        return any(len(words) > _HEAD and words[:_HEAD] in self.left for words in self.missing)
+        return any(head and f" {head} " in self.left for head in map(_head, self.missing))
 
 
 class Sought:
@@ -114,6 +115,16 @@ def normalized(text: str) -> str:
     """Returns the words of a text, without case, set apart by single spaces."""
     text = unicodedata.normalize("NFKC", _NOTATION.sub(" ", text)).casefold()
     return " ".join(_WORD.findall(_SPACELESS.sub(r" \g<0> ", text)))
+
+
+def _head(words: str) -> str:
+    """Returns the first words of a passage; '' for one that has no more than these."""
+    end, counted = 0, 0
+    while counted < _HEAD_WORDS or end < _HEAD_LETTERS:
+        end, counted = words.find(" ", end + 1), counted + 1
+        if end < 0:
+            return ""
+    return words[:end]
 
 
 def _forms(passages: Sequence[Passage], bodies: Sequence[str]) -> list[tuple[int, str]]:

@@ -7,7 +7,7 @@ from support.captured import Captured
 
 from ragguard.capture.reading import JUDGED_ONLY
 from ragguard.capture.recorder import Recorder
-from ragguard.records import Passage
+from ragguard.records import Decision, Dropped, Passage
 
 OSLO = "Nordlys is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
 BERGEN = "Skagen is a fishing firm that is based in Bergen; it was founded by Olav Dahl in 1931."
@@ -69,11 +69,11 @@ def test_passage_that_is_cut_makes_what_was_read_unknown(recorder, captured, tex
     assert read(captured) == ([text, "Another one."], "unknown")
 
 
-@pytest.mark.parametrize("text", [HAN, THAI])
-def test_first_characters_of_a_script_without_spaces_are_not_the_passage(recorder, captured, text):
-    retrieve(recorder, text)
-    ask(recorder, f"Titles: {text[:12]}")
-    assert read(captured) == ([], "")
+@pytest.mark.parametrize("size", [8, 12, 20])
+def test_first_characters_of_a_script_without_spaces_make_it_unknown(recorder, captured, size):
+    retrieve(recorder, HAN)
+    ask(recorder, f"Titles: {HAN[:size]}…")
+    assert read(captured) == ([HAN], "unknown")
 
 
 def test_passage_that_is_a_part_of_another_one_is_read_where_it_stands_by_itself(recorder, captured):
@@ -139,6 +139,17 @@ def test_conversation_that_grows_keeps_every_hop_read(recorder, captured):
         ask(recorder, said, "", key=hop)
     recorder.run_ended("run", "Ada Berg")
     assert [read(captured, hop) for hop in range(3)] == [([f"{OSLO} {hop}"], "") for hop in range(3)]
+
+
+def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_alone(recorder, captured):
+    retrieve(recorder, OSLO, BERGEN, id="first")
+    ask(recorder, [OSLO, BERGEN], "", key=1)
+    retrieve(recorder, OSLO, BERGEN, id="second")
+    dropped = Dropped(Passage(OSLO, "0"), 1, "misleads", -0.9)
+    recorder.step_amended("second", "run", None, Decision([Passage(BERGEN, "1")], [dropped], "pruned"))
+    ask(recorder, [OSLO, BERGEN, BERGEN], "Olav Dahl", key=2)
+    recorder.run_ended("run", "Olav Dahl")
+    assert [read(captured, step)[0] for step in (0, 1)] == [[OSLO, BERGEN], [BERGEN]]
 
 
 def test_long_conversation_is_compared_once_a_message(recorder, captured, monkeypatch):

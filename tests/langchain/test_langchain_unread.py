@@ -91,4 +91,4 @@ def test_a_run_of_the_users_that_goes_on(captured, recorder, config):
         with suppress(ImportError):
             chain(fails).invoke(QUESTION, config)
         chain(format_docs).invoke(QUESTION, config)
-    assert [delivered(step) for step in captured.run.steps] == [(1, ""), (3, "unknown"), (3, "")]
+    assert [delivered(step) for step in captured.run.steps] == [(0, ""), (3, ""), (3, "")]

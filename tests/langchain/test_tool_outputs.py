@@ -66,7 +66,7 @@ def test_a_tool_that_gives_all_changes_nothing(captured, rg):
     assert DELIVERED not in step.metadata
 
 
-def test_of_a_tool_that_summarises_nothing_can_be_told(captured, rg):
+def test_tool_that_summarises_in_its_own_words_gives_the_model_no_passage(captured, rg):
     @tool
     def summary(query: str) -> str:
         """Says it in its own words."""
@@ -77,7 +77,7 @@ def test_of_a_tool_that_summarises_nothing_can_be_told(captured, rg):
 
     with_tool(summary, rg)
     step = only_step(captured)
-    assert (len(step.passages), step.metadata[DELIVERED]) == (2, "unknown")
+    assert (step.passages, len(step.candidates)) == ([], 2)
 
 
 @pytest.mark.parametrize("says", ["No results found.", "Error: the search is not available."])
@@ -137,16 +137,15 @@ def test_tool_that_cuts_a_document_makes_the_delivery_unknown(captured, rg):
     assert (len(step.passages), step.metadata[DELIVERED]) == (2, "unknown")
 
 
-def test_what_a_model_inside_the_tool_has_read_is_not_measured_by_the_tools_output(captured, rg):
+def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was_given(captured, rg):
     @tool
     def ask(query: str) -> str:
         """Answers from what it retrieves, by a model of its own."""
         found = ListRetriever(count=3).invoke(query)
-        return f"{says('So it is').invoke(query).text}: {found[0].page_content}"
+        return says("Two shelves tell of the harbour and its cranes.").invoke(str(found[:2])).text
 
     with_tool(ask, rg)
-    step = only_step(captured)
-    assert (len(step.passages), DELIVERED in step.metadata) == (3, False)
+    assert ids(only_step(captured).passages) == ["shelf-0", "shelf-1"]
 
 
 @pytest.mark.parametrize("wrap", ["documents", "scored", "mapping", "printed", "printed pairs"])
@@ -296,7 +295,7 @@ ITEMS = [{"content": "one", "id": "1"}, {"content": "two", "id": "2"}]
 def test_an_mcp_server_gives_one_block_an_item_or_a_structure(captured, rg, blocks, structure, splitter):
     with_tool(of_mcp(blocks, structure), rg, tools={"search": splitter})
     step = only_step(captured)
-    assert [(passage.text, passage.id) for passage in step.passages] == [("one", "1"), ("two", "2")]
+    assert [(passage.text, passage.id) for passage in step.candidates] == [("one", "1"), ("two", "2")]
 
 
 def test_texts_in_blocks_are_split_one_by_one(captured, rg):

@@ -106,22 +106,22 @@ def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg, caplog):
 def test_documents_as_an_artifact_are_a_step(captured, rg):
     with_tool(as_artifact, rg)
     step = only_step(captured)
-    assert (step.query, step.tool, [p.id for p in step.passages]) == (
-        "hop",
-        "as_artifact",
-        ["artifact-0", "artifact-1"],
-    )
+    assert (step.query, step.tool) == ("hop", "as_artifact")
+    assert [one.id for one in step.candidates] == ["artifact-0", "artifact-1"]
+    assert (
+        step.passages == []
+    )  # the message's content, which is all that the model is given, has none of them
     assert step.metadata["tool_call_id"] == "call-as_artifact-hop"
 
 
 def test_so_they_are_in_a_command(captured, rg):
     with_tool(in_state, rg)
-    assert (only_step(captured).tool, len(only_step(captured).passages)) == ("in_state", 2)
+    assert (only_step(captured).tool, len(only_step(captured).candidates)) == ("in_state", 2)
 
 
 def test_a_declared_tool_with_artifacts_needs_no_splitter_to_run(captured, rg):
     with_tool(as_artifact, rg, {"as_artifact": lambda text: 1 / 0})
-    assert [p.id for p in only_step(captured).passages] == ["artifact-0", "artifact-1"]
+    assert [one.id for one in only_step(captured).candidates] == ["artifact-0", "artifact-1"]
 
 
 def test_what_the_tool_passed_on_is_what_the_model_got(captured, rg):

@@ -1,0 +1,127 @@
+"""What LangChain and LangGraph agents of the usual kinds read: of the retrieved documents, those in a later prompt."""
+
+from __future__ import annotations
+
+from typing import Any, TypedDict
+
+import pytest
+from langchain_classic.chains.combine_documents import create_stuff_documents_chain
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langgraph.graph import END, START, StateGraph
+from support.langchain_agents import ANSWER, QUESTION
+from support.langchain_parts import ListRetriever, says
+
+from ragguard.guard import DistractorGuard, TopUtility
+from ragguard_langchain import DistractorFilter
+
+PROMPT = ChatPromptTemplate.from_template("{context}\nQuestion: {input}")
+LONG = [f"Shelf {n} tells of harbour number {n * 7} and of all of its {n + 2} old cranes." for n in range(4)]
+
+
+class Shelf(ListRetriever):
+    def _get_relevant_documents(self, query, **_):
+        return [Document(text, id=str(n)) for n, text in enumerate(LONG)]
+
+    async def _aget_relevant_documents(self, query, **_):
+        return self._get_relevant_documents(query)
+
+
+class State(TypedDict, total=False):
+    question: str
+    documents: list[Document]
+    answer: str
+
+
+def graph(*between: Any, context=lambda found: "\n\n".join(one.page_content for one in found), model=None):
+    """Retrieve, nodes from documents to documents, and generate, each a node of its own."""
+    built = StateGraph(State)
+    nodes = [lambda state: {"documents": Shelf().invoke(state["question"])}]
+    nodes += [lambda state, one=one: {"documents": one(state["documents"])} for one in between]
+
+    def generate(state):
+        given = {"context": context(state["documents"]), "input": state["question"]}
+        return {"answer": (PROMPT | (model or says(ANSWER))).invoke(given).text}
+
+    for number, node in enumerate([*nodes, generate]):
+        built.add_node(str(number), node)
+        built.add_edge(START if number == 0 else str(number - 1), str(number))
+    built.add_edge(str(len(nodes)), END)
+    return built.compile()
+
+
+def read(captured, config, built) -> tuple[list[str], str]:
+    """The texts of the passages that count as read, of all four, and whether that is unknown."""
+    built.invoke({"question": QUESTION}, config)
+    (step,) = captured.run.steps
+    assert [one.text for one in step.candidates] == LONG
+    return [one.text for one in step.passages], step.metadata.get("ragguard.delivered", "")
+
+
+def test_all_documents_in_the_prompt_of_a_later_node_were_read(captured, config):
+    assert read(captured, config, graph()) == (LONG, "")
+
+
+def test_documents_that_a_grading_node_left_out_were_not_read(captured, config):
+    assert read(captured, config, graph(lambda found: found[1:3])) == (LONG[1:3], "")
+
+
+def test_documents_that_a_grading_model_rejected_were_not_read(captured, config):
+    def graded(found):
+        verdicts = says("no", "yes", "yes", "no")
+        return [one for one in found if verdicts.invoke(f"Relevant? {one.page_content}").text == "yes"]
+
+    assert read(captured, config, graph(graded)) == (LONG[1:3], "")
+    assert captured.run.steps[0].metadata["ragguard.judged_only"] == 2
+
+
+def test_documents_that_a_node_reordered_were_read_in_that_order(captured, config):
+    assert read(captured, config, graph(lambda found: found[::-1])) == (LONG[::-1], "")
+
+
+def test_documents_that_are_cut_to_thirty_characters_make_it_unknown(captured, config):
+    cut = graph(context=lambda found: "\n".join(one.page_content[:30] for one in found))
+    assert read(captured, config, cut) == (LONG, "unknown")
+
+
+def test_document_that_is_put_into_the_prompt_by_hand_was_read_alone(captured, config):
+    by_hand = graph(context=lambda found: f"They say: {found[2].page_content!r}")
+    assert read(captured, config, by_hand) == ([LONG[2]], "")
+
+
+def test_guard_in_a_node_of_its_own_decides_what_is_read(captured, config):
+    guard = DistractorFilter(DistractorGuard("nano", policies=[TopUtility(1)], budget_ms=60_000))
+    texts, unknown = read(captured, config, graph(lambda found: guard.compress_documents(found, QUESTION)))
+    assert (len(texts), unknown) == (1, "")
+    assert [one.text for one in captured.run.steps[0].decision.kept] == texts
+
+
+def test_graph_that_asks_no_model_of_langchain_leaves_it_unknown(captured, config):
+    own = graph(model=RunnableLambda(lambda prompt: says(ANSWER).turns and _Reply()))
+    assert read(captured, config, own) == (LONG, "unknown")
+
+
+class _Reply:
+    text = ANSWER
+
+
+@pytest.mark.parametrize("kept", [0, 1, 3])
+def test_documents_dropped_before_a_stuff_chain_were_not_read(captured, config, kept):
+    stuff = create_stuff_documents_chain(
+        says(ANSWER), PROMPT, document_prompt=PromptTemplate.from_template("Title: {page_content}")
+    )
+    fewer = (lambda given: given["input"]) | Shelf() | (lambda found: found[:kept])
+    (RunnablePassthrough.assign(context=fewer) | stuff).invoke({"input": QUESTION}, config)
+    assert [one.text for one in captured.run.steps[0].passages] == LONG[:kept]
+
+
+@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
+async def test_chain_whose_function_takes_the_best_two_reads_two(captured, config, mode):
+    best = RunnableLambda(lambda found: "\n".join(one.page_content for one in found[:2]))
+    chain = {"context": Shelf() | best, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
+    if mode == "ainvoke":
+        await chain.ainvoke(QUESTION, config)
+    else:
+        assert chain.invoke(QUESTION, config) if mode == "invoke" else [*chain.stream(QUESTION, config)]
+    assert [one.text for one in captured.run.steps[0].passages] == LONG[:2]
