@@ -110,7 +110,7 @@ def test_what_is_amended_is_the_step_of_this_part(make):
         run.retrieved("one", ["a"], id="step-1")
     with rg.run(id="conv", resume=True) as run:
         run.retrieved("two", ["b"], id="step-1")
-        rg.recorder.step_failed_late("step-1", run.key, "the tool failed")
+        rg.recorder.step_amended("step-1", run.key, error="the tool failed")
     assert steps(rg, "conv") == [(0, "one", "step-1"), (1, "two", "step-1")]
     assert [step.status for step in rg.store.run("conv").steps] == ["ok", "error"]
 

@@ -58,8 +58,7 @@ class RagGuardCallback(BaseCallbackHandler):
         rg: The RagGuard that gets the runs.
         tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
             ones). Tools that give documents, and retrievers inside tools, need no declaration.
-        text_of: A function from a document to the text that the model reads of it. None: its page content, or what
-            a stuff chain makes of it.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
         question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
             which is called in the hook. None: the usual places.
         answer: Where a pipeline's answer is: a key of what the outermost call gives, or a function of it, which is

@@ -56,18 +56,6 @@ def without(content: Any, passages: Sequence[str], stays: Sequence[bool], render
     return [{"type": "text", "text": left}, *others]
 
 
-def framed(text: str, passages: Sequence[str]) -> list[str] | None:
-    """Returns the passages as they stand in a text that was made of them in order, each with its title or number.
-
-    Returns None where one is missing or where their frames cannot be told apart.
-    """
-    ranges = _ranges(text, passages)
-    if ranges and len(passages) == 1:
-        return [text]
-    bounds = None if not ranges else _bounds(text, ranges)
-    return None if bounds is None else [text[begin:end] for begin, end in bounds]
-
-
 def _block_text(block: object) -> str | None:
     """Returns the text of one block of a message's content; None for a block of another kind."""
     if isinstance(block, str):

@@ -83,7 +83,7 @@ class ToolOutputs:
             return
         if call.steps:
             for step_id in call.steps:
-                self._recorder.step_failed_late(step_id, open_call.run_id, error)
+                self._recorder.step_amended(step_id, open_call.run_id, error=error)
             return
         if call.name not in self.tree.retrieving:
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)

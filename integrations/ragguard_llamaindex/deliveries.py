@@ -151,7 +151,7 @@ class Deliveries:
     def _fail(self, call: Call, error: BaseException | str) -> None:
         """Marks the steps inside a tool that failed: the model got the error, and none of the passages."""
         for step_id in call.retrieved or ():
-            self._recorder.step_failed_late(step_id, call.run.run_id, error)
+            self._recorder.step_amended(step_id, call.run.run_id, error=error)
 
     def _deliver(self, call: Call, text: str) -> None:
         """Amends the steps inside a tool: the model got those of their texts that are in the tool's output. The

@@ -17,6 +17,7 @@ from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.interfaces import EventIntake, RunListener
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
+from ragguard.capture.reading import TextsOf
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
 from ragguard.runtime.notices import NOTICES
@@ -113,9 +114,9 @@ class Emitter:
         if run.steps:
             for one in run.left():
                 self.finish(one, "cancelled" if status in ("ok", "error") else status)
-        run.reading.answer = (final and final.answer) or run.answer or ""
-        for step_id in run.reading.open_questions():
-            self._amend_last(run, StepAmended(run.id, step_id, partial(run.reading.of, step_id)))
+        run.model_calls.answer = (final and final.answer) or run.answer or ""
+        for step_id in run.model_calls.open_questions():
+            self._amend_last(run, StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)))
         for step_id, index in run.misplaced() if run.index > 1 else ():
             self._amend_last(run, StepAmended(run.id, step_id, index=index))
         continues = run.identity is not None and run.identity.continues
@@ -133,12 +134,23 @@ class Emitter:
                 self._calls.stepless(run.id, final.question)
         self._emitted(run)
 
+    def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:
+        """Notes that a model is asked in an open run, and hands on what it reads of the steps that ended before."""
+        with self._lock:
+            run = self._runs.get(run_id)
+            steps = [] if run is None or not run.sampled else run.model_calls.asked(key, given, texts_of)
+        for step_id in steps:
+            assert run is not None
+            self.amend(StepAmended(run_id, step_id, partial(run.model_calls.read, step_id)))
+
     def amend(self, event: StepAmended) -> None:
         """Hands on what the model got of a step that has ended in an open run."""
         with self._lock:
             run = self._runs.get(event.run_id)
             if run is None or event.step_id not in run.ended:
                 return
+            if event.decision is not None:
+                run.model_calls.decided(event.step_id, event.decision)
             run.emitting += 1
             if run.collected is not None:
                 run.collected.append(event)

@@ -9,7 +9,7 @@ id, or which run is continued, and writes the answer into the identity.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -58,8 +58,6 @@ class Delivered(NamedTuple):
     """The passages; None where they have not changed."""
     metadata: Mapping[str, Any]
     """Entries that are added to the step's metadata."""
-    read_as: Sequence[tuple[Passage, Passage]] = ()
-    """Candidates as they were retrieved, each with the same one as the model reads it."""
 
 
 Delivery: TypeAlias = Callable[[], Delivered]
@@ -147,7 +145,6 @@ class StepAmended:
         *,
         metadata: Mapping[str, Any] | None = None,
         index: int | None = None,
-        read_as: Sequence[tuple[Passage, Passage]] = (),
         error: str | None = None,
         advice: Advice | None = None,
     ) -> None:
@@ -158,7 +155,7 @@ class StepAmended:
         """The cause of a failure after the retrieval, so that the model got none of it; None where there was none."""
         self.index = index
         """The step's position in the run, where it turned out to be another one."""
-        self._packed = passages if callable(passages) else Delivered(passages, metadata or {}, read_as)
+        self._packed = passages if callable(passages) else Delivered(passages, metadata or {})
 
     @property
     def passages(self) -> list[Passage] | None:
@@ -170,16 +167,10 @@ class StepAmended:
         """Entries that are added to the step's metadata."""
         return self._unpacked().metadata
 
-    @property
-    def read_as(self) -> Sequence[tuple[Passage, Passage]]:
-        """Candidates as they were retrieved, each with the same one as the model reads it."""
-        return self._unpacked().read_as
-
     def applied_to(self, step: RetrievalStep) -> RetrievalStep:
         """Returns the step with what the model got of it."""
         return replace(
             step,
-            candidates=self.candidates(step.candidates),
             passages=step.passages if self.passages is None else self.passages,
             decision=step.decision if self.decision is None else self.decision,
             metadata={**step.metadata, **self.metadata} if self.metadata else step.metadata,
@@ -189,11 +180,6 @@ class StepAmended:
             error=step.error if self.error is None else self.error,
             advice=step.advice if self.advice is None else self.advice,
         )
-
-    def candidates(self, retrieved: list[Passage]) -> list[Passage]:
-        """Returns the candidates of the step, those that the model got with their texts as it reads them."""
-        read = {(before.id, before.text): after for before, after in self.read_as}
-        return [read.get((one.id, one.text), one) for one in retrieved] if read else retrieved
 
     def k(self, known: int | None, passages: int, dropped: int) -> int | None:
         """Returns K of the step from what was known of it: its K, how many passages the model got, and how many of them

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenStepIds
-from ragguard.capture.reading import Reading
+from ragguard.capture.reading import ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
@@ -211,7 +211,7 @@ class OpenRun:
     identity: RunIdentity | None = None
     given: GivenStepIds | None = None
     """The ids that the application gave to steps; None where it gave none."""
-    reading: Reading = field(default_factory=Reading)
+    model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
 
     def claim(self, step_id: str) -> str:
@@ -259,7 +259,7 @@ class OpenRun:
         if self.collected is not None:
             self.collected.append(event)
         if one.status == "ok" and one.followed:
-            self.reading.retrieved(one.step_id, event)
+            self.model_calls.retrieved(one.step_id, event)
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""

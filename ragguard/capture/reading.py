@@ -3,10 +3,10 @@
 The hook of a model call keeps a reference to the call's input; texts are compared when the event is read, on the
 writer's thread. No input is stored.
 
-    reading.retrieved(step_id, event)      # a retrieval has ended
-    reading.asked(key, messages, text_of)  # a model is asked: the retrievals that nothing had read before
-    reading.replied(key, reply, text_of)
-    reading.of(step_id)                    # the passages that count as read, and what is known about it
+    calls.retrieved(step_id, event)       # a retrieval has ended
+    calls.asked(key, messages, text_of)   # a model is asked: the retrievals that nothing had read before
+    calls.replied(key, reply, text_of)
+    calls.read(step_id)                   # the passages that count as read, and what is known about it
 
 The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one. A call
 before it counts where its reply stands in the input of one that counts, as an agent's messages and notes do. A grader's
@@ -47,7 +47,7 @@ class ModelCall:
     reply_of: TextsOf | None = None
 
 
-class Reading:
+class ModelCalls:
     """The model calls of one open run, and the retrievals before them."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Reading:
         asked, or several times."""
         return [step_id for step_id, (_, first) in self._steps.items() if self._asked - first != 1]
 
-    def of(self, step_id: str) -> Delivered:
+    def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
         event, first = self._steps[step_id]
         decision = self._decisions.get(step_id, event.step.decision)

@@ -153,9 +153,7 @@ class Recorder:
 
     def ended_steps(self, run_id: str) -> list[str]:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
-        with self._runs.lock:
-            run = self._runs.get(run_id)
-            return [] if run is None else [*run.ended]
+        return [] if (run := self._runs.get(run_id)) is None else [*run.ended]
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
@@ -376,50 +374,32 @@ class Recorder:
 
     @never_raises
     def step_amended(
-        self,
-        step_id: str,
-        run_id: str,
-        passages: list[Passage] | Delivery | None = None,
-        decision: Decision | None = None,
-    ) -> None:
-        """Corrects what the model got of a step that has ended; the run must still be open.
-
-        A function in place of the passages computes them when somebody reads the event.
-        """
-        if decision is not None and (run := self._runs.get(run_id)) is not None:
-            run.reading.decided(step_id, decision)
-        self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision))
+        self, step_id: str, run_id: str, passages: list[Passage] | Delivery | None = None,
+        decision: Decision | None = None, error: BaseException | str | None = None,
+    ) -> None:  # fmt: skip
+        """Corrects what the model got of a step that has ended; the run must still be open. A function in place of the
+        passages computes them when somebody reads the event. An `error` is that of the tool that retrieved: the model
+        got none of the passages, and what was retrieved stays as candidates."""
+        failed = None if error is None else error_text(error)
+        passages = passages if failed is None else []
+        self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
 
     @never_raises
     def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:
         """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
         texts stand in what the model is `given`; `texts_of` gives its texts, when the event is read."""
-        with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is None or not run.sampled:
-                return
-            unread = run.reading.asked(key, given, texts_of)
-        for step_id in unread:
-            self._here.get().emitter.amend(StepAmended(run_id, step_id, partial(run.reading.of, step_id)))
+        self._here.get().emitter.model_asked(run_id, key, given, texts_of)
 
     @never_raises
     def model_replied(self, run_id: str, key: object, reply: Any, texts_of: TextsOf) -> None:
-        """Notes the reply of a model that was asked under this key: a call whose reply the next one is given led to
-        the answer, and so what it was given was read."""
-        with self._runs.lock:
-            if (run := self._runs.get(run_id)) is not None:
-                run.reading.replied(key, reply, texts_of)
+        """Notes the reply of a model: where a later call is given it, what the model had been given was read."""
+        if (run := self._runs.get(run_id)) is not None:
+            run.model_calls.replied(key, reply, texts_of)
 
     @never_raises
     def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
         """Keeps the advice that was given after a step; the run must still be open."""
         self._here.get().emitter.amend(StepAmended(run_id, step_id, advice=advice))
-
-    @never_raises
-    def step_failed_late(self, step_id: str, run_id: str, error: BaseException | str) -> None:
-        """Marks a step that had ended well as failed: the tool that retrieved failed, and the model got none of the
-        passages. What was retrieved stays as the step's candidates; the run must still be open."""
-        self._here.get().emitter.amend(StepAmended(run_id, step_id, [], error=error_text(error)))
 
     @never_raises
     def without_steps(self, run_id: str) -> None:

@@ -68,7 +68,6 @@ class Redactor:
                     self._decision(event.decision, self._queries.get(event.step_id, "")),
                     metadata=self._metadata(event.metadata),
                     index=event.index,
-                    read_as=self._read_as(event.read_as),
                     error=None
                     if event.error is None
                     else self._quoting(event.error, self._queries.get(event.step_id, "")),
@@ -100,10 +99,6 @@ class Redactor:
             sub_questions=self.texts(run.sub_questions),
             pool=None if run.pool is None else self._passages(run.pool),
         )
-
-    def _read_as(self, pairs: Sequence[tuple[Passage, Passage]]) -> list[tuple[Passage, Passage]]:
-        before = self._passages([pair[0] for pair in pairs])
-        return list(zip(before, self._passages([pair[1] for pair in pairs]), strict=True))
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
         """Returns the redacted texts, without the empty ones."""

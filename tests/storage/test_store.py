@@ -140,18 +140,6 @@ def test_a_step_that_fails_after_it_has_retrieved_keeps_its_candidates(store, la
     assert got.candidates == run.steps[0].candidates
 
 
-def test_a_candidate_is_kept_as_the_model_reads_it(store):
-    run = a_run(steps=1)
-    started, step, ended = as_events(run)
-    raw = run.steps[0].candidates
-    read = replace(raw[1], text=f"Title: {raw[1].text}")
-    amended = StepAmended("r1", step.step.id, lambda: Delivered([read], {}, [(raw[1], read)]))
-    store.record([started, step, amended, ended])
-    got = store.run("r1").steps[0]
-    assert got.passages == [read]
-    assert got.candidates == [raw[0], read, *raw[2:]]
-
-
 def test_an_event_that_cannot_be_written_does_not_take_the_others_with_it(store, caplog):
     run = a_run()
     poison = StepEnded(RetrievalStep("bad", "r1", passages=[Passage(42)]))

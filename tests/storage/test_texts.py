@@ -103,7 +103,6 @@ def test_a_row_has_each_passage_once_however_often_its_text_came_before():
         1, 2, 2, 2, 2, 3, 1, 4,
     ]  # fmt: skip
     assert table.put_all([one, other, again]) == [2, 3, 2]
-    assert table.put_alike(again) == [2, 3]
     items = json.loads(table.body({"a": 1}))["items"]
     assert [item[1:] for item in items] == [
         ["old", None, None, None], ["k", None, None, None], ["p", 0.5, {"page": 1}, None],

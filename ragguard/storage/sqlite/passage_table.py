@@ -42,11 +42,6 @@ class PassageTable:
         """Returns the position of the passage among the items."""
         return self.put_all((passage,))[0]
 
-    def put_alike(self, passage: Passage) -> list[int]:
-        """Returns the positions of the passage and of others with its text and id."""
-        same = self._items[self.put(passage)][:2]
-        return [position for position, item in enumerate(self._items) if item[:2] == same]
-
     def put_all(self, passages: Iterable[Passage]) -> list[int]:
         """Returns the position of each passage among the items."""
         # Hundreds of thousands of passages are put in a minute, hence few steps and few calls.

@@ -147,20 +147,11 @@ def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
 
 
 def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) -> int | None:
-    """Adds to a step's body the passages that the model really got; returns the step's K. Of the retrieved passages
-    only the texts change, to what the model reads of them."""
+    """Adds to a step's body the passages that the model really got; returns the step's K."""
     k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
         body["passages"] = table.put_all(event.passages)
-    if event.read_as:
-        read = {
-            position: table.put(after)
-            for before, after in event.read_as
-            for position in table.put_alike(before)
-        }
-        retrieved = body["candidates"] if "candidates" in body else body["passages"]
-        body["candidates"] = [read.get(position, position) for position in retrieved]
     if event.decision is not None:
         body["decision"] = _decision(event.decision, table.put)
     if event.advice is not None:
