@@ -107,8 +107,7 @@ class Recorder:
 
     def stored_id(self, run_id: str) -> str:
         """Returns the id in the store of an open run, as far as it is known."""
-        run = self._runs.get(run_id)
-        return run_id if run is None or run.identity is None else run.identity.id
+        return run_id if (run := self._runs.get(run_id)) is None or run.identity is None else run.identity.id
 
     def claim(self, run_id: str, *, resumes: bool = False) -> RunIdentity:
         """Takes an id that a user gives to a run.
@@ -225,8 +224,7 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
         with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is not None:
+            if (run := self._runs.get(run_id)) is not None:
                 run.note(question, answer, metadata, sub_questions)
 
     @never_raises
@@ -234,8 +232,7 @@ class Recorder:
         """Keeps a run open beyond its end, for a stream that is read or a task that is awaited only afterwards. Each
         call needs one `run_released`; a run that ends with an error is not held."""
         with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is not None:
+            if (run := self._runs.get(run_id)) is not None:
                 run.holds += 1
 
     @never_raises
@@ -254,8 +251,7 @@ class Recorder:
     def run_answered(self, run_id: str, answer: str | None) -> None:
         """Keeps the answer that the application gives itself; a framework's later answer does not replace it."""
         with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is not None:
+            if (run := self._runs.get(run_id)) is not None:
                 run.answer, run.answered = answer, answer is not None
 
     def run_ended(
@@ -366,8 +362,7 @@ class Recorder:
         trace: TraceContext | None = None,
     ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
-        one = self._runs.steps.get(step_id)
-        if one is not None:
+        if (one := self._runs.steps.get(step_id)) is not None:
             one.trace = trace or one.trace
             one.error = error_text(error)
             self._here.get().emitter.finish(one, status)
