@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from haystack import Document
@@ -85,9 +85,14 @@ def question_in(data: Mapping[str, Any]) -> str:
     return ""
 
 
-def prompt_in(inputs: Mapping[str, Any]) -> str:
-    """Returns the whole text that a model is given: a prompt, or messages with the results of tools."""
-    return "\n".join(text for value in inputs.values() for text in _texts(value))
+def texts_in(said: object) -> list[str]:
+    """Returns the texts in what a model or a tool is given, or what a model replies."""
+    if isinstance(said, str):
+        return [said]
+    if isinstance(said, ChatMessage):
+        return [*said.texts, *(str(result.result) for result in said.tool_call_results)]
+    several = said.values() if isinstance(said, Mapping) else said if isinstance(said, list) else ()
+    return [text for one in several for text in texts_in(one)]
 
 
 def reply_in(outputs: object) -> str | None:
@@ -118,14 +123,3 @@ def _words(value: object) -> str:
     messages = value if isinstance(value, list) else [value]
     asked = [one.text for one in messages if isinstance(one, ChatMessage) and one.is_from("user")]
     return (asked[-1] or "") if asked else ""
-
-
-def _texts(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item)
-    elif isinstance(value, ChatMessage):
-        yield from (text for text in value.texts if text)
-        yield from (str(result.result) for result in value.tool_call_results)

@@ -10,8 +10,6 @@ from typing import Any
 
 from ragguard.capture.calls import TOOL as ASKED_FOR
 from ragguard.capture.decisions import Verdict, about
-from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
-from ragguard.capture.events import Delivered
 from ragguard.capture.handle import current_run, status_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
@@ -29,11 +27,11 @@ from ragguard_haystack.operations import (
     embedding_in,
     is_model,
     passages_of,
-    prompt_in,
     query_in,
     reply_in,
     retrieves,
     senders,
+    texts_in,
 )
 
 _numbers = itertools.count()
@@ -56,8 +54,6 @@ class HaystackRun:
         self.asks_model = False
         self.steps: dict[str, list[Passage]] = {}
         """The passages that each retrieval of the run found."""
-        self.prompts: list[str] = []
-        """The texts that models of the run were given, for as long as the run is open."""
         self.embedded: dict[tuple[float, ...], str] = {}
         """The texts that were embedded in order to search, by the beginnings of their embeddings."""
 
@@ -161,7 +157,7 @@ class Operations:
         self.recorder.calls.called(operation.name)
         failed = error or ("the tool failed" if operation.tags.get("haystack.tool.error") else None)
         documents = documents_in(result if isinstance(result, Mapping) else {"documents": result})
-        query = query_in(operation.given) or prompt_in(operation.given)
+        query = query_in(operation.given) or "; ".join(texts_in(operation.given))
         if documents is not None:
             self._step(operation, query, passages_of(documents), failed)
         elif splitter is not None:
@@ -188,27 +184,25 @@ class Operations:
         )
         recorder.step_started(
             step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=key,
-            started_ns=operation.started_ns, metadata={"retriever": operation.tags.get("haystack.component.type", "")},
+            metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
+            started_ns=operation.started_ns,
         )  # fmt: skip
         if error is not None:
             recorder.step_failed(step_id, error, "error" if isinstance(error, str) else status_of(error))
         else:
-            run.steps[step_id] = unpack(found) if unpack else found
-            recorder.step_ended(step_id, run.steps[step_id])
+            run.steps[step_id] = found if unpack is None else []
+            recorder.step_ended(step_id, found, unpack=unpack)
         around: Operation | None = operation
         while around is not None:
             around.retrieved, around = True, around.around
 
     def _model(self, operation: Operation) -> None:
         run, result = operation.run, operation.result
-        reply = reply_in(result)
-        run.answer = reply or run.answer
-        if not is_model(result):
-            return
-        run.asks_model = True
-        run.prompts.append(prompt_in(operation.given))
-        for step_id, found in run.steps.items():
-            self.recorder.step_amended(step_id, run.id, partial(_read, found, tuple(run.prompts)))
+        run.answer = reply_in(result) or run.answer
+        if is_model(result):
+            run.asks_model = True
+            self.recorder.model_asked(run.id, operation.number, operation.given, texts_in)
+            self.recorder.model_replied(run.id, operation.number, result["replies"], texts_in)
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)
@@ -226,16 +220,3 @@ class Operations:
 
 def _split(splitter: Splitter, output: ToolResult) -> list[Passage]:
     return [Passage(one) if isinstance(one, str) else one for one in output.split(splitter)]
-
-
-def _read(found: list[Passage], prompts: tuple[str, ...]) -> Delivered:
-    """Returns the passages whose texts stand in what a model was given, in the order of the prompts."""
-    read: dict[int, Passage] = {}
-    known = True
-    for prompt in prompts:
-        got = delivered(found, prompt)
-        known = known and got is not None
-        read.update({number: one for number, one in got or () if number not in read})
-    if not read and not known:
-        return Delivered(None, {DELIVERED: UNKNOWN})
-    return Delivered(list(read.values()), {})
