@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -30,6 +31,8 @@ _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
 _REASONS_SHOWN = 10
+_WAITING_TIME = re.compile(r"\bin \d+(\.\d+)? s\b")
+"""The time in a reason, such as `tried again in 4.9 s`, which differs from run to run."""
 CLOSE_SECONDS = 5.0
 
 
@@ -211,7 +214,8 @@ class _Tally:
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
-            self.reasons[f"{failure.scorer}, {failure.error}: {failure.message}"] += 1
+            message = _WAITING_TIME.sub("in a while", failure.message)
+            self.reasons[f"{failure.scorer}, {failure.error}: {message}"] += 1
         answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
         self.unanswered = 0 if answered else self.unanswered + 1
 

@@ -130,7 +130,7 @@ class Report:
         yield from map(str, self.undelivered)
         if self.unsampled:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        counted = self.captured or self.open or self.lost or self.late or self.delivering
+        counted = self.captured or self.pending or self.open or self.lost or self.late or self.delivering
         if not self.complete and not counted:
             yield "what was captured waits for the store"
         elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):

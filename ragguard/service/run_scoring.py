@@ -44,6 +44,8 @@ class ScoringAttempt(NamedTuple):
     scored: ScoredRun
     answered: bool
     """False where no engine answered."""
+    again: bool
+    """True where the run is to be scored again."""
 
 
 class RunScoring:
@@ -139,7 +141,7 @@ class RunScoring:
         if self._delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
         answered = bool(scored.scores) or not failures or not all(one.will_retry for one in failures)
-        return ScoringAttempt(scored, answered)
+        return ScoringAttempt(scored, answered, wait is not None)
 
     async def deliver(self, scored: ScoredRun) -> None:
         """Starts to deliver a scored run to the sinks; once they have taken it, that is noted. The run must be held by

@@ -52,6 +52,8 @@ class ScoringWorker:
         self._main: Future[None] | None = None
         self._waker: Callable[[], object] = lambda: None
         self._tasks: set[asyncio.Task[None]] = set()
+        self._more = False
+        """True where the end of a task leaves something to look for in the store."""
         self._circuit = CircuitBreaker(1, self._settings.retry)
 
     def start(self) -> None:
@@ -103,13 +105,16 @@ class ScoringWorker:
             return pause
         free = (1 if self._circuit.is_open else self._settings.concurrency) - len(self._tasks)
         if free <= 0:
+            self._more = True
             return _LONGEST_SLEEP  # a task that ends wakes this one
         # Looking for work does not wake the writer, which would then commit small batches and slow hooks down.
         attempt, claims, work = self._circuit.enter(), list[Claim](), list[Work]()
+        self._more = False
         try:
             claims, next_ns = await asyncio.wrap_future(
-                self._writer.do(lambda: self._claim(free), wake=self._live.next_in() == 0.0)
+                self._writer.do(lambda: self._store.claim_next(free), wake=self._live.next_in() == 0.0)
             )
+            self._more |= len(claims) >= free or next_ns == 0
             work = [
                 *(partial(self._work_off, claim) for claim in claims),
                 *self._live.take(free - len(claims)),
@@ -121,22 +126,17 @@ class ScoringWorker:
             task = asyncio.get_running_loop().create_task(self._work(one, attempt))
             self._tasks.add(task)
             task.add_done_callback(self._done)
-        if claims:
-            return 0.0 if len(work) < free else _LONGEST_SLEEP
         return max(0.01, min(_LONGEST_SLEEP, *self._waits(next_ns)))
 
     def _waits(self, next_ns: int | None) -> Iterator[float]:
         """Yields the seconds until another run is due; a task that ends wakes the worker earlier."""
         yield _LONGEST_SLEEP
-        if next_ns is not None and not self._tasks:
-            wait = (next_ns - now_ns()) / 1e9
-            yield wait if wait > 0 else _DELIVERED_SECONDS
+        if next_ns is not None and (wait := (next_ns - now_ns()) / 1e9) > 0:
+            yield wait
+        elif next_ns is not None and not self._tasks:
+            yield _DELIVERED_SECONDS
         if (live := self._live.next_in()) is not None:
             yield live
-
-    def _claim(self, free: int) -> tuple[list[Claim], int | None]:
-        """Claims runs that are due; where there is none, returns the time at which the next one is."""
-        return self._store.claim_next(free)
 
     async def _work(self, work: Work, attempt: Attempt) -> None:
         """Does one piece of work, and notes in the circuit breaker whether an engine answered."""
@@ -145,6 +145,7 @@ class ScoringWorker:
             self._circuit.left(attempt)
             return
         if isinstance(answered, BaseException):  # the run is tried again after a pause
+            self._more = True
             self._faults.note("scoring", answered)
         if answered is True:
             self._circuit.succeeded()
@@ -156,12 +157,15 @@ class ScoringWorker:
         run, due = claim.run, claim.due
         if (busy := self._scoring.in_progress(run.id)) is not None:
             await busy.wait()  # a caller is scoring the same run; work that is still due is claimed again
+            self._more = True
             return True
         with self._scoring.exclusively(run.id):
             if not due.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
             elif due.attempts or self._settings.chooses(run.id):
-                return (await self._scoring.attempt(run, due, PRIORITY)).answered
+                attempt = await self._scoring.attempt(run, due, PRIORITY)
+                self._more |= attempt.again
+                return attempt.answered
             else:
                 await self._keep_unscored(claim)
             return True
@@ -179,4 +183,5 @@ class ScoringWorker:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        self._waker()
+        if self._more or self._live.next_in() is not None:
+            self._waker()

@@ -45,8 +45,8 @@ SCORER = BackgroundLoop("ragguard-scorer")
 _GRACE = 0.5
 _RECENT_SECONDS = 30.0
 """The seconds for which a failed call to an engine counts as the reason why runs are pending."""
-_CAPTURED = ("steps_captured", "runs_scored", "runs_unscored")
-"""The counters that show that something was captured."""
+_CAPTURED = ("steps_captured", "events_late", "runs_scored", "runs_unscored", "runs_failed")
+"""The counters that show that something was captured, or given to be scored."""
 
 
 class Service:
@@ -176,7 +176,7 @@ class Service:
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
             no_capture_reason=""
-            if captured.unsampled or lost or counts["events_late"] or any(counts[name] for name in _CAPTURED)
+            if captured.unsampled or lost or left.pending or any(counts[name] for name in _CAPTURED)
             else what_to_do(self.recorder.calls.total),
         )
 

@@ -154,6 +154,18 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
     assert all(store.scores(run.id) for run in runs)
 
 
+def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbacks_are_advised(engine):
+    def fault(call):
+        return EngineRejected(f"the model is loaded in {len(engine.calls) / 10:.1f} s")
+
+    engine.fault = fault
+    done = score(runs_file(), "--concurrency", 1, *UTILITY)
+    assert done.exit_code == 1
+    assert done.output.count(" x utility, EngineRejected: ") == 1
+    assert done.output.count("the model is loaded in a while") == 1
+    assert "RagGuardCallback" not in done.output
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

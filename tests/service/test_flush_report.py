@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from support.otlp_receiver import otlp_receiver
+from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
@@ -157,6 +158,19 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert "RagGuardCallback" not in str(report), "it is attached"
     capture(rg)
     assert "'search'" not in str(rg.flush(5))
+
+
+@pytest.mark.parametrize("error", [EngineUnreachable("nobody"), EngineRejected("no such model")])
+async def test_run_that_is_given_and_not_scored_brings_no_advice_to_attach_callbacks(make, error):
+    def fails(*args, **kwargs):
+        raise error
+
+    rg = make(rejecting(fails))
+    assert not await rg.score(a_run())
+    report = str(rg.flush(0.2))
+    assert "1 pending" in report or "1 with scores that failed for good" in report
+    assert "RagGuardCallback" not in report
+    assert "waits for the store" not in report
 
 
 def test_runs_that_were_not_sampled_are_told_as_not_captured(make):

@@ -68,6 +68,22 @@ def test_a_captured_run_is_scored_once_on_the_scorers_thread(make):
     assert service.scripted.threads == {"ragguard-scorer"}
 
 
+def test_run_from_capture_to_flush_takes_five_transactions(make):
+    service, begun = make(when="run"), []
+    capture(service, a_run("r0"))
+    assert service.flush(10)
+    with service.store._db.snapshot() as db:
+        db.set_trace_callback(lambda sql: begun.append(sql) if sql.startswith("BEGIN") else None)
+    taken = []
+    for number in range(1, 6):
+        capture(service, a_run(f"r{number}"))
+        assert service.flush(10)
+        taken.append(len(begun))
+        begun.clear()
+    assert service.store.counts["runs_scored"] == 6
+    assert min(taken) <= 5  # a look for work that the run before had asked for may come with this one
+
+
 def test_a_dead_entailer_delays_belief_alone_and_each_score_is_stored_once(make):
     entailer = TableEntailer()
     alive, back = entailer.info, threading.Event()

@@ -4,7 +4,7 @@ import gc
 import os
 import sqlite3
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 
 import pytest
 from support.child import in_child
@@ -239,6 +239,22 @@ def test_a_reader_does_not_wait_for_a_writer(tmp_path):
     writer.join()
     assert waited == [False]
     store.close()
+
+
+def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, monkeypatch):
+    store, pauses = Store(tmp_path / "s.db"), []
+    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
+
+        def sleep(seconds):
+            pauses.append(seconds)
+            if len(pauses) == 50:
+                other.execute("COMMIT")
+
+        monkeypatch.setattr("ragguard.storage.sqlite.database.sleep", sleep)
+        other.execute("BEGIN IMMEDIATE")
+        captured(store, a_run())
+    assert pauses == [0.001] * 50
+    assert store.run_count() == 1
 
 
 def test_memory_that_another_thread_holds_is_said_to_be_busy(monkeypatch):

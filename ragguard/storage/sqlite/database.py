@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from time import monotonic, sleep
 
 from ragguard.errors import Closed, StoreError, StoreUnavailable
 from ragguard.runtime.per_process import disconnect_before_forks, keep_for_ever
@@ -21,6 +22,8 @@ _log = logger("ragguard")
 
 _TURN, _LONG_TURN = 0.25, 2.0
 """Seconds that a reader waits for the connection where the file can be read without it, and where it cannot."""
+_ASK_AGAIN = 0.001
+"""The seconds between two attempts to begin a transaction while another process writes."""
 _WRITE_BACK_PATIENCE = 0.25
 """The seconds that closing waits for a reader of an older state, to copy what is newer than that state as well."""
 # Errors of the file or the disk, and not of the written data.
@@ -185,7 +188,7 @@ class Database:
 @contextmanager
 def _within(db: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
     """Begins a transaction and commits it, or rolls it back where the block raises."""
-    db.execute(begin)
+    _begin(db, begin)
     try:
         yield db
         db.execute("COMMIT")
@@ -193,6 +196,26 @@ def _within(db: sqlite3.Connection, begin: str) -> Iterator[sqlite3.Connection]:
         with suppress(sqlite3.Error):  # some faults have rolled back already
             db.execute("ROLLBACK")
         raise
+
+
+def _begin(db: sqlite3.Connection, begin: str) -> None:
+    """Begins a transaction; asks again every millisecond while another process writes.
+
+    SQLite itself asks ever more rarely, up to every 100 ms, so that of two busy processes one waits for long.
+    """
+    until = monotonic() + schema.PATIENCE
+    db.execute("PRAGMA busy_timeout = 0")
+    try:
+        while True:
+            try:
+                db.execute(begin)
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
+                    raise
+            sleep(_ASK_AGAIN)
+    finally:
+        db.execute(f"PRAGMA busy_timeout = {round(1000 * schema.PATIENCE)}")
 
 
 def _write_back(db: sqlite3.Connection) -> None:

@@ -13,7 +13,7 @@ from ragguard.records import Failure, Run, Score
 from ragguard.runtime.clock import now_ns
 from ragguard.storage.sqlite import provisional, reading
 from ragguard.storage.sqlite.columns import dump, storable
-from ragguard.storage.sqlite.score_rows import delete_of_origins
+from ragguard.storage.sqlite.score_rows import delete_of_origins, insert_scores
 
 INSERT_SCORING: Final = (
     "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
@@ -102,6 +102,14 @@ def due(connection: sqlite3.Connection, owner: str, limit: int) -> list[Due]:
     ]
 
 
+def next_due(connection: sqlite3.Connection, owner: str) -> int | None:
+    """Returns the first time after now at which a run of a process is to be scored; None where there is none."""
+    found: int | None = connection.execute(
+        "SELECT min(due_ns) FROM runs WHERE owner = ? AND due_ns > ?", (owner, now_ns())
+    ).fetchone()[0]
+    return found
+
+
 def claims_at(due: Sequence[Due], connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Claim]:
     """Returns the due runs with these `seq`, each with its scores that no sink has received yet."""
     runs = reading.runs_at(connection, seqs)
@@ -153,7 +161,10 @@ def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Scor
     if scored is not None and scored["revision"] < outcome.revision:
         # The run has changed since then: its earlier scores by the same settings are no longer valid.
         delete_of_origins(connection, run, outcome.scores)
-    new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
+    if earlier:
+        new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
+    else:
+        new = insert_scores(connection, run, outcome.scores)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
     insert_failures(connection, run, outcome.identity, outcome.failures)
     finished = outcome.retry_ns is None

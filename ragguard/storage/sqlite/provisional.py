@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ragguard.records import PROVISIONAL, Score, Usage
 from ragguard.storage.sqlite.reading import chunks
 from ragguard.storage.sqlite.rows import key_of, usage_of, usage_text
-from ragguard.storage.sqlite.score_rows import COLUMNS, INSERT_SCORE, ScoreRow, insert_scores, score_rows
+from ragguard.storage.sqlite.score_rows import COLUMNS, INSERT_SCORE, ScoreRow, score_rows
 
 BEFORE = "provisional_value"
 """Metadata key of a score that had another value while its run was open: the last such value."""
@@ -62,8 +62,6 @@ def insert_in_place(
 ) -> list[Score]:
     """Writes the scores that are not stored yet, each with the cost of the provisional one that it replaces; returns
     those, with their own cost alone."""
-    if not earlier:
-        return insert_scores(connection, run, scores)
     said = [_after(score, earlier.get(key_of(score))) for score in scores]
     rows = score_rows(connection, run, said)
     return [

@@ -48,19 +48,16 @@ def delete_of_origins(connection: sqlite3.Connection, run: int, scores: Iterable
 def score_rows(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[ScoreRow]:
     """Returns the rows of scores; writes their origins."""
     origins: dict[tuple[str, ...], int] = {}
-    return [_score_row(connection, run, score, origins) for score in scores]
-
-
-def _score_row(
-    connection: sqlite3.Connection, run: int, score: Score, origins: dict[tuple[str, ...], int]
-) -> tuple[Any, ...]:
-    return (
-        run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
-        storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
-        score.expectation, storable(score.label), storable(score.explanation),
-        _origin(connection, score, origins), usage_text(score.usage),
-        dump(plain_metadata(score.metadata)) if score.metadata else "",
-    )  # fmt: skip
+    return [
+        (
+            run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
+            storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
+            score.expectation, storable(score.label), storable(score.explanation),
+            _origin(connection, score, origins), usage_text(score.usage),
+            dump(plain_metadata(score.metadata)) if score.metadata else "",
+        )
+        for score in scores
+    ]  # fmt: skip
 
 
 def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str, ...], int]) -> int:

@@ -185,6 +185,7 @@ class Store:
         with self._transaction() as db:
             writing = Writing(db, owner, self._continued, texts=batch.texts, scored=self._scored)
             writing.write(batch.rows)
+            writing.finish()
             if writing.made_due and not self._scored:
                 ledger.keep_all_unscored(db, owner)
             dropped = self._keep_bounds(db) if self.path is None else 0
@@ -233,13 +234,14 @@ class Store:
         return self.claim_next(limit)[0]
 
     def claim_next(self, limit: int) -> tuple[list[Claim], int | None]:
-        """Claims runs as `claim` does; where there is none, also returns the time at which the next one is due."""
+        """Claims runs as `claim` does; also returns the time at which the next one is due, which is past where all that
+        are due are claimed already."""
         left_out = LeftOut()
         with self._db.snapshot() as db:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
             claims = read_each(db, [due.seq for due in free], partial(ledger.claims_at, free), left_out)
-            next_ns = None if claims else ledger.left(db, self._process.owner).next_ns
+            next_ns = 0 if found and not free else ledger.next_due(db, self._process.owner)
         self._claimed.update(claim.run.id for claim in claims.values())
         if left_out.reasons:
             self._give_up(left_out)

@@ -107,12 +107,11 @@ class Writing:
         self._needed = NeededTexts(self.texts)
 
     def write(self, events: Iterable[EventRow]) -> None:
-        """Writes events and the texts that they need."""
+        """Writes events; `finish` writes the texts that they need."""
         time_slice = TimeSlice()
         for event in events:
             self.event(event)
             time_slice.rest_if_used()
-        self.finish()
 
     def event(self, event: EventRow) -> None:
         """Writes one event."""
