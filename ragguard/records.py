@@ -43,6 +43,8 @@ class FieldRule(Enum):
     HEXADECIMAL = "a text of hexadecimal digits"
     NEEDED = "always in files, though the record has a default"
     DERIVED = "not in files, since it follows from where the record stands"
+    QUOTING = "a reason or an error, which may quote the query or the passages"
+    OWN_WORDS = "words of the package's own, which redaction leaves as they are"
 
 
 Id: TypeAlias = Annotated[str, FieldRule.ID]
@@ -82,7 +84,7 @@ class Dropped:
     passage: Passage
     position: int
     """The 1-based rank among the candidates; 0 for a passage that came in after the retrieval."""
-    reason: str
+    reason: Annotated[str, FieldRule.QUOTING]
     utility: float | None = None
     p_abstain: float | None = None
     p_relevant: float | None = None
@@ -96,7 +98,7 @@ class Decision:
     dropped: list[Dropped] = field(default_factory=list)
     status: GuardStatus = "kept_all"
     elapsed_ms: float = 0.0
-    reason: str = ""
+    reason: Annotated[str, FieldRule.QUOTING] = ""
     """The reason for the decision: the policy's name, the error, or the budget that ran out."""
     engine: str = ""
     started_ns: int = 0
@@ -147,7 +149,7 @@ class Advice:
     elapsed_ms: float = 0.0
     status: AdviceStatus = "judged"
     """`timeout` and `error`: nothing could be judged, and the action is `continue`."""
-    numbers: Mapping[str, float] = field(default_factory=dict)
+    numbers: Annotated[Mapping[str, float], FieldRule.OWN_WORDS] = field(default_factory=dict)
     """The numbers behind the advice by name: `sufficiency`, the `threshold` from which the action is `answer`, and
     the parts of the sufficiency."""
     usage: Usage = field(default_factory=Usage)
@@ -211,7 +213,7 @@ class RetrievalStep:
     status: Status = "ok"
     tool: str = ""
     sub_steps: list[SubStep] = field(default_factory=list)
-    error: str = ""
+    error: Annotated[str, FieldRule.QUOTING] = ""
     decision: Decision | None = None
     trace: TraceContext | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -108,6 +108,11 @@ def fitted(record: T) -> T:
     return made
 
 
+def text_fields(kind: type) -> Mapping[str, FieldType]:
+    """Returns those fields of a record class that may hold texts of a user's."""
+    return record_type(kind).texts
+
+
 def stored_types(kind: type, *names: str) -> dict[str, tuple[type, ...]]:
     """Returns the types that the named fields of a record have in a database."""
     record = record_type(kind)
@@ -138,7 +143,7 @@ class FieldType(Protocol):
         """Returns a captured value of any type as one that is stored; raises anything where that cannot be."""
 
 
-class _List:
+class ListType:
     """Several values of one type."""
 
     def __init__(self, item: FieldType) -> None:
@@ -179,17 +184,21 @@ class RecordType:
     """A record class with the types of its fields; as a field, a record of this class."""
 
     def __init__(self, kind: type[Any]) -> None:
-        self._kind = kind
+        self.kind = kind
         self._fields: dict[str, FieldType] = {}
         self._optional: set[str] = set()
         self._in_data: dict[str, object] = {}
         """The fields in files, each with its default value; MISSING where files always have the field."""
+        self.texts: dict[str, FieldType] = {}
+        """The fields that may hold texts of a user's."""
         hints = get_type_hints(kind, include_extras=True)
         for declared in fields(kind):
             name = declared.name
             self._fields[name], optional, rules = _described(hints[name])
             if optional:
                 self._optional.add(name)
+            if FieldRule.OWN_WORDS not in rules and _may_hold_text(self._fields[name]):
+                self.texts[name] = self._fields[name]
             if FieldRule.NEEDED in rules:
                 self._in_data[name] = MISSING
             elif FieldRule.DERIVED not in rules:
@@ -218,13 +227,13 @@ class RecordType:
         if isinstance(described, Scalar):
             types = described.stored
         else:
-            types = (list,) if isinstance(described, _List) else (dict, list)
+            types = (list,) if isinstance(described, ListType) else (dict, list)
         return (*types, NoneType) if name in self._optional else types
 
     def check(self, record: Any) -> None:
         """Raises WrongField for the first field that cannot be right."""
-        if not isinstance(record, self._kind):
-            raise WrongField(record, f"a record of the class {self._kind.__name__}")
+        if not isinstance(record, self.kind):
+            raise WrongField(record, f"a record of the class {self.kind.__name__}")
         name = ""
         try:
             for name, described in self._fields.items():
@@ -240,7 +249,7 @@ class RecordType:
 
     def read(self, data: Any) -> Any:
         """Returns the record that data from JSON describe; a text describes a passage."""
-        if isinstance(data, str) and self._kind is Passage:
+        if isinstance(data, str) and self.kind is Passage:
             return Passage(scalars.TEXT.read(data))
         if not isinstance(data, dict):
             raise WrongField(data, "an object")
@@ -258,7 +267,7 @@ class RecordType:
         for name in self._needed:
             if name not in values:
                 raise WrongField(None, "needed; it is missing", name)
-        record = self._kind(**values)
+        record = self.kind(**values)
         _check_places(record)
         return record
 
@@ -277,7 +286,7 @@ class RecordType:
 
     def fit(self, record: Any) -> Any:
         """Returns the record itself where every field has its type, else a copy in which every field has."""
-        if not isinstance(record, self._kind):
+        if not isinstance(record, self.kind):
             raise TypeError
         changes: dict[str, Any] = {}
         lost: list[str] = []
@@ -291,7 +300,7 @@ class RecordType:
             value = getattr(record, name)
             if value is None and name in self._optional:
                 continue
-            if type(value) is not list or value or not isinstance(self._fields[name], _List):
+            if type(value) is not list or value or not isinstance(self._fields[name], ListType):
                 self._fit_field(name, value, changes, lost)
         if not changes:
             return record
@@ -316,7 +325,7 @@ class RecordType:
 
     def _holds_passages(self, name: str) -> bool:
         described = self._fields[name]
-        return (described.item if isinstance(described, _List) else described) is record_type(Passage)
+        return (described.item if isinstance(described, ListType) else described) is record_type(Passage)
 
     def _fit_field(self, name: str, value: Any, changes: dict[str, Any], lost: list[str]) -> None:
         described = self._fields[name]
@@ -367,17 +376,27 @@ def _described(annotation: Any, rules: Sequence[object] = ()) -> tuple[FieldType
 
 def _type_of(annotation: Any, origin: Any, inner: tuple[Any, ...], rules: Sequence[object]) -> FieldType:
     if origin is list:
-        return _List(_described(inner[0])[0])
+        return ListType(_described(inner[0])[0])
     if origin is Literal:
         return scalars.choice(inner)
     if origin is Mapping:
         return scalars.MAPPING
     if annotation is int:
         return scalars.whole(next((rule for rule in rules if isinstance(rule, range)), scalars.WHOLE))
+    if FieldRule.QUOTING in rules:
+        return scalars.QUOTING
     if FieldRule.ID in rules or FieldRule.HEXADECIMAL in rules:
         return scalars.ID if FieldRule.ID in rules else scalars.HEXADECIMAL
     simple = {str: scalars.TEXT, float: scalars.NUMBER, bool: scalars.FLAG}.get(annotation)
     return simple or record_type(annotation)
+
+
+def _may_hold_text(described: FieldType) -> bool:
+    if isinstance(described, ListType):
+        return _may_hold_text(described.item)
+    if isinstance(described, RecordType):
+        return bool(described.texts)
+    return described in (scalars.TEXT, scalars.QUOTING, scalars.ID, scalars.MAPPING)
 
 
 def _check_places(record: object) -> None:

@@ -7,7 +7,7 @@ import math
 import operator
 import sys
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -138,6 +138,8 @@ def _is_a(kind: type) -> Callable[[object], bool]:
 
 TEXT = Scalar("a text", (str,), "", _is_a(str), convert=_text_of, of_data=_text_of_data)
 ID = Scalar("a text, or a whole number", (str,), "", _is_id, convert=_text_of, of_data=_text_of_data)
+QUOTING = replace(TEXT)
+"""A text that may quote other texts of its record."""
 HEXADECIMAL = Scalar("hexadecimal digits", (str,), "0", _is_hexadecimal, convert=_text_of)
 NUMBER = Scalar(
     "a number that a float can hold", (float, int), 0.0, _is_number, convert=float, of_data=_number_of_data

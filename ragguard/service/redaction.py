@@ -1,7 +1,8 @@
 """Redaction: a user's function applied to every text of a captured record, before the record is written.
 
 It runs on the writer's thread or where a run is scored on demand, never in a hook. Only redacted records are written,
-scored, sent to sinks and reported.
+scored, sent to sinks and reported. Which fields are texts is said by their annotations in `records.py`: a new field
+is redacted without a change here.
 """
 
 from __future__ import annotations
@@ -9,16 +10,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.records import Advice, Decision, Dropped, Failure, Passage, RetrievalStep, Run, SubStep
+from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
+from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
+from ragguard.schema import FieldType, ListType, RecordType, text_fields
 from ragguard.text.plain import METADATA, plain_metadata
 from ragguard.text.secret_filter import without
 
+T = TypeVar("T")
 Redact: TypeAlias = Callable[[str], str | None]
 """A function from a text to what may be kept of the text; None or '' keeps nothing."""
 
@@ -55,50 +59,21 @@ class Redactor:
         """Returns the event as it may be written."""
         match event:
             case OneStepRun():
-                return OneStepRun(self.run(event.run), self._step(event.step))
+                return OneStepRun(self.run(event.run), self._record(RetrievalStep, event.step, []))
             case RunStarted():
                 return RunStarted(self.run(event.run), event.identity)
             case StepEnded():
-                return StepEnded(self._step(event.step), turn_open=event.turn_open)
+                return StepEnded(self._record(RetrievalStep, event.step, []), turn_open=event.turn_open)
             case StepAmended():
-                return StepAmended(
-                    self.id(event.run_id),
-                    self.id(event.step_id),
-                    None if event.passages is None else self._passages(event.passages),
-                    self._decision(event.decision, self._queries.get(event.step_id, "")),
-                    metadata=self._metadata(event.metadata),
-                    index=event.index,
-                    error=None
-                    if event.error is None
-                    else self._quoting(event.error, self._queries.get(event.step_id, "")),
-                    advice=self._advice(event.advice),
-                )
+                query = self._queries.get(event.step_id, "")
+                changed = self._changed(RetrievalStep, event, [query])
+                return StepAmended(**changed, step_id=self.id(event.step_id), index=event.index)
             case RunEnded():
-                return replace(
-                    event,
-                    run_id=self.id(event.run_id),
-                    answer=self._maybe(event.answer),
-                    question=self._text(event.question),
-                    references=self.texts(event.references),
-                    sub_questions=self.texts(event.sub_questions),
-                    pool=None if event.pool is None else self._passages(event.pool),
-                    metadata=self._metadata(event.metadata),
-                )
+                return replace(event, run_id=self.id(event.run_id), **self._changed(Run, event, []))
 
     def run(self, run: Run) -> Run:
         """Returns the run as it may be written."""
-        return replace(
-            run,
-            id=self.id(run.id),
-            name=self._text(run.name),
-            question=self._text(run.question),
-            references=self.texts(run.references),
-            answer=self._maybe(run.answer),
-            steps=[self._step(step) for step in run.steps],
-            metadata=self._metadata(run.metadata),
-            sub_questions=self.texts(run.sub_questions),
-            pool=None if run.pool is None else self._passages(run.pool),
-        )
+        return self._record(Run, run, [])
 
     def texts(self, texts: Sequence[str] | None) -> list[str] | None:
         """Returns the redacted texts, without the empty ones."""
@@ -114,82 +89,51 @@ class Redactor:
             return id
         return f"redacted-{hashlib.sha256(id.encode('utf-8', 'replace')).hexdigest()[:16]}"
 
-    def _step(self, step: RetrievalStep) -> RetrievalStep:
-        self._queries[step.id] = step.query
-        if len(self._queries) > _QUERIES:
-            self._queries.popitem(last=False)
-        passages = self._passages(step.passages)
-        return replace(
-            step,
-            id=self.id(step.id),
-            run_id=self.id(step.run_id),
-            query=self._text(step.query),
-            tool=self._text(step.tool),
-            passages=passages,
-            candidates=passages if step.candidates is step.passages else self._passages(step.candidates),
-            sub_steps=[self._sub_step(sub) for sub in step.sub_steps],
-            error=self._quoting(step.error, step.query),
-            decision=self._decision(step.decision, step.query),
-            advice=self._advice(step.advice),
-            metadata=self._metadata(step.metadata),
-        )
+    def _record(self, kind: type[T], record: T, quotable: list[str]) -> T:
+        """Returns a copy of a record with every text changed that `schema` finds in its class; `quotable` are the texts
+        around the record that its reasons and errors may quote."""
+        if not isinstance(record, kind):
+            raise TypeError
+        if isinstance(record, RetrievalStep):
+            quotable = [record.query]
+            self._queries[record.id] = record.query
+            if len(self._queries) > _QUERIES:
+                self._queries.popitem(last=False)
+        changed: T = replace(record, **self._changed(type(record), record, quotable))  # type: ignore[type-var]
+        return changed
 
-    def _sub_step(self, sub: SubStep) -> SubStep:
-        return replace(
-            sub, query=self._text(sub.query), name=self._text(sub.name), passages=self._passages(sub.passages)
-        )
+    def _changed(self, kind: type, source: object, quotable: list[str]) -> dict[str, Any]:
+        """Returns the changed texts of a record, or of an event whose fields have the names and types of a record's."""
+        changed: dict[str, Any] = {}
+        # By identity of the value, so that one list that stands in two fields stays one list.
+        values: dict[int, Any] = {}
+        for name, described in text_fields(kind).items():
+            if hasattr(source, name):
+                value = getattr(source, name)
+                if described is scalars.QUOTING:
+                    changed[name] = value and self._quoting(value, *quotable, *_passages_of(source))
+                    continue
+                if id(value) not in values:
+                    values[id(value)] = self._value(described, value, quotable)
+                changed[name] = values[id(value)]
+        return changed
 
-    def _decision(self, decision: Decision | None, query: str) -> Decision | None:
-        if decision is None:
+    def _value(self, described: FieldType, value: Any, quotable: list[str]) -> Any:
+        """Returns the value of a field as it may be written."""
+        if value is None:
             return None
-        return replace(
-            decision,
-            kept=self._passages(decision.kept),
-            dropped=[self._dropped(one, query) for one in decision.dropped],
-            reason=self._quoting(
-                decision.reason, query, *(passage.text for passage in decision.kept[:_QUOTED])
-            ),
-            engine=self._text(decision.engine),
-        )
-
-    def _advice(self, advice: Advice | None) -> Advice | None:
-        if advice is None:
-            return None
-        return replace(
-            advice,
-            open_sub_questions=self.texts(advice.open_sub_questions) or [],
-            reasons=self.texts(advice.reasons) or [],
-            step_id=self.id(advice.step_id),
-        )
-
-    def _dropped(self, dropped: Dropped, query: str) -> Dropped:
-        return replace(
-            dropped,
-            passage=self._passage(dropped.passage),
-            reason=self._quoting(dropped.reason, query, dropped.passage.text),
-        )
-
-    def _passages(self, passages: Sequence[Passage]) -> list[Passage]:
-        return [self._passage(passage) for passage in passages]
-
-    def _passage(self, passage: Passage) -> Passage:
-        return replace(
-            passage,
-            text=self._text(passage.text),
-            id=self.id(passage.id),
-            metadata=self._metadata(passage.metadata),
-        )
-
-    def _metadata(self, metadata: Mapping[str, Any]) -> Mapping[str, Any]:
-        return plain_metadata(metadata, METADATA, self._text, _OWN_KEYS) if metadata else {}
-
-    def _maybe(self, text: str | None) -> str | None:
-        return None if text is None else self._text(text)
+        if isinstance(described, RecordType):
+            return self._record(described.kind, value, quotable)
+        if isinstance(described, ListType):
+            if isinstance(described.item, RecordType):
+                return [self._value(described.item, item, quotable) for item in value]
+            return self.texts(value)
+        if described is scalars.MAPPING:
+            return plain_metadata(value, METADATA, self._text, _OWN_KEYS) if value else {}
+        return self.id(value) if described is scalars.ID else self._text(value)
 
     def _quoting(self, text: str, *quoted: str) -> str:
         """Returns a reason or an error without the texts that it may quote, whole, escaped or cut off."""
-        if not text:
-            return text
         secrets = [one for one in quoted if len(one) >= _SHORTEST_QUOTE and self._text(one) != one]
         return without(self._text(text), secrets)
 
@@ -216,3 +160,10 @@ class Redactor:
             return "", f"raised {type(error).__name__}"
         self._faults.note_no_text("redact", kept)
         return "", f"returned {type(kept).__name__} in place of a text"
+
+
+def _passages_of(record: object) -> list[str]:
+    """Returns the texts of the passages that a guard's reason may quote."""
+    if isinstance(record, Decision):
+        return [passage.text for passage in record.kept[:_QUOTED]]
+    return [record.passage.text] if isinstance(record, Dropped) else []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import PurePosixPath
+from typing import Annotated
 
 import numpy as np
 import pytest
@@ -21,9 +23,12 @@ from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
+from ragguard.capture.events import StepEnded
 from ragguard.cli.app import app
 from ragguard.errors import EngineRejected
-from ragguard.records import Decision, Dropped, RetrievalStep, Run, SubStep
+from ragguard.records import Decision, Dropped, FieldRule, RetrievalStep, Run, SubStep
+from ragguard.runtime.faults import Faults
+from ragguard.service.redaction import Redactor
 from ragguard_langchain import RagGuardCallback
 from ragguard_llamaindex import instrument, uninstrument
 
@@ -83,6 +88,30 @@ def assert_nothing_left(text):
         "Zo\\\\u00eb",
     )
     assert [form for form in forms if form in text] == []
+
+
+@dataclass(slots=True)
+class LaterStep(RetrievalStep):
+    """A step of a later version, with fields that no module but the record's names."""
+
+    comment: str = ""
+    hints: list[str] | None = None
+    cause: Annotated[str, FieldRule.QUOTING] = ""
+    unit: Annotated[Mapping[str, float], FieldRule.OWN_WORDS] = field(default_factory=dict)
+
+
+def test_a_new_text_field_is_redacted_by_its_annotation_alone():
+    step = LaterStep(
+        query=QUERY,
+        comment=NAME,
+        hints=[NAME, "none"],
+        cause=f"no index for {QUERY!r}"[:-12],
+        unit={NAME: 1.0},
+    )
+    redactor = Redactor(lambda text: None if text == QUERY else redact(text), Faults())
+    kept = redactor.event(StepEnded(step)).step
+    assert (kept.comment, kept.hints, kept.unit) == ("[NAME]", ["[NAME]", "none"], {NAME: 1.0})
+    assert QUERY[:8] not in kept.cause
 
 
 def test_a_run_by_hand(tmp_path):
