@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
+from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext, new_id
 
 Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
 """The reactions to a run that is to be continued and does not exist: a new run begins, a new run begins with the
@@ -34,8 +34,10 @@ class RunIdentity:
     thread: str = ""
     """The key that a continued run waited for, such as LangGraph's thread."""
     otherwise: Otherwise = "begin"
+    fresh: str = field(default_factory=new_id)
+    """The id of the run where another run has the one that it asks for."""
     stored: str = ""
-    """The id in the store, once the writer has decided; '' before."""
+    """The id in the store, where that is another one; known once the run is written."""
 
     instead_of: str = ""
     """The id that was given and is another run's in this process, so that `asked` is a fresh one; '' otherwise."""

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ragguard.capture.events import ASKED, RunIdentity, RunStarted, renamed
-from ragguard.records import Run, new_id
+from ragguard.records import Run
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.rows import StepRow
@@ -86,7 +86,7 @@ class ContinuedRuns:
         if identity is None:
             return run
         self._stored.pop(run.id, None)
-        sought = identity.stored or _waiting(db, identity.thread)
+        sought = _waiting(db, identity.thread)
         if not sought and (identity.resumes or not identity.thread):
             sought = run.id
         there = _row(db, sought) if sought else None
@@ -97,7 +97,7 @@ class ContinuedRuns:
             return replace(run, id=sought)
         if identity.continues:
             db.execute("DELETE FROM meta WHERE key = ?", (_key(identity.thread),))
-            identity.stored = "" if sought == run.id else sought
+            identity.stored = sought
             self._keep(run.id, _continued(db, there, run, owner))
             return None
         return self._begin_with_fresh_id(run, identity)
@@ -111,9 +111,6 @@ class ContinuedRuns:
 
     def _begin_new(self, event: RunStarted, identity: RunIdentity) -> Run | None:
         run = event.run
-        if identity.stored:  # a batch that is repeated
-            self._keep(run.id, StoredRun(identity.stored))
-            return replace(run, id=identity.stored)
         if identity.otherwise == "drop":
             self._keep(run.id, StoredRun(run.id, dropped=True))
             return None
@@ -123,12 +120,11 @@ class ContinuedRuns:
         return run
 
     def _begin_with_fresh_id(self, run: Run, identity: RunIdentity) -> Run:
-        fresh = identity.stored or new_id()
-        if not identity.stored:
-            NOTICES.warn("run id used twice", renamed(run.id, fresh), pause=1.0)
-        identity.stored = fresh
-        self._keep(run.id, StoredRun(fresh))
-        return replace(run, id=fresh, metadata={**run.metadata, ASKED: run.id})
+        if identity.stored != identity.fresh:  # else the batch is repeated
+            NOTICES.warn("run id used twice", renamed(run.id, identity.fresh), pause=1.0)
+        identity.stored = identity.fresh
+        self._keep(run.id, StoredRun(identity.fresh))
+        return replace(run, id=identity.fresh, metadata={**run.metadata, ASKED: run.id})
 
     def _keep(self, captured_id: str, stored: StoredRun) -> None:
         self._stored[captured_id] = stored
