@@ -187,7 +187,7 @@ def main() -> None:
             figures["scores_per_run"] = len(item.scores)
             due = store.submit(item.run, "settings").due
             assert due is not None
-            store.settle(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
+            store.store_outcome(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
         store.close()
         writing, computing = [], []
         for _ in range(3):

@@ -234,7 +234,7 @@ def reading(runs: int) -> dict[str, Any]:
         began = time.perf_counter()
         for run, scores in scored(runs, (5, 500, 10_000)):
             store.put(run)
-            store.settle(ScoringOutcome(run.id, "x", 1, scores))
+            store.store_outcome(ScoringOutcome(run.id, "x", 1, scores))
             count += len(scores)
         wrote = time.perf_counter() - began
         seconds = {}

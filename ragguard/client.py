@@ -271,22 +271,22 @@ class RagGuard:
 
     def runs(self) -> Runs:
         """Returns the captured runs, the oldest first, as a sequence that reads page by page."""
-        self._service.settle()
+        self._service.wait_until_written()
         return Runs(self._service.store)
 
     def scores(self, run: str | UUID | Run | RunHandle) -> list[Score]:
         """Returns all scores of a run, which is given as its id, as a record or as what `rg.run` yields."""
-        self._service.settle()
+        self._service.wait_until_written()
         return self._service.store.scores(self._stored_id(run))
 
     def failures(self, run: str | UUID | Run | RunHandle) -> list[Failure]:
         """Returns the scores that could not be given for a run, and why."""
-        self._service.settle()
+        self._service.wait_until_written()
         return self._service.store.failures(self._stored_id(run))
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""
-        self._service.settle()
+        self._service.wait_until_written()
         self.recorder.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
 

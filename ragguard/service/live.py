@@ -181,7 +181,7 @@ class LiveScoring:
             failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
             given = given or bool(scored.scores)
             new = await self._scoring.written(
-                partial(self._store.settle_open, run_id, scored.scores, [*failures.values()], found)
+                partial(self._store.store_provisional, run_id, scored.scores, [*failures.values()], found)
             )
             if new is None:
                 return True, True

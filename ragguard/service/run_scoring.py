@@ -103,7 +103,7 @@ class RunScoring:
             identity = await self._identity()
             mark = _mark(identity)
             submission = await self.written(lambda: self._store.submit(run, mark))
-            if identity is None or not submission.settled:
+            if identity is None or not submission.scored:
                 return (await self.attempt(run, submission.due, priority, identity)).scored
             scores = await self.written(lambda: self._store.scores(run.id))
             failures = await self.written(lambda: self._store.failures(run.id))
@@ -137,7 +137,7 @@ class RunScoring:
             attempts=attempts, references=found, uncertain=uncertain,
         )  # fmt: skip
         empty = not any(step.candidates or step.passages for step in run.steps)
-        new = await self.written(lambda: self._settle(outcome, empty=empty))
+        new = await self.written(lambda: self._store_outcome(outcome, empty=empty))
         if self._delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
         answered = bool(scored.scores) or not failures or not all(one.will_retry for one in failures)
@@ -155,9 +155,9 @@ class RunScoring:
         """Calls a function on the writer's thread and returns its result."""
         return await asyncio.wrap_future(self._writer.do(work))
 
-    def _settle(self, outcome: ScoringOutcome, *, empty: bool) -> list[Score]:
+    def _store_outcome(self, outcome: ScoringOutcome, *, empty: bool) -> list[Score]:
         """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
-        new = self._store.settle(outcome)
+        new = self._store.store_outcome(outcome)
         if outcome.retry_ns is None:
             said = "runs_scored" if outcome.scores else "runs_unscored"
             self._store.count("runs_failed" if outcome.failures else said)

@@ -93,7 +93,7 @@ class Service:
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
 
-    def settle(self, timeout: float = 1.0) -> None:
+    def wait_until_written(self, timeout: float = 1.0) -> None:
         """Waits until what was captured so far is in the store, so that a reader sees it."""
         if self.intake.depth and not self._is_own_thread():
             with suppress(TimeoutError, RagguardError):

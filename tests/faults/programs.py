@@ -22,7 +22,7 @@ from pathlib import Path
 
 from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ScriptedPipeline, ScriptedSettings
-from support.stored import settle
+from support.stored import store_scores
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.errors import StoreUnavailable
@@ -125,7 +125,7 @@ def at_store(path: Path, kind: str, n: int, times: int, durability: str) -> tupl
             writer.record(events)
             captured.update(map(words, events))
         with suppress(Exception):
-            settle(store, run, scores_of(run))
+            store_scores(store, run, scores_of(run))
             scored.add(run.id)
 
     with INJECTION.armed(kind, n, times):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from support.fixed_runs import fixed_runs
 from support.golden import compare, compare_lines
-from support.stored import closed_after, settle
+from support.stored import closed_after, store_scores
 
 from ragguard.storage.sqlite.store import Store
 
@@ -22,7 +22,7 @@ def path(tmp_path):
     store = Store(tmp_path / "s.db")
     for scored in fixed_runs():
         store.put(scored.run)
-        settle(store, scored.run, scored.scores, scored.failures)
+        store_scores(store, scored.run, scored.scores, scored.failures)
     store.close()
     return tmp_path / "s.db"
 

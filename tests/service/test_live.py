@@ -239,7 +239,7 @@ def test_an_engine_without_a_cache_is_asked_at_the_end_alone_and_that_is_said(ma
     begin(service, a_run())
     end(service, a_run())
     begin(service, a_run("r2"))
-    service.settle()
+    service.wait_until_written()
     eventually(lambda: "no cache" in caplog.text)
     assert pipeline.seen_open == []
     bare = ScoringSettings(engine=Coalesce(reader())).build()
@@ -275,7 +275,7 @@ def test_runs_that_have_ended_go_before_open_ones(make):
     begin(service, a_run("open"), 1)
     for name in ("second", "third"):
         end(service, a_run(name))
-    service.settle()
+    service.wait_until_written()
     pipeline.gate.set()
     eventually(lambda: "open so far" in pipeline.order)
     assert pipeline.order == ["first", "second", "third", "open so far"]

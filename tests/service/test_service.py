@@ -520,7 +520,7 @@ def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
     assert service.scripted.entered.wait(10)
     for number in range(8):
         capture(service, a_run(f"r{number}"))
-        service.settle()
+        service.wait_until_written()
     service.scripted.gate.set()
     report = service.flush(10)
     assert not report
@@ -535,7 +535,7 @@ def test_without_a_store_a_runs_end_may_wait_for_room(make):
         concurrency=1, retry=QUICK, queue_size=2, on_overflow="block(5.0)",
     )  # fmt: skip
     capture(service, a_run("r0"), a_run("r1"))
-    service.settle()
+    service.wait_until_written()
     waiting = threading.Thread(target=capture, args=(service, a_run("r2")))
     waiting.start()
     assert service.scripted.entered.wait(10)
@@ -567,7 +567,7 @@ def test_waiting_for_room_ends_in_time(make):
         concurrency=1, retry=QUICK, queue_size=1, on_overflow="block(0.05)",
     )  # fmt: skip
     capture(service, *(a_run(f"r{number}") for number in range(4)))  # nothing ever makes room
-    service.settle()
+    service.wait_until_written()
     assert service.store.counts["runs_dropped"] == 3
 
 
@@ -882,7 +882,7 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     lock.execute("BEGIN EXCLUSIVE")
     capture(service, a_run("meanwhile"))
     assert not service.flush(0.2)
-    service.settle(0.2)
+    service.wait_until_written(0.2)
     assert len(service.store.scores("before")) == 3
     assert not service.store.outage, "the writer still waits for the lock"
     assert not service.close(0.2)

@@ -7,7 +7,7 @@ import time
 import pytest
 from support.child import in_child
 from support.runs import a_run, as_events, scores_of
-from support.stored import captured, closed_after, settle
+from support.stored import captured, closed_after, store_scores
 
 from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.storage.sqlite.schema import PAGE_BYTES
@@ -31,7 +31,7 @@ def in_use(path):
     store = Store(path)
     done = a_run("done")
     captured(store, done, a_run("waits"))
-    settle(store, done, scores_of(done))
+    store_scores(store, done, scores_of(done))
     store.record(as_events(a_run("open"))[:-1])
     return store
 

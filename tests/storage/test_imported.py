@@ -79,7 +79,7 @@ def store(tmp_path_factory):
     store = Store(path)
     for one in RUNS:
         store.put(one.run)
-        store.settle(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
+        store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
     store.close()
     return path
 

@@ -36,7 +36,7 @@ def test_a_store_and_its_records_have_the_same_means(tmp_path):
     store = Store(tmp_path / "s.db")
     for one in runs:
         store.put(one.run)
-        store.settle(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
+        store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
     store.close()
     check_same_means(read_means(tmp_path / "s.db"), map(means_of, runs))
 
@@ -58,7 +58,7 @@ def test_scores_of_two_versions_are_never_mixed(tmp_path):
     one = ScoredRun(run, scores)
     store = Store(tmp_path / "s.db")
     store.put(run)
-    store.settle(ScoringOutcome("r1", "x", 1, scores, []))
+    store.store_outcome(ScoringOutcome("r1", "x", 1, scores, []))
     store.close()
     [found] = read_means(tmp_path / "s.db")
     assert found == means_of(one)
@@ -70,7 +70,7 @@ def test_places_are_counted_beside_passages(tmp_path):
     run.steps[0].k, run.steps[1].passages = 5, []
     store = Store(tmp_path / "s.db")
     store.put(run)
-    store.settle(ScoringOutcome("r1", "x", 1, [Score("udcg", 0.5, "step", "r1", run.steps[0].id)], []))
+    store.store_outcome(ScoringOutcome("r1", "x", 1, [Score("udcg", 0.5, "step", "r1", run.steps[0].id)], []))
     store.close()
     [found] = read_means(tmp_path / "s.db")
     assert (found.passages, found.places) == (3, 5 + 3)

@@ -18,7 +18,7 @@ def told_of(run, scores, failures=()):
     """The overview of a run with these scores."""
     store = Store()
     store.put(run)
-    store.settle(ScoringOutcome(run.id, "x", 1, scores, failures))
+    store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, failures))
     [found] = store.overviews(-0.2)
     return found
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from support.means import means_of
 from support.runs import a_run, as_events, scores_of
-from support.stored import settle
+from support.stored import store_scores
 
 from ragguard.capture.events import RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.records import PROVISIONAL, Failure, Run, Score, Usage
@@ -44,7 +44,7 @@ def provisional(scores, usage=None):
 
 
 def so_far(store, run, scores, failures=()):
-    return store.settle_open(run.id, scores, failures, None)
+    return store.store_provisional(run.id, scores, failures, None)
 
 
 def test_the_store_says_of_which_open_runs_steps_have_ended_or_changed(store):
@@ -109,7 +109,7 @@ def test_the_end_takes_the_mark_away_and_keeps_what_was_paid(store):
     so_far(store, run, provisional(scores_of(run, 0.5), CACHED))
     end(store, run)
     final = [replace(one, usage=CACHED) for one in scores_of(run, 0.5)]
-    assert settle(store, run, final) == final
+    assert store_scores(store, run, final) == final
     found = store.scores("r1")
     assert [one.provisional for one in found] == [False] * 3
     assert [one.usage for one in found] == [COST] * 3
@@ -121,7 +121,7 @@ def test_a_score_that_the_end_changes_says_what_it_was(store):
     begin(store, run)
     so_far(store, run, provisional(scores_of(run, 0.4), COST))
     end(store, run)
-    settle(store, run, [replace(one, usage=COST) for one in scores_of(run, 0.6)])
+    store_scores(store, run, [replace(one, usage=COST) for one in scores_of(run, 0.6)])
     assert [(one.value, dict(one.metadata)) for one in store.scores("r1")] == [
         (0.6, {"provisional_value": 0.4})
     ] * 3
@@ -139,11 +139,11 @@ def test_what_the_end_does_not_confirm_is_gone_unless_an_engine_could_not_say(st
         "r1", "x", 1, scores=scores_of(run)[:2], failures=[Failure("belief", "EngineTimeout", "slow", True)],
         retry_ns=1, uncertain={("belief", first_step)},
     )  # fmt: skip
-    store.settle(outcome)
+    store.store_outcome(outcome)
     assert {(one.name, one.step_id, one.provisional) for one in store.scores("r1")} == {
         ("udcg", first_step, False), ("udcg", run.steps[1].id, False), ("belief udcg", first_step, True),
     }  # fmt: skip
-    settle(store, run, [*scores_of(run)[:2], *other[:1]])
+    store_scores(store, run, [*scores_of(run)[:2], *other[:1]])
     assert not any(one.provisional for one in store.scores("r1"))
     assert len(store.scores("r1")) == 3
 
@@ -151,7 +151,7 @@ def test_what_the_end_does_not_confirm_is_gone_unless_an_engine_could_not_say(st
 def test_final_scores_of_a_run_that_goes_on_stay_until_its_next_end(store):
     run = a_run()
     store.record(as_events(run))
-    settle(store, run, scores_of(run, 0.3))
+    store_scores(store, run, scores_of(run, 0.3))
     store.record([RunStarted(Run("r1", status="open", started_ns=5), RunIdentity("r1", resumes=True))])
     store.record([StepEnded(replace(run.steps[0], id="later", index=0))])
     longer = replace(run, steps=[*run.steps, replace(run.steps[0], id="later")])
@@ -161,7 +161,7 @@ def test_final_scores_of_a_run_that_goes_on_stay_until_its_next_end(store):
         (0.3, False), (0.3, False), (0.3, False), (0.6, True),
     ]  # fmt: skip
     end(store, run)
-    settle(store, longer, scores_of(longer, 0.8), revision=2)
+    store_scores(store, longer, scores_of(longer, 0.8), revision=2)
     assert [(one.value, one.provisional) for one in store.scores("r1")] == [(0.8, False)] * 4
 
 
@@ -174,14 +174,14 @@ def test_failures_so_far_stand_until_more_is_known(store):
     assert store.failures("r1") == []
     so_far(store, run, [], [Failure("utility", "EngineUnreachable", "away", True)])
     end(store, run)
-    settle(store, run, scores_of(run))
+    store_scores(store, run, scores_of(run))
     assert store.failures("r1") == []
 
 
 def test_references_that_were_found_for_an_open_run_stay_with_it(store):
     run = replace(a_run(), references=None)
     begin(store, run)
-    store.settle_open("r1", [], [], ["Ada Berg"])
+    store.store_provisional("r1", [], [], ["Ada Berg"])
     assert store.open_run("r1").references == ["Ada Berg"]
 
 
@@ -190,7 +190,7 @@ def test_comparisons_and_score_files_leave_provisional_scores_out(store, tmp_pat
     begin(store, open_run)
     so_far(store, open_run, provisional(scores_of(open_run)))
     store.record(as_events(ended))
-    settle(store, ended, scores_of(ended))
+    store_scores(store, ended, scores_of(ended))
     assert [len(one.means) for one in store.means()] == [0, 2]
     assert [len(means_of(one).means) for one in store.scored_runs()] == [0, 2]
     write_scores(store.scored_runs(), tmp_path / "scores.jsonl")
@@ -203,7 +203,7 @@ def test_an_overview_says_how_many_scores_are_provisional(store):
     so_far(store, run, provisional(scores_of(run)))
     assert [one.summary.provisional for one in store.overviews(-0.2)] == [3]
     end(store, run)
-    settle(store, run, scores_of(run))
+    store_scores(store, run, scores_of(run))
     assert [one.summary.provisional for one in store.overviews(-0.2)] == [0]
 
 
@@ -211,5 +211,5 @@ def test_a_text_that_looks_like_the_mark_is_none(store):
     run = a_run()
     store.record(as_events(run))
     words = Score("mine", 1.0, "run", "r1", scorer="mine", metadata={"said": '"provisional":true'})
-    settle(store, run, [words])
+    store_scores(store, run, [words])
     assert [len(one.means) for one in store.means()] == [1]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
-from support.stored import captured, closed_after, settle
+from support.stored import captured, closed_after, store_scores
 
 from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.errors import Closed, InvalidInput, StoreError
@@ -164,28 +164,28 @@ def test_texts_are_kept_once(tmp_path):
 def test_each_score_is_stored_once(store):
     run = a_run()
     captured(store, run)
-    assert settle(store, run, scores_of(run)) == scores_of(run)
-    assert settle(store, run, scores_of(run, value=0.9)) == []
+    assert store_scores(store, run, scores_of(run)) == scores_of(run)
+    assert store_scores(store, run, scores_of(run, value=0.9)) == []
     assert store.scores("r1") == scores_of(run)
 
 
 def test_another_engine_or_other_references_give_scores_beside_the_old(store):
     run = a_run()
     captured(store, run)
-    settle(store, run, scores_of(run))
-    settle(store, run, scores_of(run, engine="m/second"), identity="y")
+    store_scores(store, run, scores_of(run))
+    store_scores(store, run, scores_of(run, engine="m/second"), identity="y")
     assert store.scores("r1") == scores_of(run) + scores_of(run, engine="m/second")
 
 
 def test_what_was_said_of_a_run_that_changed_since_is_replaced(store):
     run = a_run(steps=1)
     captured(store, run)
-    settle(store, run, scores_of(run, 0.1))
+    store_scores(store, run, scores_of(run, 0.1))
     store.record([StepEnded(a_step("r1", 1))])
     [claim] = store.claim(5)
     assert claim.due.revision == 2
     assert len(claim.run.steps) == 2
-    settle(store, claim.run, scores_of(claim.run, 0.2), revision=2)
+    store_scores(store, claim.run, scores_of(claim.run, 0.2), revision=2)
     assert [score.value for score in store.scores("r1")] == [0.2, 0.2, 0.2]
 
 
@@ -194,7 +194,7 @@ def test_a_run_that_changes_while_it_is_scored_is_due_again(store):
     captured(store, run)
     [claim] = store.claim(1)
     store.record([StepEnded(a_step("r1", 1))])
-    settle(store, run, scores_of(run), revision=claim.due.revision)
+    store_scores(store, run, scores_of(run), revision=claim.due.revision)
     store.release("r1")
     assert [again.due.revision for again in store.claim(1)] == [2]
 
@@ -204,10 +204,10 @@ def test_failures_stand_until_the_next_attempt(store):
     captured(store, run)
     down = Failure("belief", "EngineUnreachable", "nothing answers", True, "r1", occurred_ns=5)
     soon = time.time_ns()
-    settle(store, run, scores_of(run)[:1], [down], retry_ns=soon)
+    store_scores(store, run, scores_of(run)[:1], [down], retry_ns=soon)
     assert store.failures("r1") == [down]
     assert store.left().pending == 1
-    settle(store, run, scores_of(run))
+    store_scores(store, run, scores_of(run))
     assert store.failures("r1") == []
     assert len(store.scores("r1")) == 3
     assert store.left().pending == 0
@@ -221,7 +221,7 @@ def test_a_score_reads_back_whole(store):
         scorer="coverage", version="2", references_hash="ff", sub_question=0, expectation=3.7,
         metadata={"n": 10}, stage="candidates",
     )  # fmt: skip
-    settle(store, run, [score])
+    store_scores(store, run, [score])
     assert store.scores("r1") == [score]
 
 
@@ -229,7 +229,7 @@ def test_many_pages_are_walked_in_order(store):
     runs = [a_run(f"r{number}", steps=1) for number in range(450)]
     store.record([event for run in runs for event in as_events(run)])
     for run in runs[::100]:
-        settle(store, run, scores_of(run))
+        store_scores(store, run, scores_of(run))
     assert list(store.runs()) == runs
     scored = list(store.scored_runs(texts=False))
     assert [one.run.id for one in scored] == [run.id for run in runs]
@@ -257,7 +257,7 @@ def test_a_retry_waits_for_its_time(store):
     run = a_run()
     captured(store, run)
     later = time.time_ns() + 3_600_000_000_000
-    settle(store, run, [], [Failure("s", "EngineTimeout", "late", True)], retry_ns=later)
+    store_scores(store, run, [], [Failure("s", "EngineTimeout", "late", True)], retry_ns=later)
     store.release("r1")
     assert store.claim(1) == []
     assert store.left().next_ns == later
@@ -266,7 +266,7 @@ def test_a_retry_waits_for_its_time(store):
 def test_what_the_sinks_have_not_heard_of_comes_again(store):
     run = a_run()
     captured(store, run)
-    settle(store, run, scores_of(run), emit=True)
+    store_scores(store, run, scores_of(run), emit=True)
     [claim] = store.claim(1)
     assert claim.due.score is False
     assert claim.unsent == scores_of(run)
@@ -279,12 +279,12 @@ def test_what_the_sinks_have_not_heard_of_comes_again(store):
 def test_a_submitted_run_is_claimed_unless_all_is_said(store):
     run = a_run()
     first = store.submit(run, "x")
-    assert not first.settled
+    assert not first.scored
     assert store.claim(1) == []
-    settle(store, run, scores_of(run), revision=first.due.revision)
+    store_scores(store, run, scores_of(run), revision=first.due.revision)
     store.release("r1")
-    assert store.submit(run, "x").settled
-    assert not store.submit(run, "another engine").settled
+    assert store.submit(run, "x").scored
+    assert not store.submit(run, "another engine").scored
 
 
 def test_an_id_that_another_question_has_is_refused(store):
@@ -310,13 +310,13 @@ def test_memory_bounds_what_waits(drop, left):
     assert [failure.error for failure in store.failures(gone)] == ["QueueFull"]
 
 
-def test_memory_lets_the_oldest_settled_runs_go(monkeypatch):
+def test_memory_lets_the_oldest_runs_that_are_done_go(monkeypatch):
     monkeypatch.setattr("ragguard.storage.sqlite.bounds.MEMORY_RUNS", 10)
     store = Store()
     for number in range(10):
         run = a_run(f"r{number}")
         captured(store, run)
-        settle(store, run, scores_of(run))
+        store_scores(store, run, scores_of(run))
     captured(store, a_run("last"))
     assert [run.id for run in store.runs()] == ["last"]
 
@@ -440,7 +440,7 @@ def test_deleted_texts_are_gone_from_the_files(tmp_path):
     secret.steps[0].passages[0].text = secret.steps[0].candidates[0].text = "the crown jewels"
     secret.question = "where are the jewels?"
     captured(store, secret, shared)
-    settle(store, secret, scores_of(secret))
+    store_scores(store, secret, scores_of(secret))
     assert store.delete("secret") is True
     assert store.delete("secret") is False
     assert store.run("secret") is None
@@ -465,7 +465,7 @@ def test_a_deleted_run_that_was_being_scored_stays_deleted(store):
     captured(store, run)
     store.claim(1)
     store.delete("r1")
-    assert settle(store, run, scores_of(run)) == []
+    assert store_scores(store, run, scores_of(run)) == []
     assert store.run_count() == 0
 
 

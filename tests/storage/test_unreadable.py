@@ -6,7 +6,7 @@ import sqlite3
 
 import pytest
 from support.runs import a_run, scores_of
-from support.stored import captured, settle
+from support.stored import captured, store_scores
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -50,7 +50,9 @@ def path(tmp_path):
     for number in range(RUNS):
         run = a_run(f"r{number}")
         captured(store, run)
-        settle(store, run, scores_of(run), [Failure("belief", "LowLabelMass", "too little", run_id=run.id)])
+        store_scores(
+            store, run, scores_of(run), [Failure("belief", "LowLabelMass", "too little", run_id=run.id)]
+        )
     store.close()
     return path
 

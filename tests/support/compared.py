@@ -43,7 +43,7 @@ def stored(path: Path, runs: Iterable[ScoredRun]) -> str:
     store = Store(path)
     for item in runs:
         due = store.submit(item.run, "settings").due
-        store.settle(ScoringOutcome(due.run_id, "settings", due.revision, list(item.scores)))
+        store.store_outcome(ScoringOutcome(due.run_id, "settings", due.revision, list(item.scores)))
     store.close()
     return str(path)
 

@@ -16,5 +16,5 @@ def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
     store = Store()
     for one in scored:
         store.put(one.run)
-        store.settle(ScoringOutcome(one.run.id, "settings", 1, one.scores, one.failures))
+        store.store_outcome(ScoringOutcome(one.run.id, "settings", 1, one.scores, one.failures))
     yield from store.overviews(MISLEADS)

@@ -20,7 +20,7 @@ def captured(store: Store, *runs: Run) -> None:
         store.record(as_events(run))
 
 
-def settle(
+def store_scores(
     store: Store,
     run: Run,
     scores: Sequence[Score] = (),
@@ -32,7 +32,7 @@ def settle(
     emit: bool = False,
 ) -> list[Score]:
     """Settles a run in a store, as the scorer does."""
-    return store.settle(
+    return store.store_outcome(
         ScoringOutcome(run.id, identity, revision, list(scores), list(failures), retry_ns, emit)
     )
 

@@ -51,7 +51,7 @@ def is_full(memory: sqlite3.Connection) -> bool:
     return (pages - free) * size > MEMORY_BYTES
 
 
-def evict_settled(memory: sqlite3.Connection) -> None:
+def evict_done(memory: sqlite3.Connection) -> None:
     """Removes the oldest runs for which nothing is left to do."""
-    settled = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
-    removal.delete_runs(memory, reading.find_seqs(memory, settled, removal.REMOVED_AT_ONCE))
+    done = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
+    removal.delete_runs(memory, reading.find_seqs(memory, done, removal.REMOVED_AT_ONCE))

@@ -33,7 +33,7 @@ class Due(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A run to be scored or delivered; nobody else gets the run until it is settled or released."""
+    """A run to be scored or delivered; nobody else gets the run until it is stored or released."""
 
     due: Due
     run: Run
@@ -45,7 +45,7 @@ class Submission(NamedTuple):
     """A run that a caller has put in and scores itself."""
 
     due: Due
-    settled: bool
+    scored: bool
     """True where the same settings have scored the run already; it is then not claimed."""
 
 
@@ -135,7 +135,7 @@ def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None
     return Left(pending, opened, next_ns, retrying=retrying, undelivered=undelivered)
 
 
-def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
+def is_scored(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
     """Returns whether a scoring with these settings is finished for the present revision of the run."""
     row = connection.execute(
         "SELECT 1 FROM scorings JOIN runs ON runs.seq = scorings.run "
@@ -145,7 +145,7 @@ def is_settled(connection: sqlite3.Connection, seq: int, identity: str) -> bool:
     return row is not None
 
 
-def settle(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:
+def store_outcome(connection: sqlite3.Connection, outcome: ScoringOutcome) -> list[Score]:
     """Stores scores, each once, and failures in place of those of the last attempt; returns the new scores."""
     head = connection.execute(
         "SELECT seq, revision FROM runs WHERE id = ?", (storable(outcome.run_id),)
@@ -270,7 +270,7 @@ def _let_go(connection: sqlite3.Connection, run: int) -> None:
     )
 
 
-def settle_open(
+def store_provisional(
     connection: sqlite3.Connection,
     run_id: str,
     scores: Sequence[Score],

@@ -26,7 +26,7 @@ APPLICATION_ID = 0x52474431
 #   owner, no due_ns          it is still open
 #   owner, due_ns             it is to be scored at that instant
 #   owner, emit_after         scores with a larger seq have still to reach the sinks
-#   no owner                  it is settled
+#   no owner                  nothing is left to do
 TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     """CREATE TABLE runs (

@@ -204,10 +204,10 @@ class Store:
 
     def _keep_bounds(self, memory: sqlite3.Connection) -> int:
         """Removes the runs beyond the bounds of memory: runs that wait beyond the bound go unscored, then the oldest
-        that are settled go. Returns how many went unscored."""
+        that are done go. Returns how many went unscored."""
         dropped = bounds.drop_waiting(memory, self._process.owner, self._bound, self._claimed)
         if bounds.is_full(memory):
-            bounds.evict_settled(memory)
+            bounds.evict_done(memory)
         return dropped
 
     def submit(self, run: Run, identity: str) -> Submission:
@@ -217,12 +217,12 @@ class Store:
             head = db.execute(
                 "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
             ).fetchone()
-            settled = ledger.is_settled(db, head["seq"], identity)
-            if not settled:
+            scored = ledger.is_scored(db, head["seq"], identity)
+            if not scored:
                 make_due(db, head["seq"], self._process.owner, now_ns())
-        if not settled:
+        if not scored:
             self._claimed.add(run.id)
-        return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), settled)
+        return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), scored)
 
     def put(self, run: Run) -> bool:
         """Writes a whole run that is not to be scored; returns False where the store has it already."""
@@ -259,12 +259,12 @@ class Store:
         """Releases a claimed run without a result."""
         self._claimed.discard(run_id)
 
-    def settle(self, outcome: ScoringOutcome) -> list[Score]:
+    def store_outcome(self, outcome: ScoringOutcome) -> list[Score]:
         """Stores the result of scoring a run; returns the new scores."""
         with self._transaction() as db:
-            return ledger.settle(db, outcome)
+            return ledger.store_outcome(db, outcome)
 
-    def settle_open(
+    def store_provisional(
         self,
         run_id: str,
         scores: Sequence[Score],
@@ -274,7 +274,7 @@ class Store:
         """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns
         None and stores nothing where the run has ended since."""
         with self._transaction() as db:
-            return ledger.settle_open(db, run_id, scores, failures, references)
+            return ledger.store_provisional(db, run_id, scores, failures, references)
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
         """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""
