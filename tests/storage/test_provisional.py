@@ -59,9 +59,10 @@ def test_the_store_says_of_which_open_runs_steps_have_ended_or_changed(store):
 
 
 def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
-    store.record(as_events(a_run("old")))
+    *events, end = as_events(a_run("old"))
+    store.record([*events, replace(end, waits_for="t")])
     again = Run("new", "who founded it?", status="open", started_ns=7)
-    assert store.record([RunStarted(again, RunIdentity("new", thread="t", stored="old"))]) == {}
+    assert store.record([RunStarted(again, RunIdentity("new", thread="t"))]) == {}
     step = replace(a_run("new", 1).steps[0], id="later")
     assert store.record([StepEnded(step)]) == {"old": False}
     assert [one.id for one in store.open_run("old").steps] == ["old-s0", "old-s1", "later"]
