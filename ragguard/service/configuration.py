@@ -128,18 +128,13 @@ class Configuration:
         """The bounds on the events that wait for the disk."""
         drop, block = _overflow(self.on_overflow)
         return QueueBounds(
-            self.events_a_run * self.queue_size, bytes=self.queue_bytes, drop=drop, block=block or 0.0
+            self.events_a_run * self.queue_size, bytes=self.queue_bytes, drop=drop, block=block
         )
 
     @property
     def waiting(self) -> Bound:
         """The number of ended runs that may wait to be scored where there is no store."""
         return Bound(self.queue_size, _overflow(self.on_overflow)[0])
-
-    @property
-    def block(self) -> float | None:
-        """The seconds for which a run's end is held back, without a store, while too many wait; None: it is not."""
-        return _overflow(self.on_overflow)[1] if self.store is None else None
 
     @property
     def ttl(self) -> float:
@@ -157,13 +152,13 @@ class Configuration:
         return float(min(self.exit_timeout, LONGEST_WAIT))
 
 
-def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float | None]:
-    """Returns which items are dropped, and the seconds that a thread waits first; None where it does not wait."""
+def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float]:
+    """Returns which items are dropped, and the seconds that a thread waits first."""
     name = policy if isinstance(policy, str) else ""
     if name == "drop_oldest":
-        return "oldest", None
+        return "oldest", 0.0
     if name == "drop_newest":
-        return "newest", None
+        return "newest", 0.0
     block = _BLOCK.fullmatch(name)
     if block is None:
         raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")

@@ -25,9 +25,8 @@ from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
 from ragguard.service.lost_events import LostEvents
 from ragguard.service.patient_writer import PatientWriter
-from ragguard.service.progress import ScoringBacklog
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.queue_items import ENDING, AwaitedEvent, QueueItem, WriterJob, may_drop
+from ragguard.service.queue_items import AwaitedEvent, QueueItem, WriterJob, may_drop
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
 from ragguard.storage.sqlite.store import Store
@@ -68,13 +67,12 @@ class Intake:
         *,
         faults: Faults,
         listener: WriterListener | None = None,
-        backlog: ScoringBacklog | None = None,
         redactor: Redactor | None = None,
     ) -> None:
         self._store, self._faults, self._listener = store, faults, listener
         self._full, self._bounds = settings.durability == "full", settings.bounds
         self._tick_seconds = settings.tick_seconds
-        self._backlog, self._redactor = backlog, redactor
+        self._redactor = redactor
         self._queue: EventQueue[QueueItem] = EventQueue(self._bounds, may_drop)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
@@ -108,9 +106,7 @@ class Intake:
             if self.closed:
                 self._lose([event], "it came after close()")
                 return
-            if self._backlog is not None and isinstance(event, ENDING):
-                self._backlog.enter(wait=self._may_wait())
-            elif self._full and type(event) is not RunStarted and self._may_wait():
+            if self._full and type(event) is not RunStarted and self._may_wait():
                 if not self._store.outage:
                     self._put_and_wait(event)
                     return
@@ -142,9 +138,8 @@ class Intake:
             return
         if self._queue.crowded and self._keeps_up():
             await asyncio.sleep(PACE)
-        wait = self._bounds.block if self._backlog is None else self._backlog.timeout
-        until = time.monotonic() + wait
-        while self._overfull() and time.monotonic() < until:  # noqa: ASYNC110 - others fill the queue again
+        until = time.monotonic() + self._bounds.block
+        while self._queue.full and time.monotonic() < until:  # noqa: ASYNC110 - others fill the queue again
             await asyncio.sleep(0.01)
 
     def not_awaited(self) -> None:
@@ -224,9 +219,6 @@ class Intake:
     def _keeps_up(self) -> bool:
         return time.monotonic() - self._worked < STUCK
 
-    def _overfull(self) -> bool:
-        return self._queue.full if self._backlog is None else self._backlog.full
-
     def _offer(self, event: Event | WholeRun) -> None:
         """Puts an event into a queue in which many wait already."""
         size, block = size_of(event), self._bounds.block
@@ -238,8 +230,6 @@ class Intake:
         if patience > 0 and self._may_wait() and self._queue.offer_within(event, size, patience):
             return
         dropped = self._queue.force(event, size)
-        if self._backlog is not None:
-            self._backlog.leave(sum(isinstance(one, ENDING) for one in dropped))
         self._lose(
             dropped,
             f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes; look at the "
@@ -362,8 +352,6 @@ class Intake:
         self._store.count("steps_captured", kinds[StepEnded] + whole)
         if ended := kinds[RunEnded] + whole:
             self._store.count("runs_captured", ended)
-            if (backlog := self._backlog) is not None:
-                self._guarded(lambda: backlog.update(ended))
             if self._listener is not None:
                 self._guarded(self._listener.runs_due)
         if changed and (listener := self._listener) is not None:

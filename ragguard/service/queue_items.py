@@ -40,8 +40,6 @@ class AwaitedEvent:
 
 
 QueueItem = Event | WholeRun | AwaitedEvent | WriterJob[object] | None
-ENDING = (RunEnded, WholeRun)
-"""The items with which a run ends."""
 
 
 def may_drop(item: QueueItem) -> bool:

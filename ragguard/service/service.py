@@ -30,7 +30,7 @@ from ragguard.service.flush_report import Report
 from ragguard.service.intake import Intake
 from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
-from ragguard.service.progress import ScoringBacklog, ScoringProgress
+from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
 from ragguard.service.run_scoring import RunScoring
 from ragguard.service.scoring_worker import ScoringWorker
@@ -63,15 +63,8 @@ class Service:
             settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
         )
         redactor = None if settings.redact is None else Redactor(settings.redact, self.faults)
-        self._backlog = (
-            None
-            if settings.block is None
-            else ScoringBacklog(settings.queue_size, settings.block, self.store)
-        )
-        self._progress = ScoringProgress(self._backlog)
-        self.intake = Intake(
-            settings, self.store, faults=self.faults, listener=self, backlog=self._backlog, redactor=redactor
-        )
+        self._progress = ScoringProgress()
+        self.intake = Intake(settings, self.store, faults=self.faults, listener=self, redactor=redactor)
         self.delivery = Delivery(settings, self.store, self.faults)
         self._scoring = RunScoring(
             settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery,
@@ -294,8 +287,6 @@ class Service:
         self.recorder.sweep()
         ttl = self.settings.ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)
-        if self._backlog is not None:
-            self._backlog.update()
         self._worker.wake()
 
 

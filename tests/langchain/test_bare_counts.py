@@ -1,4 +1,4 @@
-"""A bare retriever's call is counted as the run that it is, and held back with all others."""
+"""A bare retriever's call is counted as the run that it is."""
 
 import pytest
 from support.langchain_parts import ListRetriever
@@ -18,13 +18,3 @@ def test_runs_of_a_bare_retriever_are_in_the_report_of_flush(scorers):
             assert (report.captured, report.steps, report.no_capture_reason) == (number, number, "")
             assert report.unscored == (0 if scorers else number)
         assert "everything is" in str(report)
-
-
-def test_bare_retrievals_wait_for_scores_where_the_queue_is_full_and_there_is_no_store():
-    with RagGuard(engine="nano", store=None, scorers=["utility"], queue_size=2, on_overflow="block") as rg:
-        config = {"callbacks": [RagGuardCallback(rg)]}
-        for _ in range(20):
-            ListRetriever().invoke("Who founded the firm?", config)
-        report = rg.flush()
-    assert report, str(report)
-    assert (report.captured, report.scored, report.dropped) == (20, 20, 0)

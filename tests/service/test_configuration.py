@@ -34,18 +34,17 @@ def test_settings_are_plain_data():
 
 
 @pytest.mark.parametrize(
-    ("policy", "bounds", "waiting", "block"),
+    ("policy", "bounds", "waiting"),
     [
-        ("drop_oldest", QueueBounds(640, 99, "oldest", 0.0), Bound(10, "oldest"), None),
-        ("drop_newest", QueueBounds(640, 99, "newest", 0.0), Bound(10, "newest"), None),
-        ("block", QueueBounds(640, 99, "newest", 1.0), Bound(10, "newest"), 1.0),
-        ("block(2.5)", QueueBounds(640, 99, "newest", 2.5), Bound(10, "newest"), 2.5),
+        ("drop_oldest", QueueBounds(640, 99, "oldest", 0.0), Bound(10, "oldest")),
+        ("drop_newest", QueueBounds(640, 99, "newest", 0.0), Bound(10, "newest")),
+        ("block", QueueBounds(640, 99, "newest", 1.0), Bound(10, "newest")),
+        ("block(2.5)", QueueBounds(640, 99, "newest", 2.5), Bound(10, "newest")),
     ],
 )
-def test_the_overflow_policy_decides_what_waits(policy, bounds, waiting, block):
+def test_the_overflow_policy_decides_what_waits(policy, bounds, waiting):
     settings = Configuration(store=None, queue_size=10, queue_bytes=99, on_overflow=policy)
-    assert (settings.bounds, settings.waiting, settings.block) == (bounds, waiting, block)
-    assert Configuration(store="a.db", on_overflow=policy).block is None
+    assert (settings.bounds, settings.waiting) == (bounds, waiting)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,7 @@ from ragguard.service import intake as module
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import Intake
 from ragguard.service.lost_events import LOST
-from ragguard.service.progress import ScoringBacklog
 from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 
 
@@ -62,10 +60,10 @@ class DeadDisk(Store):
 def start(tmp_path):
     started = []
 
-    def intake(store=None, *, listener=None, backlog=None, **settings):
+    def intake(store=None, *, listener=None, **settings):
         store = store or Store(tmp_path / "s.db")
         settings = Configuration(events_a_run=1, **settings)
-        one = Intake(settings, store, faults=Faults(), listener=listener, backlog=backlog)
+        one = Intake(settings, store, faults=Faults(), listener=listener)
         started.append((one, store))
         return one, store
 
@@ -364,11 +362,8 @@ def test_what_waits_is_bounded_by_bytes_as_well(start):
 async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
     """Whatever the settings say: neither for room, nor for the disk, nor for those that are scored."""
     store = SlowStore()
-    backlog = ScoringBacklog(1, 60.0, SimpleNamespace(left=lambda: Left(1, 0, None)))
-    settings = {
-        "durability": "full", "queue_size": 100, "on_overflow": "block(60.0)", "backlog": backlog,
-    }  # fmt: skip
-    for chosen in (settings, {**settings, "backlog": None}, {"queue_size": 100}):
+    settings = {"durability": "full", "queue_size": 100, "on_overflow": "block(60.0)"}
+    for chosen in (settings, {"queue_size": 100}):
         slow = SlowStore()
         intake, _ = start(slow, **chosen)
 
@@ -378,7 +373,6 @@ async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
         for name in ("offer_within", "wait_below_half"):
             monkeypatch.setattr(intake._queue, name, wait)
         monkeypatch.setattr(intake, "_put_and_wait", wait)
-        monkeypatch.setattr(backlog._changed, "wait_for", wait)
         for number in range(200):
             put(intake, a_run(f"r{number}", steps=1))
         assert intake._faults.count == 0

@@ -529,48 +529,6 @@ def test_without_a_store_what_is_too_much_is_dropped_and_counted(make, drop):
     assert scored == (["first", "r5", "r6", "r7"] if drop == "oldest" else ["first", "r0", "r1", "r2"])
 
 
-def test_without_a_store_a_runs_end_may_wait_for_room(make):
-    service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None,
-        concurrency=1, retry=QUICK, queue_size=2, on_overflow="block(5.0)",
-    )  # fmt: skip
-    capture(service, a_run("r0"), a_run("r1"))
-    service.wait_until_written()
-    waiting = threading.Thread(target=capture, args=(service, a_run("r2")))
-    waiting.start()
-    assert service.scripted.entered.wait(10)
-    waiting.join(0.1)
-    assert waiting.is_alive()
-    service.scripted.gate.set()
-    waiting.join(10)
-    report = service.flush(10)
-    assert report
-    assert (report.scored, report.dropped) == (3, 0)
-
-
-def test_whoever_waits_for_room_loses_nothing_however_quick_the_scorer_is(make):
-    service = make(
-        path=None,
-        # These runs began long ago: without an end to their time a tick would abandon the one that is open.
-        retry=QUICK, queue_size=2, on_overflow="block(60.0)", run_ttl=float("inf"),
-    )  # fmt: skip
-    for number in range(300):
-        capture(service, a_run(f"r{number}", steps=1))
-    report = service.flush(30)
-    assert report
-    assert (report.scored, report.dropped) == (300, 0)
-
-
-def test_waiting_for_room_ends_in_time(make):
-    service = make(
-        ScriptedPipeline(gate=threading.Event()), path=None,
-        concurrency=1, retry=QUICK, queue_size=1, on_overflow="block(0.05)",
-    )  # fmt: skip
-    capture(service, *(a_run(f"r{number}") for number in range(4)))  # nothing ever makes room
-    service.wait_until_written()
-    assert service.store.counts["runs_dropped"] == 3
-
-
 # Its end
 
 

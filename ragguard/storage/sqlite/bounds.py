@@ -35,8 +35,8 @@ def warn_of_dropped(store: object, dropped: int, bound: Bound) -> None:
     NOTICES.warn(
         f"dropped {id(store)}",
         f"{dropped:,} runs so far were let go unscored: more than {bound.size:,} waited, which is the bound without a "
-        "store. Raise queue_size=, score a part with score_rate=, wait with on_overflow='block', or give RagGuard a "
-        "store, where nothing is dropped",
+        "store. Raise queue_size=, score a part with score_rate=, score runs at hand with rg.score_runs(...), "
+        "which waits, or give RagGuard a store, where nothing is dropped",
     )
 
 
