@@ -292,8 +292,9 @@ async def _plan(source: RunSource, engine: str, options: Mapping[str, Any]) -> P
 
 
 def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
+    guess = "a guess, since the model could not be asked: " if plan.unreachable else ""
     lines = [
-        f"scoring {plan.runs:,} runs would take {plan.requests:,} requests with {plan.prompts:,} prompts, "
+        f"{guess}scoring {plan.runs:,} runs would take {plan.requests:,} requests with {plan.prompts:,} prompts, "
         f"about {plan.prompt_tokens:,} tokens read and at most {plan.output_tokens:,} written"
     ]
     if price is not None:
@@ -303,6 +304,11 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
         f"{line.prompt_tokens:,} + {line.output_tokens:,} tokens"
         for line in plan.lines
     ]
+    for problem in plan.unreachable:
+        lines.append(
+            "the requests are those of a server that answers many prompts and samples at once, such as vLLM; others "
+            f"take several times as many, and thinking models write more. Ask again when it can be reached: {problem}"
+        )
     if plan.pairs:
         lines.append(
             "how many answers are compared is known only from the answers: this assumes three different ones in a "

@@ -210,7 +210,7 @@ class ScoringPipeline:
     async def plan(self, run: Run) -> Plan:
         """Returns the plan of scoring a run; asks no model about it. An engine that was not used yet finds out what its
         server can; defaults stand in for one out of reach."""
-        setting, _ = await self._reach()
+        setting, missing = await self._reach()
         prices = PriceList(
             one_model=self._judge is self._engine, around_pair=setting.around_pair, window=setting.engine.context,
             engine=setting.engine, judge=setting.judge,
@@ -220,7 +220,8 @@ class ScoringPipeline:
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
-        return Plan(merge(prices.lines), failures, 1)
+        unreachable = {name: str(error) for name, error in missing.items() if name != "entailer"}
+        return Plan(merge(prices.lines), failures, 1, unreachable=tuple(dict.fromkeys(unreachable.values())))
 
     async def identity(self) -> Identity:
         """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""

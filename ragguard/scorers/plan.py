@@ -62,6 +62,8 @@ class Plan:
     failures: tuple[Failure, ...] = ()
     """Failures for what would not be judged, such as what lies over a cap."""
     runs: int = 0
+    unreachable: tuple[str, ...] = ()
+    """The errors of models that could not be asked what they take in one call: the requests to them are a guess."""
 
     @property
     def requests(self) -> int:
@@ -94,7 +96,10 @@ class Plan:
 
     def __add__(self, other: Plan) -> Plan:
         return Plan(
-            merge([*self.lines, *other.lines]), self.failures + other.failures, self.runs + other.runs
+            merge([*self.lines, *other.lines]),
+            self.failures + other.failures,
+            self.runs + other.runs,
+            unreachable=tuple(dict.fromkeys(self.unreachable + other.unreachable)),
         )
 
 

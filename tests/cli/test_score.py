@@ -199,6 +199,21 @@ def test_a_dry_run_says_what_it_would_cost_and_asks_nothing(engine, here):
     assert not (here / "ragguard.db").exists()
 
 
+def test_dry_run_without_its_server_says_that_its_counts_are_a_guess(engine, here, monkeypatch):
+    guess = "a guess, since the model could not be asked: scoring 3 runs would take"
+    assert guess not in score(runs_file(), "--dry-run", *UTILITY).output
+
+    async def unreachable():
+        raise EngineRejected("GET http://host/v1/models: connection refused")
+
+    monkeypatch.setattr(engine, "info", unreachable)
+    for on in ((), ("--on", "processes:1", "--out", "scores")):
+        done = score("runs.jsonl", "--dry-run", *UTILITY, *on)
+        assert done.exit_code == 0, done.output
+        assert guess in done.output
+        assert done.output.count("connection refused") == 1
+
+
 def test_references_come_from_a_file_of_their_own(engine, here):
     run = a_run()
     run.references = None

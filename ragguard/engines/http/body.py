@@ -6,24 +6,34 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
 
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
+from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.per_process import PerProcess
 
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
 MOST_BYTES_OF_AN_ERROR = 64 * 2**10
 """The most bytes that are read of an error's body."""
-_STEP = 256 * 2**10
+LARGE_REPLIES = 4
+"""How many replies beyond `_SMALL` are read at once in this process, over all connections; the others wait, as far as
+they were read."""
+_SMALL = 64 * 2**10
+_STEP = 64 * 2**10
 _WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "identity": None, "": None}
 """zlib's name for each encoding that is understood."""
 
 
+_large_replies = PerProcess(lambda: Limiter(LARGE_REPLIES))
+
+
 class BodyTooLarge(Exception):
-    """Raised when a body is longer than its limit; `read` holds what came before."""
+    """Raised when a body is longer than its limit; `read` holds how it begins."""
 
     def __init__(self, read: bytes) -> None:
         super().__init__("the body of the reply is too large")
@@ -38,11 +48,16 @@ async def read_body(response: httpx.Response, limit: int) -> bytes:
             f"the reply is encoded as {encoding[:40]!r}; only gzip and deflate are understood"
         )
     body = bytearray()
-    async for piece in _decoded(response, _WINDOWS[encoding]):
-        body += piece
-        if len(body) > limit:
-            raise BodyTooLarge(bytes(body[:limit]))
-    return bytes(body)
+    async with AsyncExitStack() as slot:
+        async for piece in _decoded(response, _WINDOWS[encoding]):
+            if len(body) <= _SMALL < len(body) + len(piece):
+                await slot.enter_async_context(_large_replies.get().admitted())
+            body += piece
+            if len(body) > limit:
+                # The error and its traceback may be kept for long, so they hold no more than is shown.
+                del body[MOST_BYTES_OF_AN_ERROR:]
+                raise BodyTooLarge(bytes(body))
+        return bytes(body)
 
 
 async def _decoded(response: httpx.Response, window: int | None) -> AsyncIterator[bytes]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -23,7 +24,12 @@ from ragguard.records import Usage
 _SEEDS = 2**62
 _TOPS = (20, 5, 0)
 _SAYS_N = re.compile(
-    r"['\"`]n['\"`]|\bparameter[ =:]+n\b|\bn (must|should|has to|> ?1|is not)|multiple (choices|completions)"
+    r"['\"`]n['\"`]|\bparameter[ =:]+n\b|\bn:|\bn(_cmpl)? (must|should|has to|cannot|may|> ?1|is not)"
+    r"|multiple (choices|completions)"
+)
+_MOST_CHOICES = re.compile(
+    r"(?:<=|at most|up to|maximum(?: value)?(?: is| of)?|(?:less|smaller) than or equal to|between \d+ and)"
+    r"\D{0,12}(\d+)"
 )
 
 
@@ -57,6 +63,26 @@ class Dialect:
         if self.many and _SAYS_N.search(said):
             return replace(self, many=False)
         return None
+
+
+class ChoiceLimit:
+    """The most choices that a server gives for one request, which shows only as it refuses more. Kept for all calls."""
+
+    def __init__(self) -> None:
+        self.most = sys.maxsize
+
+    def lower(self, asked: int, refusal: str) -> bool:
+        """Lowers the limit by a server's refusal of so many choices: to the number that it names, else to half.
+
+        Returns False where the refusal does not name the number of choices, or one choice was asked for.
+        """
+        said = refusal.lower()
+        if asked == 1 or not _SAYS_N.search(said):
+            return False
+        named = _MOST_CHOICES.search(said)
+        limit = int(named[1]) if named else asked
+        self.most = min(self.most, limit if 1 <= limit < asked else asked // 2)
+        return True
 
 
 class Token(NamedTuple):

@@ -12,14 +12,14 @@ import hashlib
 import math
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
-from ragguard.engines.http.chat import Choice, Dialect, ask, estimated, listed, spelled
+from ragguard.engines.http.chat import Choice, ChoiceLimit, Dialect, ask, estimated, listed, spelled
 from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.labels import ABSTENTION, CONTRASTS
@@ -222,6 +222,8 @@ class ChatModel:
     it is not repeated."""
     limiter: Limiter
     """Bounds the requests that are in flight, of all calls together; the most urgent go first."""
+    choice_limit: ChoiceLimit = field(default_factory=ChoiceLimit)
+    """The most choices of one request, as far as it is known."""
 
     async def draws(self, request: DrawRequest) -> Samples:
         """Draws answers to each prompt, reasoning cut off."""
@@ -344,24 +346,41 @@ class ChatModel:
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
-        n = request.n
-        if n == 1 or self.dialect.many:
-            choices, usage = await self._one_request(request, top)
-            if len(choices) == n:
-                return choices, usage
-            raise EngineProtocolError(
-                f"{self.info.location}: {n} choices were asked for and {len(choices)} came"
-            )
+        while True:
+            size = min(request.n, self.choice_limit.most) if self.dialect.many else 1
+            try:
+                return await self._in_requests(request, size, top)
+            except EngineRejected as error:
+                if not self.choice_limit.lower(size, str(error)):
+                    raise
+
+    async def _in_requests(self, request: DrawRequest, size: int, top: bool) -> tuple[list[Choice], Usage]:
+        """Returns `n` choices for one prompt, at most `size` from a request."""
         # The seeds are as far apart as those that a server gives to its own choices.
-        seeds = [None if request.seed is None else request.seed + index for index in range(n)]
-        calls = [partial(self._one_request, replace(request, n=1, seed=seed), top) for seed in seeds]
+        calls = [
+            partial(
+                self._one_request,
+                replace(
+                    request,
+                    n=min(size, request.n - start),
+                    seed=None if request.seed is None else request.seed + start,
+                ),
+                top,
+            )
+            for start in range(0, request.n, size)
+        ]
         answers = await in_parallel(calls)
         usage = sum((usage for _, usage in answers), Usage())
         return [choice for choices, _ in answers for choice in choices], usage
 
     async def _one_request(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         async with self.limiter.admitted(priority=request.priority, deadline=request.deadline):
-            return await ask(self.client, self.info.model, self.dialect, request, top=top)
+            choices, usage = await ask(self.client, self.info.model, self.dialect, request, top=top)
+        if len(choices) != request.n:
+            raise EngineProtocolError(
+                f"{self.info.location}: {request.n} choices were asked for and {len(choices)} came"
+            )
+        return choices, usage
 
 
 class _PromptAnswer(NamedTuple):

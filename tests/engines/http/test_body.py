@@ -9,10 +9,11 @@ import tracemalloc
 import zlib
 from contextlib import aclosing
 
+import httpx
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply
 
-from ragguard.engines.http.body import MOST_BYTES
+from ragguard.engines.http.body import LARGE_REPLIES, MOST_BYTES, BodyTooLarge, read_body
 from ragguard.engines.http.client import HttpClient
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
@@ -45,6 +46,31 @@ async def test_a_small_reply_that_unpacks_to_gigabytes_is_refused_without_unpack
     finally:
         tracemalloc.stop()
     assert peak < 4 * MOST_BYTES
+
+
+async def test_bombs_on_many_connections_are_bounded_together():
+    limit = MOST_BYTES // 16
+    bomb = gzip.compress(b"x" * (4 * limit))
+
+    async def trickle():
+        for start in range(0, len(bomb), 1024):
+            yield bomb[start : start + 1024]
+            await asyncio.sleep(0)
+
+    async def read():
+        response = httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=trickle())
+        with pytest.raises(BodyTooLarge) as refused:
+            await read_body(response, limit)
+        return refused.value
+
+    tracemalloc.start()
+    try:
+        errors = await asyncio.gather(*(read() for _ in range(50)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(errors) == 50
+    assert peak < 2 * LARGE_REPLIES * limit + 50 * 2**18
 
 
 async def test_a_body_that_never_ends_is_left():

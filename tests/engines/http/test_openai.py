@@ -7,7 +7,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer
+from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.http.chat import Token, named, spelled
@@ -87,6 +87,52 @@ async def test_where_a_request_gives_one_answer_many_requests_are_sent(many):
         assert len(samples[0]) == 5
         assert sorted(request.json["seed"] for request in server.requests) == [3, 4, 5, 6, 7]
         assert samples.usage.requests == 5
+
+
+@pytest.mark.parametrize(
+    ("refusal", "sizes"),
+    [
+        ("n_cmpl cannot be greater than the number of slots, please increase -np", [10, 5, 2, 2, 2, 2, 2]),
+        (
+            "Invalid 'n': integer above maximum value. Expected a value <= 4, but got {n} instead.",
+            [10, 4, 4, 2],
+        ),
+        ([{"loc": ["body", "n"], "msg": "Input should be less than or equal to 3"}], [10, 3, 3, 3, 1]),
+    ],
+)
+async def test_server_that_refuses_many_choices_is_asked_for_as_many_as_it_gives(refusal, sizes):
+    model = FakeModel(face="openai")
+
+    def handle(request):
+        n = request.json.get("n", 1) if request.path.endswith("completions") else 1
+        if n > max(size for size in sizes if size < 5):
+            said = refusal.format(n=n) if isinstance(refusal, str) else refusal
+            return Reply({"detail": said} if isinstance(said, list) else {"error": {"message": said}}, 400)
+        return model.handle(request)
+
+    async with MisbehavingServer(handle) as server, aclosing(OpenAIEngine(server.url)) as engine:
+        await engine.info()
+        server.requests.clear()
+        samples = await engine.sample(["Who?"], n=10, max_tokens=6, seed=3)
+        assert len(samples[0]) == 10
+        assert [request.json.get("n", 1) for request in server.requests] == sizes
+        assert samples.usage.requests == len([size for size in sizes if size < 5])
+        server.requests.clear()
+        await engine.sample(["And who?"], n=10, max_tokens=6)
+        assert max(request.json.get("n", 1) for request in server.requests) < 5, "the limit is kept"
+
+
+async def test_refusal_of_few_choices_that_names_something_else_is_told():
+    model = FakeModel(face="openai")
+
+    def handle(request):
+        if request.path.endswith("completions") and request.json.get("n", 1) > 2:
+            return Reply({"error": {"message": "no such adapter"}}, 400)
+        return model.handle(request)
+
+    async with MisbehavingServer(handle) as server, aclosing(OpenAIEngine(server.url)) as engine:
+        with pytest.raises(EngineRejected, match="no such adapter"):
+            await engine.sample(["Who?"], n=10)
 
 
 @pytest.mark.parametrize(
