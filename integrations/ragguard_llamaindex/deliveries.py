@@ -1,13 +1,8 @@
-"""Finds which retrieved passages the model got, in postprocessors, syntheses, sources and the outputs of tools.
-
-Of a tool that returns nodes, the model got these nodes. Of a tool that returns text, the model got the retrieved texts
-that are in it. A tool without a retrieval inside is one itself where it returns documents or is declared by `tools=`.
-"""
+"""Reports what guards decided, and finds retrievals in the outputs of tools: a tool without a retrieval inside is one
+itself where it returns documents or is declared by `tools=`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from functools import partial
 from inspect import signature
 from typing import Any
 
@@ -16,22 +11,17 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
-from ragguard.capture.decisions import Verdict
-from ragguard.capture.delivered import DELIVERED, UNKNOWN
-from ragguard.capture.events import Delivered, Delivery
 from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
-from ragguard.capture.tool_results import OutputShare, ToolResult
-from ragguard.records import Passage
+from ragguard.capture.tool_results import ToolResult
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
 from ragguard_llamaindex.messages import RESPONSES
-from ragguard_llamaindex.nodes import Taken, are_nodes, bare, taken, unpacked
+from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
 from ragguard_llamaindex.runs import RunWriter
-from ragguard_llamaindex.shares import shares
 
 WAITING = "WaitingForEvent"
 """The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
@@ -40,7 +30,7 @@ _RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
 
 class Deliveries:
-    """Follows the passages from the retrievals of a call to the model."""
+    """Follows retrievals to the guards behind them, and finds those in tools."""
 
     def __init__(self, runs: RunWriter) -> None:
         self._runs, self._recorder = runs, runs.recorder
@@ -48,61 +38,19 @@ class Deliveries:
         self._retrieving: set[str] = set()
         """The tools that have returned documents: an empty list from one of these is a retrieval that found nothing."""
 
-    def postprocessed(self, call: Call, around: Call, nodes: Any) -> None:
-        """Ends a postprocessor: reports what it and the guards inside it left of the retrievals."""
-        if around.kind is not Kind.POSTPROCESSOR and not around.step_id:
-            self.settle(around, nodes, call.seen, call.verdicts)
-        elif call.verdicts:
-            self._runs.begin(call.run)
-            hand_verdicts_on(around, call.verdicts)
-
-    def postprocessor_failed(self, call: Call, around: Call) -> None:
-        """Notes which retrievals a failed postprocessor was given: no model gets their nodes unless the call around it
-        goes on."""
-        for one in around.given or ():
-            if one.ids & call.seen:
-                one.stopped = True
-
-    def failed(self, call: Call) -> None:
-        """Ends an engine or a step that failed with retrievals which it had not handed on: no model got the nodes that
-        a failed postprocessor was given, and of others it is not known."""
-        given, call.given = call.given or [], None
-        for one in given:
-            unread: list[Passage] | Delivery = [] if one.stopped else _unknown
-            self._recorder.step_amended(one.step_id, call.run.run_id, unread)
-
-    def unread(self, around: Call, seen: Set[str]) -> None:
-        """Notes that a synthesis asks no model about the nodes that it was given. A tool around it may still return
-        their texts, and then reports what the model got."""
-        given = around.given or []
-        for one in [one for one in given if one.ids & seen]:
-            self._recorder.step_amended(one.step_id, around.run.run_id, [])
-            given.remove(one)
-            if around.parent is not None and around.parent.kind is Kind.TOOL:
-                around.parent.give(one)
-
-    def settle(
-        self,
-        around: Call,
-        nodes: Any,
-        seen: Set[str] | None = None,
-        verdicts: Sequence[Verdict] = (),
-        *,
-        final: bool = False,
-    ) -> None:
-        """Notes that some nodes of the retrievals in `around` go on to the next part; with `final`, to the model."""
-        given = around.given
-        if not given:
+    def postprocessed(self, call: Call, around: Call) -> None:
+        """Ends a postprocessor: reports what the guards inside it have decided about the retrievals before it."""
+        if not call.verdicts:
             return
-        alone = len(given) == 1
-        for one, passages in list(shares(given, nodes, seen)):
-            decision = None
-            for verdict in verdicts:
-                decision = one.decided(verdict, alone=alone)
-            if passages is not None or decision is not None:
-                self._recorder.step_amended(one.step_id, around.run.run_id, passages, decision)
-            if final:
-                given.remove(one)
+        self._runs.begin(call.run)
+        if around.kind is Kind.POSTPROCESSOR or around.step_id:
+            hand_verdicts_on(around, call.verdicts)
+            return
+        given = [one for one in around.given or () if one.ids & call.seen]
+        for one in given:
+            for verdict in call.verdicts:
+                decision = one.decided(verdict, alone=len(given) == 1)
+            self._recorder.step_amended(one.step_id, call.run.run_id, decision.kept, decision)
 
     def tool_began(self, call: Call) -> None:
         """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
@@ -129,11 +77,6 @@ class Deliveries:
             pass  # a part of another retrieval, which reports itself what the model got
         elif call.retrieved and any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
             self._fail(call, _text(result))
-        elif call.given:
-            if are_nodes(output):
-                self.settle(call, output, final=True)
-            elif not isinstance(output, RESPONSES):
-                self._deliver(call, _text(result))
         elif not call.retrieves:
             self._found(call, tool, output)
 
@@ -152,16 +95,6 @@ class Deliveries:
         """Marks the steps inside a tool that failed: the model got the error, and none of the passages."""
         for step_id in call.retrieved or ():
             self._recorder.step_amended(step_id, call.run.run_id, error=error)
-
-    def _deliver(self, call: Call, text: str) -> None:
-        """Amends the steps inside a tool: the model got those of their texts that are in the tool's output. The
-        texts are compared when a step is read."""
-        given, call.given = call.given or [], None
-        nodes = [one.found if one.left is None else one.left for one in given]
-        found = [partial(unpacked, one) for one in nodes]
-        output = OutputShare(text, found, lambda: [passage for one in nodes for passage in bare(one)])
-        for number, one in enumerate(given):
-            self._recorder.step_amended(one.step_id, call.run.run_id, partial(output.of, number))
 
     def _found(self, call: Call, tool: object, output: object) -> None:
         """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
@@ -199,7 +132,7 @@ class Deliveries:
         self._recorder.step_started(
             call.step_id, call.run.run_id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
             order=call.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
-            metadata=about(call),
+            metadata=about(call), followed=True,
         )  # fmt: skip
 
     def _close(self, call: Call, documents: list[Any]) -> None:
@@ -225,10 +158,6 @@ class Deliveries:
         else:
             splitter = call.splitter
             self._recorder.step_ended(call.step_id, found, unpack=lambda given: given.split(splitter))
-
-
-def _unknown() -> Delivered:
-    return Delivered(None, {DELIVERED: UNKNOWN})
 
 
 def _note_tool(call: Call | None) -> None:

@@ -10,6 +10,7 @@ from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.agent.workflow.base_agent import BaseWorkflowAgent
 from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
 from llama_index.core.indices.list.retrievers import SummaryIndexRetriever
 from llama_index.core.llms import LLM
@@ -21,8 +22,7 @@ from llama_index.core.query_engine import (
     SubQuestionQueryEngine,
     ToolRetrieverRouterQueryEngine,
 )
-from llama_index.core.response_synthesizers import BaseSynthesizer, Generation
-from llama_index.core.response_synthesizers.no_text import NoText
+from llama_index.core.response_synthesizers import BaseSynthesizer
 from llama_index.core.tools import BaseTool
 from llama_index.core.workflow import Workflow
 
@@ -44,6 +44,8 @@ class Kind(Enum):
     TOOL = auto()
     POSTPROCESSOR = auto()
     SYNTHESIS = auto()
+    MODEL = auto()
+    """A call of a model, whose input shows which passages were read."""
     CHAT_WRITER = auto()
     """The call that fills a streamed chat response, in the background."""
     HANDLE = auto()
@@ -58,9 +60,10 @@ ENDING = ROOTS | {Kind.SYNTHESIS}
 """The kinds with whose outermost span a run ends."""
 ANSWERING = ENDING - {Kind.RETRIEVER}
 """The kinds of ending spans that have an answer."""
-NOT_READING = (NoText, Generation)
-"""The synthesizers that show no model the nodes: `response_mode="no_text"` and `"generation"`."""
 
+_ASKED = frozenset(
+    f"{way}{method}" for way in ("", "a", "stream_", "astream_") for method in ("chat", "complete")
+)
 _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
     (frozenset(("retrieve", "aretrieve")), BaseRetriever, Kind.RETRIEVER),
     (frozenset(("query", "aquery")), SubQuestionQueryEngine, Kind.FANOUT),
@@ -73,6 +76,7 @@ _SPANS: tuple[tuple[frozenset[str], type, Kind], ...] = (
     (frozenset(("__call__", "call", "acall")), BaseTool, Kind.TOOL),
     (frozenset(("_postprocess_nodes", "_apostprocess_nodes")), BaseNodePostprocessor, Kind.POSTPROCESSOR),
     (frozenset(("synthesize", "asynthesize")), BaseSynthesizer, Kind.SYNTHESIS),
+    (_ASKED, BaseLLM, Kind.MODEL),
     (
         frozenset(("write_response_to_history", "awrite_response_to_history")),
         StreamingAgentChatResponse,

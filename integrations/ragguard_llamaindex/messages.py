@@ -27,6 +27,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StartEvent, StopEvent
 from pydantic import BaseModel
 
+REPLIES = (ChatResponse, CompletionResponse)
 RESPONSES = (Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse, AgentChatResponse)
 _ASKED = (
     "str_or_query_bundle", "message", "query_bundle", "user_msg", "query", "question", "input", "query_str",
@@ -38,6 +39,19 @@ _SAID = (
 )  # fmt: skip
 """Names under which workflows of the user's own give their answer."""
 _REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
+
+
+def texts_in(said: object) -> list[str]:
+    """Returns the texts in what a model is given or replies: a prompt, messages with the results of tools, a reply."""
+    if isinstance(said, str):
+        return [said]
+    if isinstance(said, (list, tuple)):
+        return [text for one in said for text in texts_in(one)]
+    if isinstance(said, ChatMessage):
+        return [block.text for block in said.blocks if isinstance(block, TextBlock)]
+    if isinstance(said, ChatResponse):
+        return texts_in(said.message)
+    return [said.text] if isinstance(said, CompletionResponse) else []
 
 
 def question_of(arguments: Mapping[str, Any]) -> str:

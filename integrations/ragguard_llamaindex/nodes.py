@@ -130,22 +130,12 @@ def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
     ])  # fmt: skip
 
 
-def bare(snapshot: Taken) -> list[Passage]:
-    """Returns the passages with the nodes' own texts, without the nodes whose text was already read in another form."""
+def bare(snapshot: Taken) -> list[str]:
+    """Returns the nodes' own texts, without the metadata before them; '' where the text was read in another form."""
     return [
-        passage(_bare(one.node)[0], one.node.node_id, one.score, one.node.metadata)
-        if isinstance(one, NodeCopy)
-        else passage(one[0], one[1], score_of(one[6], {}), metadata)
-        for one, metadata in zip(*snapshot, strict=True)
-        if not isinstance(one, Passage)
+        _bare(one.node)[0] if isinstance(one, NodeCopy) else "" if isinstance(one, Passage) else one[0]
+        for one in snapshot.nodes
     ]
-
-
-def same(before: Taken, after: Taken) -> bool:
-    """Returns whether two snapshots show the same nodes in the same order, whatever their scores."""
-    return len(before.nodes) == len(after.nodes) and all(
-        map(_alike, before.nodes, before.metadata, after.nodes, after.metadata)
-    )
 
 
 def node_id(item: object) -> str:
@@ -162,24 +152,6 @@ def ids_of(items: Iterable[object]) -> set[str]:
 def are_nodes(value: object) -> bool:
     """True for a list that holds at least one item, and nodes only."""
     return isinstance(value, list) and bool(value) and _node(value[0]) is not None
-
-
-def _alike(
-    one: NodeFields | NodeCopy | Passage,
-    metadata: Mapping[str, Any],
-    other: NodeFields | NodeCopy | Passage,
-    others_metadata: Mapping[str, Any],
-) -> bool:
-    try:
-        if isinstance(one, tuple) and isinstance(other, tuple):
-            return one[:6] == other[:6] and metadata == others_metadata
-        if isinstance(one, NodeCopy) and isinstance(other, NodeCopy):
-            return bool(one.node == other.node)
-        if isinstance(one, Passage) and isinstance(other, Passage):
-            return one.id == other.id and one.text == other.text
-    except Exception:  # noqa: BLE001 - values of the user's metadata compare as they like, arrays item by item
-        return False
-    return False
 
 
 def _seen(fields: NodeFields, metadata: Mapping[str, Any]) -> Passage:

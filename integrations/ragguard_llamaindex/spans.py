@@ -13,10 +13,12 @@ import weakref
 from collections.abc import Mapping
 from contextlib import suppress
 from contextvars import ContextVar
+from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
 from llama_index.core.query_engine import RetrySourceQueryEngine
+from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
@@ -42,9 +44,9 @@ from ragguard_llamaindex.calls import (
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, NOT_READING, ROOTS, Kind, kind_of, reads_a_list
-from ragguard_llamaindex.messages import without_rewriting
-from ragguard_llamaindex.nodes import are_nodes, ids_of, taken, unpacked
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, reads_a_list
+from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
+from ragguard_llamaindex.nodes import bare, ids_of, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
@@ -57,10 +59,12 @@ OPEN_KEPT = 65_536
 class _OpenSpans:
     """The open calls of one process. A forked child begins without any: its parent ends them."""
 
-    __slots__ = ("by_id", "current", "handles")
+    __slots__ = ("asked", "by_id", "current", "handles")
 
     def __init__(self) -> None:
         self.by_id: dict[str, Call] = {}
+        self.asked: dict[str, str] = {}
+        """The runs of the model calls under way, by their spans."""
         self.current: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
         self.handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
         """The calls that stand for the runs that the user opened."""
@@ -123,6 +127,8 @@ class Spans:
             opened = self._open.get()
             call = opened.by_id.pop(id_, None)
             if call is None:
+                if (run_id := opened.asked.pop(id_, "")) and isinstance(result, REPLIES):  # and no stream
+                    self.recorder.model_replied(run_id, id_, result, texts_in)
                 return
             try:  # noqa: SIM105 - a context manager costs a microsecond
                 opened.current.reset(call.token)
@@ -161,12 +167,8 @@ class Spans:
             )
         elif call.kind is Kind.TOOL:
             self._deliveries.tool_failed(call, instance, err)
-        elif call.kind is Kind.POSTPROCESSOR and call.parent is not None:
-            self._deliveries.postprocessor_failed(call, call.parent)
         elif call.kind is Kind.STEP and call.parent is not None and call.parent.senders is not None:
             call.parent.senders.ended(call.id, None)
-        if call.given and call.kind is not Kind.TOOL and type(err).__name__ != WAITING:
-            self._deliveries.failed(call)
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -194,6 +196,9 @@ class Spans:
             return
         if around.kind is Kind.IGNORED or (kind is Kind.STEP and not _is_step(around)):
             return
+        if kind is Kind.MODEL:
+            self._asked(span_id, around.run.run_id, arguments)
+            return
         if kind is Kind.CHAT_WRITER:
             self.runs.hear(around, instance)
             return
@@ -211,14 +216,21 @@ class Spans:
             self._starts(call, around)
         elif kind is Kind.POSTPROCESSOR:
             call.seen = ids_of(nodes_in(arguments))
-        elif kind is Kind.SYNTHESIS:
-            if isinstance(instance, NOT_READING):
-                self._deliveries.unread(around, ids_of(nodes_in(arguments)))
-            else:
-                self._deliveries.settle(around, nodes_in(arguments), final=True)
+        elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
+            # It answers without a model: nothing is read.
+            self.recorder.model_asked(call.run.run_id, span_id, "", texts_in)
         elif kind is Kind.TOOL:
             self._deliveries.tool_began(call)
         self._opened(call)
+
+    def _asked(self, span_id: str, run_id: str, arguments: Mapping[str, Any]) -> None:
+        """Notes that a model is asked: of what was retrieved, those passages count as read that it is given."""
+        asked = self._open.get().asked
+        asked[span_id] = run_id
+        if len(asked) > OPEN_KEPT:
+            asked.pop(next(iter(asked)), None)
+        given = arguments.get("messages", arguments.get("prompt"))
+        self.recorder.model_asked(run_id, span_id, given, texts_in)
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)
@@ -260,8 +272,8 @@ class Spans:
     def _exit(self, call: Call, result: Any, instance: object) -> None:
         kind, around = call.kind, call.parent
         if kind is Kind.POSTPROCESSOR:
-            if around is not None and isinstance(result, (list, tuple)):
-                self._deliveries.postprocessed(call, around, result)
+            if around is not None:
+                self._deliveries.postprocessed(call, around)
         elif kind is Kind.TOOL:
             self._deliveries.tool_ended(call, instance, result)
         elif kind is Kind.STEP:
@@ -269,10 +281,6 @@ class Spans:
                 around.senders.ended(call.id, result)
             if isinstance(result, InputRequiredEvent):  # the tool asks a person
                 self._waits()
-        elif call.given:
-            sources: Any = getattr(result, "source_nodes", None)
-            if are_nodes(sources):
-                self._deliveries.settle(call, sources, ids_of(sources), final=True)
         if call.parts:
             call.run.sub_questions = call.run.sub_questions or call.parts
         if kind in ANSWERING and call.outermost:
@@ -337,7 +345,7 @@ class Spans:
             call.step_id, run.run_id, call.written_query, within=within, tool=call.tool, name=name,
             turn=call.turn, order=call.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
-            metadata=None if within else about(call, name), top_k=call.top_k,
+            metadata=None if within else about(call, name), top_k=call.top_k, followed=True,
         )  # fmt: skip
 
     def _retrieved(self, call: Call, result: object) -> None:
@@ -355,16 +363,13 @@ class Spans:
                 candidates, decision = joined(call.verdicts, unpacked(found))
             self.recorder.step_ended(
                 call.step_id, found, unpack=unpacked, candidates=candidates, decision=decision,
-                trace=span_of(call.id, retrieval=True),
+                trace=span_of(call.id, retrieval=True), bodies=partial(bare, found),
             )  # fmt: skip
             if call.parent is None:
                 pass
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
-                text_of = self.runs.options.text_of
-                call.parent.give(
-                    PendingRetrieval(call.step_id, found, text_of, candidates=candidates, decision=decision)
-                )
+                call.parent.give(PendingRetrieval(call.step_id, found, candidates, decision))
             elif call.verdicts:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:

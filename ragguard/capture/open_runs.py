@@ -79,6 +79,8 @@ class Retrieval:
     """The number of passages that the retriever was asked for, where the framework tells."""
     parts: list[Retrieval] | None = None
     """Parts that have ended, in the order of their ends."""
+    bodies: Callable[[], Sequence[str]] | None = None
+    """Returns the texts of the candidates without what stands before them there, which a prompt may hold alone."""
     followed: bool = False
     """True where the framework reports the model calls of the run, by which it is known what of it was read."""
     given: str = ""
@@ -259,7 +261,7 @@ class OpenRun:
         if self.collected is not None:
             self.collected.append(event)
         if one.status == "ok" and one.followed:
-            self.model_calls.retrieved(one.step_id, event)
+            self.model_calls.retrieved(one.step_id, event, one.bodies)
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""

@@ -29,8 +29,11 @@ JUDGED_ONLY = "ragguard.judged_only"
 answer, such as a grader's, and in none that did."""
 MOST_CALLS = 256
 """The most model calls of an open run whose inputs are kept; beyond it the oldest are forgotten."""
-_SAYS_SOMETHING = 20
-"""The least characters of a reply that is looked for in later inputs: a verdict such as "yes" stands anywhere."""
+_VERDICTS = frozenset(
+    "yes no true false relevant irrelevant partially not none correct incorrect ambiguous sufficient insufficient"
+    " supported unsupported grounded useful good bad score binary_score grade rating 0 1 2 3 4 5 6 7 8 9 10".split()
+)
+"""Words of graders: a reply that consists of them stands in other inputs by chance."""
 
 TextsOf: TypeAlias = Callable[[Any], Sequence[str]]
 """Returns the texts in a model call's input or reply; called when an event is read."""
@@ -54,7 +57,7 @@ class ModelCalls:
         self._calls: dict[object, ModelCall] = {}
         """The latest calls, by their keys, in the order in which they began."""
         self._asked = 0
-        self._steps: dict[str, tuple[StepEnded, int]] = {}
+        self._steps: dict[str, tuple[StepEnded, int, Callable[[], Sequence[str]] | None]] = {}
         """Each retrieval that has ended, with the number of the first call that may have read it."""
         self._decisions: dict[str, Decision] = {}
         self._unread: list[str] = []
@@ -63,9 +66,11 @@ class ModelCalls:
         self._words: dict[str, Words] = {}
         """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
 
-    def retrieved(self, step_id: str, event: StepEnded) -> None:
+    def retrieved(
+        self, step_id: str, event: StepEnded, bodies: Callable[[], Sequence[str]] | None = None
+    ) -> None:
         """Notes a retrieval that has ended."""
-        self._steps[step_id] = event, self._asked
+        self._steps[step_id] = event, self._asked, bodies
         self._unread.append(step_id)
 
     def decided(self, step_id: str, decision: Decision) -> None:
@@ -91,20 +96,24 @@ class ModelCalls:
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
         asked, or several times."""
-        return [step_id for step_id, (_, first) in self._steps.items() if self._asked - first != 1]
+        return [step_id for step_id, (_, first, _) in self._steps.items() if self._asked - first != 1]
 
     def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
-        event, first = self._steps[step_id]
+        event, first, bodies = self._steps[step_id]
         decision = self._decisions.get(step_id, event.step.decision)
         gone = () if decision is None else {drop.position for drop in decision.dropped}
-        candidates = [one for rank, one in enumerate(event.step.candidates, 1) if rank not in gone]
+        left = [rank for rank in range(1, len(event.step.candidates) + 1) if rank not in gone]
+        candidates = [event.step.candidates[rank - 1] for rank in left]
         later = [call for call in list(self._calls.values()) if call.number >= first]
         if not candidates:
             return Delivered(None, {})
         if not later:
             return Delivered(None, {DELIVERED: UNKNOWN})
-        counts, sought = self._counting(later), Sought(candidates)
+        counts, sought = (
+            self._counting(later),
+            Sought(candidates, self._bodies(event, bodies, decision, left)),
+        )
         read: dict[int, Passage] = {}
         other: set[int] = set()
         cut = False
@@ -122,16 +131,38 @@ class ModelCalls:
             return Delivered(None, {**about, DELIVERED: UNKNOWN})
         return Delivered(list(read.values()), about)
 
+    def _bodies(
+        self,
+        event: StepEnded,
+        bodies: Callable[[], Sequence[str]] | None,
+        decision: Decision | None,
+        ranks: Sequence[int],
+    ) -> list[str]:
+        """Returns other texts by which the candidates of these ranks may stand in a prompt: their texts without what
+        stands before them, or those that a guard judged."""
+        candidates = event.step.candidates
+        found = [] if bodies is None else list(bodies())
+        if len(found) != len(candidates):
+            found = [""] * len(candidates)
+        judged = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
+        for rank, one in enumerate(candidates):
+            if judged.get(one.id, one.text) != one.text:
+                found[rank] = judged[one.id]
+        return [found[rank - 1] for rank in ranks]
+
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""
         answer = Words.of(self.answer).text
         answering = calls[-1]
         if answer:
-            answering = next((call for call in reversed(calls) if answer in self._reply(call)), answering)
+            may_be = (one for one in reversed(calls) if one.reply_of is None or answer in self._reply(one))
+            answering = next(may_be, answering)
         counts, inputs = [answering], [self._input(answering).text]
         for call in reversed(calls[: calls.index(answering)]):
             reply = self._reply(call)
-            if len(reply) >= _SAYS_SOMETHING and any(reply in given for given in inputs):
+            if set(reply.split()) <= _VERDICTS:
+                continue
+            if any(f" {reply} " in f" {given} " for given in inputs):
                 counts.append(call)
                 inputs.append(self._input(call).text)
         return counts

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -333,13 +333,14 @@ class Recorder:
         metadata: Mapping[str, Any] | None = None,
         trace: TraceContext | None = None,
         k: object = None,
+        bodies: Callable[[], Sequence[str]] | None = None,
     ) -> None:
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
         `passages` is a list of passages, taken as it is since the caller made the snapshot. With `unpack` it is the
         argument of that function, such as a tool's one string or the parts of documents; the function is called when
         the step is first read. `k` is how many places the application says there are; a `k` that cannot be right is
-        noted in the step's metadata.
+        noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
         """
         try:
             one = self._runs.steps.get(step_id)
@@ -347,7 +348,7 @@ class Recorder:
                 return
             if metadata:
                 one.metadata = {**(one.metadata or {}), **metadata}
-            one.candidates, one.decision, one.k = candidates, decision, k
+            one.candidates, one.decision, one.k, one.bodies = candidates, decision, k, bodies
             one.trace = trace or one.trace
             self._here.get().emitter.finish(one, "ok", passages, unpack)
         except FAULTS as error:

@@ -312,8 +312,9 @@ async def test_a_workflow_of_the_users_own(recorder, captured):
     assert (run.question, run.answer, run.name) == (QUESTION, "Ada Berg", "Flow")
     assert [(one.query, one.turn, len(one.passages)) for one in run.steps] == [
         (QUESTION, 0, 2),
-        (f"one 0 about {QUESTION}", 1, 1),
+        (f"one 0 about {QUESTION}", 1, 2),
     ]
+    assert [one.metadata["ragguard.delivered"] for one in run.steps] == ["unknown", "unknown"]
 
 
 class Asked(StartEvent):

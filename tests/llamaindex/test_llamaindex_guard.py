@@ -239,7 +239,7 @@ class Adds(BaseNodePostprocessor):
 def test_what_came_in_after_the_retrieval_and_was_dropped_has_no_rank(recorder, captured):
     engine(ListRetriever(), before=[Adds()]).query(QUESTION)
     (step,) = captured.run.steps
-    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0", "w-0"], [(2, "shelf-1"), (0, "w-1")])
+    assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0"], [(2, "shelf-1"), (0, "w-1")])
 
 
 @pytest.mark.parametrize("first", ["a postprocessor", "a retriever"])

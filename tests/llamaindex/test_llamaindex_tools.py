@@ -104,8 +104,8 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
         (lambda text: "Error: the search is not available.", [], None),
         (
             lambda text: f"4 firms, nothing of interest there. {OWN_WORDS}",
-            ["firms-0", "firms-1", "firms-2", "firms-3"],
-            "unknown",
+            [],
+            None,
         ),
     ],
     ids=["as it is", "numbered", "as JSON", "empty", "nothing", "error", "a summary"],
@@ -352,7 +352,7 @@ async def test_mcps_results_are_read(declare, captured, result, splitter):
     declare(tools={"lookup": splitter})
     await asked(lookup)
     (step,) = captured.run.steps
-    assert [(one.id, one.text) for one in step.passages] == [("a", "one"), ("b", "two")]
+    assert [(one.id, one.text) for one in step.candidates] == [("a", "one"), ("b", "two")]
 
 
 @pytest.mark.parametrize("fails", ["by an exception", "by its result"])
