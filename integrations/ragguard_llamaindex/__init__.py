@@ -8,8 +8,8 @@ AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)       # advice: an age
 
 The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. `kinds` says what
 a span is; all others are passed over. An outermost retriever is one record that goes to the recorder at its end. Any
-other span becomes a `Call` (`calls`) with a turn (`clocks`, `causes` in workflows); `runs` opens and ends its run,
-`deliveries` and `shares` find what the model got, `streams` waits for answers. `nodes` takes snapshots of nodes.
+other span becomes a `Call` (`calls`) with a turn (`senders` in workflows); `runs` opens and ends its run, `deliveries`
+finds retrievals in tools and hands on what guards decided, `streams` waits for answers. `nodes` takes snapshots.
 """
 
 from __future__ import annotations

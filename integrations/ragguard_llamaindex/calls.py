@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from contextvars import Token
 from dataclasses import replace
@@ -25,8 +26,8 @@ from ragguard.records import TraceContext
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
+from ragguard_llamaindex.pending import PendingRetrieval
 from ragguard_llamaindex.senders import EventSenders, events_in
-from ragguard_llamaindex.shares import PendingRetrieval
 from ragguard_llamaindex.streams import StreamedAnswer
 
 ASKED = "ragguard.asked"
@@ -70,6 +71,8 @@ class Invocation:
 
     def __init__(self, run_id: str, owned: bool) -> None:
         self.run_id = run_id
+        self.retrievals: deque[PendingRetrieval] = deque(maxlen=PENDING_KEPT)
+        """The latest retrievals, about which a guard may still decide."""
         self.owned = owned
         """False where the user opened the run by `rg.run(...)`."""
 
@@ -105,8 +108,6 @@ class Call:
     """True for a tool that puts words of its own around the query."""
     choosers: Set[int] = frozenset()
     """The identities of the retrievers by which an agent or a router finds its tools."""
-    given: list[PendingRetrieval] | None = None
-    """The retrievals made directly in this call whose share for the model may still become known."""
     retrieved: list[str] | None = None
     """The ids of the steps that were made in this tool call, at any depth."""
     seen: Set[str] = frozenset()
@@ -172,14 +173,6 @@ class Call:
     def outermost(self) -> bool:
         """True for a call that is not a part of another captured call."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
-
-    def give(self, given: PendingRetrieval) -> None:
-        """Remembers a retrieval until it is known what the model gets of it."""
-        if self.given is None:
-            self.given = []
-        self.given.append(given)
-        if len(self.given) > PENDING_KEPT:
-            del self.given[0]
 
 
 def note_step(call: Call | None, step_id: str) -> None:

@@ -46,7 +46,11 @@ class Deliveries:
         if around.kind is Kind.POSTPROCESSOR or around.step_id:
             hand_verdicts_on(around, call.verdicts)
             return
-        given = [one for one in around.given or () if one.ids & call.seen]
+        missing, given = set(call.seen), []
+        for one in reversed(call.run.retrievals):
+            if one.ids & missing:
+                given.append(one)
+                missing -= one.ids
         for one in given:
             for verdict in call.verdicts:
                 decision = one.decided(verdict, alone=len(given) == 1)

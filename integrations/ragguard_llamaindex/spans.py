@@ -48,9 +48,9 @@ from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, r
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, ids_of, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
+from ragguard_llamaindex.pending import PendingRetrieval
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
-from ragguard_llamaindex.shares import PendingRetrieval
 
 OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""
@@ -369,7 +369,7 @@ class Spans:
                 pass
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
-                call.parent.give(PendingRetrieval(call.step_id, found, candidates, decision))
+                call.run.retrievals.append(PendingRetrieval(call.step_id, found, candidates, decision))
             elif call.verdicts:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:

@@ -20,8 +20,8 @@ from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
 from ragguard.analysis.text import line_of
-from ragguard.capture.delivered import notice
 from ragguard.capture.disagreement import disagreements
+from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.protocols import implements

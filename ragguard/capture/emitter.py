@@ -16,8 +16,8 @@ from ragguard.capture.calls import CallLog
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.interfaces import EventIntake, RunListener
+from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
-from ragguard.capture.reading import TextsOf
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
 from ragguard.runtime.notices import NOTICES

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenStepIds
-from ragguard.capture.reading import ModelCalls
+from ragguard.capture.model_calls import ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput

@@ -19,8 +19,8 @@ from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
+from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
-from ragguard.capture.reading import TextsOf
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
@@ -343,8 +343,7 @@ class Recorder:
         noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
         """
         try:
-            one = self._runs.steps.get(step_id)
-            if one is None:
+            if (one := self._runs.steps.get(step_id)) is None:
                 return
             if metadata:
                 one.metadata = {**(one.metadata or {}), **metadata}

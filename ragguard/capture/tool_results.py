@@ -6,13 +6,10 @@ The hook keeps the result without reading it; the result is taken apart when the
 from __future__ import annotations
 
 import json
-import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragguard.capture.delivered import DELIVERED, UNKNOWN, delivered
-from ragguard.capture.events import Delivered
 from ragguard.capture.splitters import Splitter, json_passages
 from ragguard.records import Passage
 
@@ -58,54 +55,6 @@ class ToolResult:
             return items
 
 
-class OutputShare:
-    """Compares a tool's text with what was retrieved inside the tool, once, when the result is first needed."""
-
-    def __init__(
-        self,
-        text: str,
-        found: Sequence[Callable[[], list[Passage]]],
-        bare: Callable[[], list[Passage]] = list,
-        *,
-        handed_on: bool = False,
-    ) -> None:
-        """Takes the tool's text and what each retrieval found; `bare` gives the same passages without the title or
-        the metadata that a model would be shown, since many tools return a document's own text alone."""
-        self._text, self._found, self._bare = text, found, bare
-        self._handed_on = handed_on
-        """True where the tool gave the documents beside its text, so that a text without them does not say that the
-        model got none."""
-        self._lock = threading.Lock()
-        self._got: Mapping[tuple[str, str], Passage] | None = None
-        self._order: list[tuple[str, str]] = []
-        self._compared = False
-
-    def of(self, number: int) -> Delivered:
-        """Returns the passages that the model got of the retrieval with this number."""
-        with self._lock:
-            if not self._compared:
-                self._compare()
-        if self._got is None:
-            return Delivered(None, {DELIVERED: UNKNOWN})
-        mine = self._found[number]()
-        keys = {_key(one) for one in mine}
-        got = [self._got[key] for key in self._order if key in keys]
-        return Delivered(None if got == mine else got, {})
-
-    def _compare(self) -> None:
-        self._compared = True
-        candidates = list({_key(one): one for found in self._found for one in found()}.values())
-        bodies = {one.id: one.text for one in self._bare() if one.id}
-        got = delivered(candidates, self._text, [bodies.get(one.id, "") for one in candidates])
-        if got is None or (self._handed_on and not got and self._text.strip()):
-            return
-        self._got = {}
-        for number, one in got:
-            key = _key(candidates[number])
-            self._got[key] = one
-            self._order.append(key)
-
-
 def _copied(value: Any) -> Any:
     """Returns a copy two levels deep: the list of items, and each item."""
     if isinstance(value, Mapping):
@@ -117,7 +66,3 @@ def _copied_items(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [dict(item) if isinstance(item, Mapping) else item for item in value]
     return value
-
-
-def _key(passage: Passage) -> tuple[str, str]:
-    return passage.id, passage.text

@@ -56,8 +56,6 @@ class Standing:
     found: list[tuple[int, Passage]]
     """Each with its index among those that were looked for, in the order of the text; those without a text last,
     since their absence cannot be seen."""
-    none: bool
-    """True where there are passages with a text, and none of them stands there."""
     missing: list[str]
     """The words of the passages that do not stand there."""
     left: str
@@ -104,7 +102,7 @@ class Sought:
             for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
         ]
         missing = [its_words for number, _, its_words in forms if number not in at]
-        return Standing(found + self._textless, bool(forms) and not at, missing, left)
+        return Standing(found + self._textless, missing, left)
 
     def _as(self, number: int, text: str) -> Passage:
         passage = self.passages[number]

@@ -14,7 +14,7 @@ from langchain_core.tools import ToolException, create_retriever_tool, tool
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents, says
 
-from ragguard.capture.delivered import DELIVERED
+from ragguard.capture.model_calls import DELIVERED
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard_langchain import RagGuardCallback
 from ragguard_langchain.tool_outputs import printed_documents

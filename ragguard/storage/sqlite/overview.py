@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from ragguard.capture.delivered import notice
+from ragguard.capture.model_calls import notice
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Usage, places_of
 from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.kept import kept_passages

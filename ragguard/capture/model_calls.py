@@ -15,15 +15,18 @@ verdict does not: a passage that only a grader saw was not read.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from ragguard.capture.delivered import DELIVERED, UNKNOWN
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.capture.words import Sought, Words
 from ragguard.records import Decision, Passage
 
+DELIVERED = "ragguard.delivered"
+"""Metadata key of a step: `unknown` where it cannot be told which of the retrieved texts the model got, so that all of
+them count."""
+UNKNOWN = "unknown"
 JUDGED_ONLY = "ragguard.judged_only"
 """Metadata key of a step: how many of its candidates stood in the input of a model call that did not lead to the
 answer, such as a grader's, and in none that did."""
@@ -37,6 +40,13 @@ _VERDICTS = frozenset(
 
 TextsOf: TypeAlias = Callable[[Any], Sequence[str]]
 """Returns the texts in a model call's input or reply; called when an event is read."""
+
+
+def notice(metadata: Mapping[str, Any], counted: int) -> str:
+    """Returns the notice that a reader of a step's numbers needs where the step's delivery is unknown, else ''."""
+    if metadata.get(DELIVERED) != UNKNOWN:
+        return ""
+    return f"what the model read is unknown: all {counted} candidates are counted"
 
 
 @dataclass(slots=True, eq=False)

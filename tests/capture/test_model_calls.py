@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.reading import JUDGED_ONLY
+from ragguard.capture.model_calls import JUDGED_ONLY
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
 
