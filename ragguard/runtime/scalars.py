@@ -17,6 +17,7 @@ LONGEST_TEXT = 1_000_000
 """The most characters of one text in a file; no model reads more."""
 WHOLE = range(2**63)
 """The whole numbers that a database holds."""
+_INT64 = range(-(2**63), 2**63)
 
 
 class WrongField(Exception):
@@ -112,7 +113,7 @@ def _text_of_data(data: str | int) -> str:
 def _number_of_data(data: float) -> float:
     if not math.isfinite(data):
         raise WrongField(data, "a finite number")
-    return data
+    return float(data) if isinstance(data, int) and data not in _INT64 else data
 
 
 def _is_id(value: object) -> bool:

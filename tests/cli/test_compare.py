@@ -103,6 +103,15 @@ def test_what_cannot_be_compared_is_said_in_one_sentence(tmp_path, command):
         assert len(done.output.strip().splitlines()) == 1, done.output
 
 
+def test_score_file_with_a_number_that_no_database_holds_is_compared(tmp_path, command):
+    write_scores(side(0), tmp_path / "a.jsonl")
+    first, *rest = (tmp_path / "a.jsonl").read_text().splitlines()
+    huge = json.dumps(json.loads(first) | {"stderr": 10**30})
+    (tmp_path / "b.jsonl").write_text("\n".join([huge, *rest]))
+    done = command("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    assert done.exit_code == 0, done.output
+
+
 def test_a_store_is_shown(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     done = command("report", a)

@@ -81,6 +81,12 @@ async def test_an_engine_that_exits_does_not_end_the_applications_loop():
     assert "SystemExit" in decision.reason
 
 
+def test_engine_that_gives_no_probabilities_means_all_is_kept_with_the_reason():
+    decision = guard(ScriptedEngine(label=lambda text, label: 7.0)).prune("q", [HELPS, MISLEADS])
+    assert (decision.status, texts(decision)) == ("error", [HELPS, MISLEADS])
+    assert "gave 7 as the probability of a label" in decision.reason
+
+
 def test_a_background_thread_that_was_ended_goes_on():
     async def leave():
         raise SystemExit

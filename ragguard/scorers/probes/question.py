@@ -130,6 +130,10 @@ Answer: TypeAlias = LabelAnswer | SampleAnswer | TextAnswer | EntailAnswer
 A = TypeVar("A")
 
 
+_ROUNDING = 1e-3
+"""How far beyond 0 and 1 a probability may lie that was computed with few digits."""
+
+
 class Ask(Protocol):
     """Sends questions and returns their answers; an error stands in the place of an answer that cannot be given."""
 
@@ -145,13 +149,19 @@ class Ask(Protocol):
 
 def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAnswer]:
     """Returns one answer, without usage, for each prompt of a call; raises EngineProtocolError for a wrong shape or
-    numbers that are not finite."""
+    numbers that are no probabilities."""
     p = np.asarray(probs.p, dtype=np.float64)
     finite = bool(np.isfinite(p).all())
     if p.shape != (prompts, labels) or not finite:
         raise EngineProtocolError(
             f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, "
             f"{'all finite' if finite else 'some not finite'}"
+        )
+    if p.size and not -_ROUNDING <= p.min() <= p.max() <= 1 + _ROUNDING:
+        wrong = p.min() if p.min() < -_ROUNDING else p.max()
+        raise EngineProtocolError(
+            f"the engine gave {wrong:.6g} as the probability of a label; probabilities are from 0 to 1: return them, "
+            "and no log-probabilities or percentages, from `label_probs`"
         )
     return [
         LabelAnswer(

@@ -127,6 +127,10 @@ def test_numbers_of_the_wrong_shape_are_refused():
         label_answers(LabelProbs(np.zeros((2, 1))), 2, 2)
     with pytest.raises(EngineProtocolError, match="not finite"):
         label_answers(LabelProbs(np.full((1, 1), np.nan)), 1, 1)
+    for wrong in (7.0, -0.5):
+        with pytest.raises(EngineProtocolError, match=f"gave {wrong:g} as the probability"):
+            label_answers(LabelProbs(np.full((1, 1), wrong)), 1, 1)
+    assert label_answers(LabelProbs(np.full((1, 1), 1.0000002)), 1, 1)
 
 
 @pytest.mark.parametrize(
