@@ -15,7 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
-from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.world import Counts

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ragguard.engines.account import Price as Price
     from ragguard.engines.base import Engine as Engine
     from ragguard.engines.connect import connect as connect
-    from ragguard.engines.entailment.base import Entailer as Entailer
+    from ragguard.engines.entailment.entailer import Entailer as Entailer
     from ragguard.engines.prompts import PromptSet as PromptSet
     from ragguard.engines.prompts import load_prompts as load_prompts
     from ragguard.guard import DistractorGuard as DistractorGuard
@@ -48,7 +48,7 @@ _HOMES = {
     "Caps": "ragguard.scorers.view",
     "DistractorGuard": "ragguard.guard",
     "Engine": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailment.base",
+    "Entailer": "ragguard.engines.entailment.entailer",
     "Failure": "ragguard.records",
     "Passage": "ragguard.records",
     "Price": "ragguard.engines.account",

@@ -26,7 +26,7 @@ from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.base import Entailer
+from ragguard.engines.entailment.entailer import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
@@ -46,7 +46,7 @@ from ragguard.service.service import SCORER, Service, in_each_process
 from ragguard.storage.sqlite.runs import Runs
 from ragguard.storage.sqlite.store import Durability, Store
 from ragguard.telemetry.sink import Sink
-from ragguard.text.answers import ENGLISH, Language
+from ragguard.text.language import ENGLISH, Language
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

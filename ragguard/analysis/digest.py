@@ -10,7 +10,7 @@ from ragguard.capture.disagreement import difference
 from ragguard.records import Score
 from ragguard.scorers.probes.relevance import sees_references
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 Data = dict[str, Any]
 Texts = dict[str, int]

@@ -27,7 +27,7 @@ from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalSt
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.view import view_step
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 BAR = 6
 """The number of cells of one side of a utility bar."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.means import RunMeans, Series
-from ragguard.text.answers import normalise
+from ragguard.text.language import normalise
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.storage.sqlite.kept import unread_positions
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 _OTHERS = 3
 """The most numbers that are shown by name of a hop without ΔSePer, UDCG and coverage."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
-from ragguard.cli.source import RunSource
+from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, RagguardError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.options import TextFiles
-from ragguard.cli.source import runs_of_files
+from ragguard.cli.run_source import runs_of_files
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
-from ragguard.cli.source import RunSource, about_references, read_references
+from ragguard.cli.run_source import RunSource, about_references, read_references
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Usage

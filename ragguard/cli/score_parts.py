@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from ragguard.cli.source import about_references
+from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragguard.cli.options import TextFiles
-from ragguard.cli.source import runs_of_files
+from ragguard.cli.run_source import runs_of_files
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Sample as Sample
     from ragguard.engines.base import Samples as Samples
     from ragguard.engines.base import Span as Span
-    from ragguard.engines.entailment.base import Entailer as Entailer
-    from ragguard.engines.entailment.base import Entailments as Entailments
-    from ragguard.engines.entailment.base import Pair as Pair
     from ragguard.engines.entailment.classify import ClassifyEntailer as ClassifyEntailer
-    from ragguard.engines.entailment.connect import connect_entailer as connect_entailer
+    from ragguard.engines.entailment.connected_entailer import connect_entailer as connect_entailer
     from ragguard.engines.entailment.cross_encoder import CrossEncoder as CrossEncoder
-    from ragguard.engines.entailment.engine import EngineEntailer as EngineEntailer
+    from ragguard.engines.entailment.engine_entailer import EngineEntailer as EngineEntailer
+    from ragguard.engines.entailment.entailer import Entailer as Entailer
+    from ragguard.engines.entailment.entailer import Entailments as Entailments
+    from ragguard.engines.entailment.entailer import Pair as Pair
     from ragguard.engines.http.openai import OpenAIEngine as OpenAIEngine
     from ragguard.engines.http.vllm import VllmEngine as VllmEngine
     from ragguard.engines.layers import Budget as Budget
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from ragguard.engines.layers import Retry as Retry
     from ragguard.engines.local.hf import HfEngine as HfEngine
     from ragguard.engines.local.inprocess import InProcessVllmEngine as InProcessVllmEngine
-    from ragguard.engines.nano.engine import NanoEngine as NanoEngine
+    from ragguard.engines.nano.nano_engine import NanoEngine as NanoEngine
 
 _HOMES = {
     "Account": "ragguard.engines.account",
@@ -47,17 +47,17 @@ _HOMES = {
     "Coalesce": "ragguard.engines.layers",
     "CrossEncoder": "ragguard.engines.entailment.cross_encoder",
     "Engine": "ragguard.engines.base",
-    "EngineEntailer": "ragguard.engines.entailment.engine",
+    "EngineEntailer": "ragguard.engines.entailment.engine_entailer",
     "EngineInfo": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailment.base",
-    "Entailments": "ragguard.engines.entailment.base",
+    "Entailer": "ragguard.engines.entailment.entailer",
+    "Entailments": "ragguard.engines.entailment.entailer",
     "HfEngine": "ragguard.engines.local.hf",
     "InProcessVllmEngine": "ragguard.engines.local.inprocess",
     "LabelProbs": "ragguard.engines.base",
     "Message": "ragguard.engines.base",
-    "NanoEngine": "ragguard.engines.nano.engine",
+    "NanoEngine": "ragguard.engines.nano.nano_engine",
     "OpenAIEngine": "ragguard.engines.http.openai",
-    "Pair": "ragguard.engines.entailment.base",
+    "Pair": "ragguard.engines.entailment.entailer",
     "Patience": "ragguard.engines.layers",
     "Price": "ragguard.engines.account",
     "Priority": "ragguard.engines.layers",
@@ -69,7 +69,7 @@ _HOMES = {
     "Samples": "ragguard.engines.base",
     "Span": "ragguard.engines.base",
     "VllmEngine": "ragguard.engines.http.vllm",
-    "connect_entailer": "ragguard.engines.entailment.connect",
+    "connect_entailer": "ragguard.engines.entailment.connected_entailer",
 }
 """The module in which each name is defined, by the name."""
 

@@ -94,7 +94,7 @@ def open_engine(
             "model", model, "nothing, as only a server has several models: name it after the scheme"
         )
     if (scheme, colon) == ("nano", ""):
-        from ragguard.engines.nano.engine import NanoEngine
+        from ragguard.engines.nano.nano_engine import NanoEngine
 
         return NanoEngine()
     if scheme == "vllm" and rest:
@@ -102,12 +102,12 @@ def open_engine(
 
         return InProcessVllmEngine(rest, settings=engine_args)
     if (scheme, colon) == ("smol", ""):
-        from ragguard.engines.llama.engine import GgufEngine
+        from ragguard.engines.llama.gguf_engine import GgufEngine
         from ragguard.engines.llama.smol import NAME, needed_path
 
         return GgufEngine(needed_path(), name=NAME)
     if scheme == "gguf" and rest:
-        from ragguard.engines.llama.engine import GgufEngine
+        from ragguard.engines.llama.gguf_engine import GgufEngine
 
         return GgufEngine(rest)
     if scheme == "hf" and rest:

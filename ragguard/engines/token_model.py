@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Continuation, EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.labels import (
+from ragguard.engines.label_tokens import (
     ABSTENTION,
     CONTRASTS,
     Asks,
@@ -31,10 +31,10 @@ from ragguard.engines.labels import (
 )
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.requests.request import Request
 from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.thinking import LETTERS, QUESTION, begun_thought, open_thought
 from ragguard.engines.truncation import fit

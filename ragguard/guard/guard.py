@@ -38,7 +38,7 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.protocols import implements
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 
 CALIBRATED_AT_ONCE = 16
 GRACE_S = 0.05

@@ -45,7 +45,7 @@ from ragguard.metrics.subquestions import (
     required_subset,
 )
 from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
-from ragguard.text.answers import ENGLISH, Language, normalise
+from ragguard.text.language import ENGLISH, Language, normalise
 
 __all__ = [
     "ENGLISH", "METRICS", "Aggregate", "BestAlpha", "Correlation", "Difference", "Language", "LearnedUdcg",

@@ -12,7 +12,7 @@ import numpy as np
 from ragguard.errors import InvalidInput
 from ragguard.metrics import arrays
 from ragguard.metrics.registry import Metric, declare
-from ragguard.text.answers import ABSTENTION, ENGLISH, Language, normalise
+from ragguard.text.language import ABSTENTION, ENGLISH, Language, normalise
 
 SQUAD = "Rajpurkar et al. 2016 (SQuAD)"
 

@@ -16,8 +16,8 @@ from ragguard.runtime.arguments import whole_number
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.text.answers import ENGLISH
 from ragguard.text.credentials import split_credentials
+from ragguard.text.language import ENGLISH
 from ragguard.text.secret_filter import without_secrets
 
 _PICKLED = "an address, such as nano or http://HOST:PORT/v1, so that every process connects by itself"

@@ -23,7 +23,7 @@ from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.runtime.stream import bounded
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline

@@ -7,7 +7,7 @@ from time import monotonic
 from weakref import WeakKeyDictionary
 
 from ragguard.errors import CircuitOpen
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 
 
 class Attempt:

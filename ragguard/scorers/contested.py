@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ragguard.engines.entailment.base import Pair
+from ragguard.engines.entailment.entailer import Pair
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Usage
@@ -33,7 +33,7 @@ from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
-from ragguard.text.answers import meaning_key
+from ragguard.text.language import meaning_key
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""

@@ -15,7 +15,7 @@ from ragguard.scorers.probes.question import Ask, answered
 from ragguard.scorers.probes.rating import Rating, grade, read_rating
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
-from ragguard.text.answers import normalise
+from ragguard.text.language import normalise
 
 RELEVANT = 4
 """The least grade that counts as relevant."""

@@ -11,13 +11,13 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from ragguard.engines.base import Sample
-from ragguard.engines.entailment.base import Pair, same
+from ragguard.engines.entailment.entailer import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage
 from ragguard.scorers.probes.question import Ask, EntailAnswer, EntailQuestion, answered
 from ragguard.scorers.probes.rating import LEAST_MASS
-from ragguard.text.answers import ENGLISH, Language, meaning_key
+from ragguard.text.language import ENGLISH, Language, meaning_key
 
 Equivalence = Literal["threshold", "strict"]
 Match = Literal["loose", "bi"]

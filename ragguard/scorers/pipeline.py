@@ -16,8 +16,8 @@ from typing import Any, TypeAlias, TypeGuard
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import layers_of
-from ragguard.engines.entailment.base import Entailer, Pair
-from ragguard.engines.entailment.engine import EngineEntailer
+from ragguard.engines.entailment.engine_entailer import EngineEntailer
+from ragguard.engines.entailment.entailer import Entailer, Pair
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
@@ -40,7 +40,7 @@ from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
-from ragguard.text.answers import ENGLISH, Language
+from ragguard.text.language import ENGLISH, Language
 from ragguard.text.secret_filter import logger
 
 _log = logger(__name__)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import send_to
-from ragguard.engines.entailment.base import Entailer, rows_of
+from ragguard.engines.entailment.entailer import Entailer, rows_of
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage

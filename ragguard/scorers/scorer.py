@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from ragguard.records import Result
 from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.view import Setting, View
-from ragguard.text.answers import Language
+from ragguard.text.language import Language
 
 MODELS = ("engine", "judge", "entailer")
 Live = Literal["at once", "so far"]

@@ -14,14 +14,14 @@ from typing import Any
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
-from ragguard.engines.entailment.base import Entailer
-from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.entailment.connected_entailer import connect_entailer
+from ragguard.engines.entailment.entailer import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
-from ragguard.text.answers import ENGLISH, Language
+from ragguard.text.language import ENGLISH, Language
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 from ragguard.runtime.arguments import whole_number
 from ragguard.scorers.probes.tokens import count_tokens
-from ragguard.text.answers import ENGLISH, Language
+from ragguard.text.language import ENGLISH, Language
 
 LONG_FORM_TOKENS = 30
 """The approximate number of tokens that a short answer or reference has at most."""

@@ -21,7 +21,7 @@ from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.outcome import result_or_error
 from ragguard.runtime.protocols import implements
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.sink import BufferingSink, Sink, SpanSink

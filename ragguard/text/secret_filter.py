@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 HIDDEN = "…"
 """Stands in place of a secret."""

@@ -14,8 +14,8 @@ from support.scripted_engine import Call, ScriptedEngine, unit
 from ragguard import connect
 from ragguard.engines.account import Account, Cost
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.base import Pair
-from ragguard.engines.entailment.connect import connect_entailer
+from ragguard.engines.entailment.connected_entailer import connect_entailer
+from ragguard.engines.entailment.entailer import Pair
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 

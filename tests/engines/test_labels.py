@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.engines.labels import checked_logprob, colliding, plan_labels
+from ragguard.engines.label_tokens import checked_logprob, colliding, plan_labels
 from ragguard.errors import EngineProtocolError
 
 labels = st.lists(

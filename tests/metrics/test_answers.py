@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import metrics as m
-from ragguard.text.answers import meaning_key
+from ragguard.text.language import meaning_key
 
 WORDS = st.lists(st.sampled_from("red green blue the 1922 Oslo".split()), max_size=8).map(" ".join)
 GERMAN = m.Language(articles=("der", "die", "das"), abstentions=("ich weiß nicht",), turns=("aber",))

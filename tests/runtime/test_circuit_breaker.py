@@ -11,7 +11,7 @@ from support.clock import Clock
 from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.runtime import circuit_breaker
 from ragguard.runtime.circuit_breaker import CircuitBreaker
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 
 PAUSES = RetrySchedule(first=10.0, longest=40.0, jitter=(1.0, 1.0))
 

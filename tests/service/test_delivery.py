@@ -12,7 +12,7 @@ from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettin
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import Faults
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.service import delivery
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import SinkDelivery

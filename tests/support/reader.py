@@ -13,9 +13,9 @@ import numpy as np
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailment.base import Entailments, Pair
+from ragguard.engines.entailment.entailer import Entailments, Pair
 from ragguard.records import Passage, RetrievalStep, Run, Usage
-from ragguard.text.answers import meaning_key
+from ragguard.text.language import meaning_key
 
 QUESTION = "Who founded the firm based in Oslo?"
 FIRM_QUERY = "Which firm is based in Oslo?"

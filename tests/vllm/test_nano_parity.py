@@ -7,7 +7,7 @@ import pytest
 
 from ragguard import world
 from ragguard.engines.http.vllm import VllmEngine
-from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.prompts import load_prompts
 
 pytestmark = pytest.mark.vllm

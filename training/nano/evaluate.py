@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard import world
-from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.prompts import Task, load_prompts
 from ragguard.metrics import exact_match
 from ragguard.records import Passage

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.engine import Lazy
-from ragguard.engines.entailment.base import (
+from ragguard.engines.entailment.entailer import (
     RELATIONS,
     Entailments,
     Pair,
@@ -28,7 +28,7 @@ from ragguard.engines.entailment.base import (
     entail_distinct,
 )
 from ragguard.engines.http.body import usage_of
-from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import served_model
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.truncation import fit

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
-from ragguard.engines.entailment.base import Entailments, Pair, as_texts, columns_of, entail_distinct
+from ragguard.engines.entailment.entailer import Entailments, Pair, as_texts, columns_of, entail_distinct
 from ragguard.engines.local.pretrained import Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.truncation import fit

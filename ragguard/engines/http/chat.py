@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ragguard.engines.http.body import choices_of, usage_of
-from ragguard.engines.http.client import HttpClient
-from ragguard.engines.labels import checked_logprob, upper_bound
+from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.label_tokens import checked_logprob, upper_bound
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.thinking import begun_thought, without_reasoning
 from ragguard.errors import EngineProtocolError

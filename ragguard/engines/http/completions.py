@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import Sample
 from ragguard.engines.http.body import choices_of, usage_of
-from ragguard.engines.http.client import HttpClient
-from ragguard.engines.labels import checked_logprob, upper_bound
-from ragguard.engines.requests.base import Request
+from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.label_tokens import checked_logprob, upper_bound
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.request import Request
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage

@@ -20,9 +20,9 @@ import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
 from ragguard.engines.http.chat import Choice, ChoiceLimit, Dialect, ask, estimated, listed, spelled
-from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
-from ragguard.engines.labels import ABSTENTION, CONTRASTS
+from ragguard.engines.label_tokens import ABSTENTION, CONTRASTS
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest

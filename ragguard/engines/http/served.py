@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.errors import EngineProtocolError, EngineRejected
 
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
-from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.engines.token_model import Rendered

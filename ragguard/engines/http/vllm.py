@@ -14,15 +14,15 @@ from typing import Any, cast
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
-from ragguard.engines.http.client import HttpClient
 from ragguard.engines.http.completions import Completions
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.labels import Asks
-from ragguard.engines.requests.base import Request
+from ragguard.engines.label_tokens import Asks
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
+from ragguard.engines.requests.request import Request
 from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Rendered, find_out
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from ragguard.engines.account import Account, Cost, Price, Spent
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.request import R, Request
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,

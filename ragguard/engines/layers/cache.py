@@ -24,7 +24,7 @@ from typing import Any, TypeAlias
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.layers.disk_cache import DiskCache
-from ragguard.engines.requests.base import Keyed, R, Request, Value
+from ragguard.engines.requests.request import Keyed, R, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number

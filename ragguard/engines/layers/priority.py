@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.request import R, Request
 from ragguard.errors import InvalidInput
 from ragguard.runtime.limiter import Limiter
 

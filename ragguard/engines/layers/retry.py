@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, layers_of, send_to
-from ragguard.engines.requests.base import R, Request
+from ragguard.engines.requests.request import R, Request
 from ragguard.errors import (
     CircuitOpen,
     EngineError,
@@ -30,7 +30,7 @@ from ragguard.errors import (
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import remaining
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.retry import RetrySchedule
+from ragguard.runtime.retry_schedule import RetrySchedule
 
 _Answer = TypeVar("_Answer")
 

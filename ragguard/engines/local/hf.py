@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.labels import Asks, Logprobs
-from ragguard.engines.local.engine import (
+from ragguard.engines.label_tokens import Asks, Logprobs
+from ragguard.engines.local.local_engine import (
     LOCAL_CAPABILITIES,
     ComputingModel,
     Drawn,

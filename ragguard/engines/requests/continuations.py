@@ -11,7 +11,7 @@ from typing import Any
 
 from ragguard.engines.account import Cost
 from ragguard.engines.base import Continuation, Engine, EngineInfo, Prompt
-from ragguard.engines.requests.base import (
+from ragguard.engines.requests.request import (
     Request,
     Value,
     cuts_between,

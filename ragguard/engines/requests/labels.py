@@ -16,7 +16,7 @@ import numpy as np
 
 from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, Prompt
-from ragguard.engines.requests.base import (
+from ragguard.engines.requests.request import (
     Request,
     Value,
     cuts_between,

@@ -9,7 +9,7 @@ from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ScoringError
 from ragguard.scorers.probes.question import SampleAnswer, SampleQuestion, TextQuestion
-from ragguard.text.answers import ENGLISH, Language, normalise
+from ragguard.text.language import ENGLISH, Language, normalise
 
 
 def belief(

@@ -9,7 +9,7 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.records import Usage
 from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
 from ragguard.scorers.probes.rating import check_mass
-from ragguard.text.answers import normalise
+from ragguard.text.language import normalise
 
 
 @dataclass(frozen=True, slots=True)

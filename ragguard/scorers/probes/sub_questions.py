@@ -7,7 +7,7 @@ import re
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ScoringError
 from ragguard.scorers.probes.question import SampleAnswer, SampleQuestion
-from ragguard.text.answers import normalise
+from ragguard.text.language import normalise
 
 _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply, Request
 
-from ragguard.engines.entailment.base import Entailer, Pair
 from ragguard.engines.entailment.classify import ClassifyEntailer
+from ragguard.engines.entailment.entailer import Entailer, Pair
 from ragguard.engines.layers import Patience
 from ragguard.errors import (
     EngineOverloaded,

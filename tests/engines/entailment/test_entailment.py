@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.entailment.base import (
+from ragguard.engines.entailment.engine_entailer import EngineEntailer
+from ragguard.engines.entailment.entailer import (
     Entailer,
     Entailments,
     Pair,
@@ -15,7 +16,6 @@ from ragguard.engines.entailment.base import (
     entail_distinct,
     same,
 )
-from ragguard.engines.entailment.engine import EngineEntailer
 from ragguard.engines.layers import Cache
 from ragguard.engines.prompts import parse_prompts
 from ragguard.errors import InvalidInput, PromptTooLong

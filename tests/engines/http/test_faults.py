@@ -17,7 +17,7 @@ from support.misbehaving_server import MisbehavingServer, Reply
 from support.polling import aeventually
 
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.http.client import HttpClient
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.layers import Retry
@@ -578,5 +578,5 @@ async def test_no_certificates_are_loaded_for_a_server_that_has_none(monkeypatch
     ],
 )
 def test_certificates_are_checked_wherever_there_may_be_one(monkeypatch, url, proxies, checked):
-    monkeypatch.setattr("ragguard.engines.http.client.getproxies", lambda: proxies)
+    monkeypatch.setattr("ragguard.engines.http.http_client.getproxies", lambda: proxies)
     assert HttpClient(url)._is_encrypted() is checked

@@ -13,7 +13,7 @@ from support.polling import aeventually
 
 from ragguard import world
 from ragguard.engines.llama.network import Network
-from ragguard.engines.nano.engine import NanoEngine
+from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import find_out

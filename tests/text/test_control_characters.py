@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,13 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.llama.gguf_file import GgufFile, open_gguf
 from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
 from ragguard.engines.llama.model import NetworkModel
-from ragguard.engines.local.engine import LOCAL_CAPABILITIES, ComputingModel, Loaded, LocalEngine, ThreadModel
+from ragguard.engines.local.local_engine import (
+    LOCAL_CAPABILITIES,
+    ComputingModel,
+    Loaded,
+    LocalEngine,
+    ThreadModel,
+)
 from ragguard.engines.local.pretrained import HfTokens
 from ragguard.engines.local.worker import Worker
 from ragguard.engines.token_model import ModelReport

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ragguard.engines.base import EngineInfo, Message, Prompt, Span
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
-from ragguard.text.answers import meaning_key
+from ragguard.text.language import meaning_key
 
 RELATIONS = ("entailment", "neutral", "contradiction")
 """The columns, in this order, whatever order a model has them in."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from ragguard.engines.account import Account, Cost
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailment.base import RELATIONS, Entailer, Entailments, Pair, rows_of, same
+from ragguard.engines.entailment.entailer import RELATIONS, Entailer, Entailments, Pair, rows_of, same
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess

@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.llama.model import NetworkModel
-from ragguard.engines.local.engine import (
+from ragguard.engines.local.local_engine import (
     LOCAL_CAPABILITIES,
     ComputingModel,
     Loaded,

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import LabelMode
 from ragguard.errors import EngineProtocolError
-from ragguard.text.answers import ABSTENTION as ABSTENTION
+from ragguard.text.language import ABSTENTION as ABSTENTION
 
 CONTRASTS = ("No", "Norway", "None", "N")
 """Common words. Where one begins with the same token as the abstention, that token does not identify the abstention."""

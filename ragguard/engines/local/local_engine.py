@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import Prompt, Sample
 from ragguard.engines.engine import ModelEngine
-from ragguard.engines.labels import Asks, Logprobs
+from ragguard.engines.label_tokens import Asks, Logprobs
 from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.requests.base import Request
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.request import Request
 from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Tokens, find_out
 from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.runtime.arguments import references_of
-from ragguard.text.terminal import strip_control_characters
+from ragguard.text.control_characters import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

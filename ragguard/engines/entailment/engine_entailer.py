@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.entailment.base import RELATIONS, Entailments, Pair, entail_distinct
+from ragguard.engines.entailment.entailer import RELATIONS, Entailments, Pair, entail_distinct
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
 
