@@ -77,7 +77,7 @@ def page(folder: Path) -> float:
     for number, case in enumerate(world.cases(1000, seed=3)):
         run = world.make_run(case)
         run.id = f"{number}"
-        store.put(run)
+        store.add_run(run)
     took = timed(lambda: write_html(store.overviews(MISLEADS), folder / "report.html"))
     store.close()
     return took

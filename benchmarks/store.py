@@ -233,7 +233,7 @@ def reading(runs: int) -> dict[str, Any]:
         count = 0
         began = time.perf_counter()
         for run, scores in scored(runs, (5, 500, 10_000)):
-            store.put(run)
+            store.add_run(run)
             store.store_outcome(ScoringOutcome(run.id, "x", 1, scores))
             count += len(scores)
         wrote = time.perf_counter() - began

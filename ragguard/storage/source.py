@@ -131,7 +131,7 @@ def _add_texts(path: Path, runs: Iterable[Run]) -> int:
         for run in runs:
             if wanted.get(run.id) == run.question:
                 del wanted[run.id]
-                store.put(run)
+                store.add_run(run)
         return len(wanted)
     finally:
         store.close()

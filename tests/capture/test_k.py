@@ -88,7 +88,7 @@ def amended(*steps):
     """K after each amendment of a step that had five places of which it filled four."""
     store, found = Store(), []
     passages = [Passage(text) for text in "abcd"]
-    store.put(Run("r", "q", steps=[RetrievalStep("s", "r", passages=passages, candidates=passages, k=5)]))
+    store.add_run(Run("r", "q", steps=[RetrievalStep("s", "r", passages=passages, candidates=passages, k=5)]))
     from ragguard.capture.events import StepAmended
 
     for left, decision in steps:
@@ -126,7 +126,7 @@ def test_an_old_stores_steps_fall_back(tmp_path):
     path = tmp_path / "s.db"
     store = Store(path)
     whole = [Passage(text) for text in TEXTS]
-    store.put(
+    store.add_run(
         Run(
             "r",
             "q",

@@ -21,7 +21,7 @@ def path(tmp_path):
     """A store's file with the fixed runs in it."""
     store = Store(tmp_path / "s.db")
     for scored in fixed_runs():
-        store.put(scored.run)
+        store.add_run(scored.run)
         store_scores(store, scored.run, scored.scores, scored.failures)
     store.close()
     return tmp_path / "s.db"

@@ -17,7 +17,7 @@ ODD = 'quote " back \\ zero \x00 line \n \ud800 </script>'
 def told_of(run, scores, failures=()):
     """The overview of a run with these scores."""
     store = Store()
-    store.put(run)
+    store.add_run(run)
     store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, failures))
     [found] = store.overviews(-0.2)
     return found
@@ -71,7 +71,7 @@ def test_every_reader_of_a_step_has_the_same_k():
     assert [step.places for step in run.steps] == [5, 7, 1, 5, 5]
     assert [step.places for step in told_of(run, []).steps] == [5, 7, 1, 5, 5]
     store = Store()
-    store.put(run)
+    store.add_run(run)
     assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
 
 
@@ -135,7 +135,7 @@ def test_a_run_of_which_nothing_was_said():
 def test_numbers_alone_need_no_texts():
     store = Store()
     for number in range(450):  # more than two pages
-        store.put(a_run(f"r{number}"))
+        store.add_run(a_run(f"r{number}"))
     found = list(store.overviews(-0.2, texts=False))
     assert [one.row["id"] for one in found] == [f"r{number}" for number in range(450)]
     assert {text for one in found for step in one.steps for text in step.texts} == {""}

@@ -66,7 +66,7 @@ STEPS = {
 
 def test_a_migration_goes_step_by_step(tmp_path):
     store = Store(tmp_path / "s.db")
-    store.put(a_run())
+    store.add_run(a_run())
     store.close()
     migrated(tmp_path / "s.db", schema.VERSION + 2, STEPS)
     with closed_after(tmp_path / "s.db") as db:
@@ -77,7 +77,7 @@ def test_a_migration_goes_step_by_step(tmp_path):
 
 def test_a_step_that_fails_leaves_the_version_before_it(tmp_path):
     store = Store(tmp_path / "s.db")
-    store.put(a_run())
+    store.add_run(a_run())
     store.close()
     broken = {
         **STEPS,

@@ -69,7 +69,7 @@ def test_a_parquet_file_without_scores_has_its_columns(tmp_path):
 
 def test_a_store_reads_like_a_score_file(tmp_path):
     store = Store(tmp_path / "s.db")
-    store.put(a_run())
+    store.add_run(a_run())
     store.store_outcome(ScoringOutcome("r1", "x", 1, scores_of(a_run())))
     store.close()
     [one] = read_scored(tmp_path / "s.db")

@@ -58,7 +58,7 @@ def test_everything_a_run_can_hold_is_read_back(store):
         "r1", "a question", ["gold"], "an answer", [step], "error", {"a": {"b": [1, None]}}, ["q1", "q2"],
         [Passage("pooled", grade=5), passages[0]], "named", 5, 30, TraceContext("ab", "ef"),
     )  # fmt: skip
-    store.put(run)
+    store.add_run(run)
     assert store.run("r1") == run
 
 
@@ -71,7 +71,7 @@ def test_what_json_and_sqlite_cannot_hold_is_kept_as_text(store):
         "r1", "half \ud800 a pair", answer="nul \x00 inside", metadata={"nan": float("nan"), "odd": Odd()}
     )
     run.steps = [RetrievalStep("s1", "r1", passages=[Passage("t\udfff", metadata={("a", 1): {2}})])]
-    store.put(run)
+    store.add_run(run)
     read = store.run("r1")
     assert read.question == "half ? a pair"
     assert read.answer == "nul \x00 inside"
@@ -86,7 +86,7 @@ def test_writing_the_same_events_again_changes_nothing(store):
     run = a_run()
     captured(store, run, run)
     assert list(store.runs()) == [run]
-    assert store.put(run) is False
+    assert store.add_run(run) is False
 
 
 def test_events_in_any_order_make_the_run(store):
@@ -288,13 +288,13 @@ def test_a_submitted_run_is_claimed_unless_all_is_said(store):
 
 
 def test_an_id_that_another_question_has_is_refused(store):
-    store.put(a_run())
+    store.add_run(a_run())
     with pytest.raises(InvalidInput, match=r"run\.id.*another question.*who founded it"):
         store.submit(a_run(question="what else?"), "x")
 
 
 def test_a_submitted_run_replaces_what_was_there(store):
-    store.put(a_run(steps=3, passages=5))
+    store.add_run(a_run(steps=3, passages=5))
     store.submit(a_run(steps=1, passages=1), "x")
     assert store.run("r1") == a_run(steps=1, passages=1)
 
@@ -426,7 +426,7 @@ def test_texts_stay_as_long_as_anybody_needs_them_and_no_longer(tmp_path):
                 there[run.id] |= {"text 3"}
                 continue
             case _:
-                store.put(run)
+                store.add_run(run)
         there[run.id] = {passage.text for step in run.steps for passage in step.candidates}
         with closed_after(tmp_path / "s.db") as db:
             texts = {row[0] for row in db.execute("SELECT text FROM passages")}
@@ -509,7 +509,7 @@ def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
     reader = Store(tmp_path / "s.db", read_only=True)
     assert list(reader.runs()) == [a_run()]
     with pytest.raises(StoreError, match="readonly"):
-        reader.put(a_run("r2"))
+        reader.add_run(a_run("r2"))
     reader.close()
     writer.close()
 

@@ -30,7 +30,7 @@ def kept(path):
 def items_of(*passages):
     """Returns the items of a row of these passages."""
     table = PassageTable({})
-    table.put_all(passages)
+    table.positions_of(passages)
     return json.loads(table.body({}))["items"]
 
 
@@ -38,12 +38,12 @@ def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_pat
     path = tmp_path / "s.db"
     store = Store(path)
     first, second = run_with("first", range(350)), run_with("second", [*range(600, 149, -1), 150, 600])
-    store.put(first)
+    store.add_run(first)
     assert kept(path) == (350, 0)
-    store.put(second)
+    store.add_run(second)
     assert kept(path) == (601, 200)
     assert list(store.runs()) == [first, second]
-    store.put(second)
+    store.add_run(second)
     assert kept(path) == (601, 200)
     store.delete("first")
     assert kept(path) == (451, 0)
@@ -91,7 +91,7 @@ def test_metadata_that_change_after_they_were_written_are_written_anew():
 def test_a_row_has_each_passage_once_however_often_its_text_came_before():
     came_before, comes_now, given = "came before", "comes now", {}
     table = PassageTable(given)
-    table.put_all([Passage(came_before)] * 2)
+    table.positions_of([Passage(came_before)] * 2)
     table = PassageTable(given, [["00" * 16, "old", None, None, None]])
     one, same, other = (
         Passage(text, "p", 0.5, {"page": page})
@@ -99,10 +99,10 @@ def test_a_row_has_each_passage_once_however_often_its_text_came_before():
     )
     again = Passage("".join(["comes ", "now"]), "p", 0.5, {"page": 1})
     known = Passage(came_before, "k")
-    assert table.put_all([known, one, one, same, again, other, known, Passage("last", score=float("nan"))]) == [
+    assert table.positions_of([known, one, one, same, again, other, known, Passage("last", score=float("nan"))]) == [
         1, 2, 2, 2, 2, 3, 1, 4,
     ]  # fmt: skip
-    assert table.put_all([one, other, again]) == [2, 3, 2]
+    assert table.positions_of([one, other, again]) == [2, 3, 2]
     items = json.loads(table.body({"a": 1}))["items"]
     assert [item[1:] for item in items] == [
         ["old", None, None, None], ["k", None, None, None], ["p", 0.5, {"page": 1}, None],
@@ -119,8 +119,8 @@ def test_a_row_has_each_passage_once_however_often_its_text_came_before():
 
 def test_a_row_takes_another_passage_with_a_text_that_it_has():
     text = "a text that comes twice"
-    PassageTable({}).put(Passage(text))
+    PassageTable({}).position_of(Passage(text))
     table = PassageTable({})
     equal = [Passage("".join([*text]), "q") for _ in range(2)]
-    assert table.put_all([Passage(text, "p"), *equal]) == [0, 1, 1]
+    assert table.positions_of([Passage(text, "p"), *equal]) == [0, 1, 1]
     assert [item[1] for item in json.loads(table.body({}))["items"]] == ["p", "q"]

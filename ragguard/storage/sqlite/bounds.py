@@ -35,7 +35,7 @@ def warn_of_dropped(store: object, dropped: int, bound: Bound) -> None:
     NOTICES.warn(
         f"dropped {id(store)}",
         f"{dropped:,} runs so far were let go unscored: more than {bound.size:,} waited, which is the bound without a "
-        "store. Raise queue_size=, score a part with score_rate=, score runs at hand with rg.score_runs(...), "
+        "store. Raise queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), "
         "which waits, or give RagGuard a store, where nothing is dropped",
     )
 

@@ -25,7 +25,7 @@ from ragguard.text.plain import plain_metadata
 
 KEPT = 10_000
 """The number of runs with another id or a predecessor that are remembered, so that their events find them."""
-PART = "part"
+TIMES_CONTINUED = "part"
 """Key in a run's body of the number of times it was continued."""
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
@@ -44,14 +44,13 @@ class StoredRun:
     """The number of steps that the run had before."""
     turn: int = 0
     """The number of turns that the run had before."""
-    part: int = 0
-    """How many times the run was continued."""
+    times_continued: int = 0
     unwritten: RunStarted | None = None
     """The start of a run that is written with its first step, if there is any."""
     dropped: bool = False
     """True for a run of which nothing is recorded."""
 
-    def placed(self, step: StepRow) -> StepRow:
+    def step_behind(self, step: StepRow) -> StepRow:
         """Returns a captured step as a step of this run, behind those that the run had before."""
         id, index, turn, *rest = step.columns
         return step._replace(run_id=self.run_id, columns=(id, index + self.index, turn + self.turn, *rest))
@@ -169,7 +168,7 @@ def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str)
         "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
     ).fetchone()
     body: dict[str, Any] = json.loads(there["body"])
-    body[PART] = body.get(PART, 0) + 1
+    body[TIMES_CONTINUED] = body.get(TIMES_CONTINUED, 0) + 1
     if run.references is not None:
         body["references"] = list(run.references)
     if run.sub_questions is not None:
@@ -181,7 +180,7 @@ def _continued(db: sqlite3.Connection, there: sqlite3.Row, run: Run, owner: str)
         "question = CASE question WHEN '' THEN ? ELSE question END, revision = revision + 1 WHERE seq = ?",
         (owner, dump(body), storable(run.question), seq),
     )
-    return StoredRun(there["id"], index, turn, body[PART])
+    return StoredRun(there["id"], index, turn, body[TIMES_CONTINUED])
 
 
 def _row(db: sqlite3.Connection, run_id: str) -> sqlite3.Row | None:

@@ -57,7 +57,7 @@ def run_data(run: Run, table: PassageTable) -> Data:
     if run.sub_questions is not None:
         body["sub_questions"] = list(run.sub_questions)
     if run.pool is not None:
-        body["pool"] = table.put_all(run.pool)
+        body["pool"] = table.positions_of(run.pool)
     if run.metadata:
         body["metadata"] = plain_metadata(run.metadata)
     if run.trace is not None:
@@ -65,18 +65,18 @@ def run_data(run: Run, table: PassageTable) -> Data:
     return body
 
 
-def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> None:
-    """Adds the values of a run's end to the body; `part` is how many times the run was continued."""
+def add_end(body: Data, end: RunEnded, table: PassageTable, times_continued: int = 0) -> None:
+    """Adds the values of a run's end, which may have been continued some times, to the body."""
     if end.references is not None:
         body["references"] = end.references
     if end.sub_questions is not None:
         body["sub_questions"] = end.sub_questions
     if end.pool is not None:
-        body["pool"] = table.put_all(end.pool)
+        body["pool"] = table.positions_of(end.pool)
     if end.metadata:
         known = body.get("metadata", {})
         body["metadata"] = {**known, **plain_metadata(end.metadata)}
-        if part and "question_source" not in known:  # a continued run keeps the question of its first part
+        if times_continued and "question_source" not in known:  # that of its beginning stays
             body["metadata"].pop("question_source", None)
     if end.trace is not None:
         body["trace"] = trace_body(end.trace)
@@ -126,15 +126,15 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
 
 def _step_data(step: RetrievalStep, table: PassageTable) -> Data:
     """Returns the values of a step that have no column of their own."""
-    passages = table.put_all(step.passages)
-    candidates = passages if step.candidates is step.passages else table.put_all(step.candidates)
+    passages = table.positions_of(step.passages)
+    candidates = passages if step.candidates is step.passages else table.positions_of(step.candidates)
     body: Data = {"passages": passages, **data_of_fields(step, _MORE_OF_STEP)}
     if candidates != passages:
         body["candidates"] = candidates
     if step.sub_steps:
-        body["sub_steps"] = [_sub_step(sub, table.put_all) for sub in step.sub_steps]
+        body["sub_steps"] = [_sub_step(sub, table.positions_of) for sub in step.sub_steps]
     if step.decision is not None:
-        body["decision"] = _decision(step.decision, table.put)
+        body["decision"] = _decision(step.decision, table.position_of)
     if step.advice is not None:
         body["advice"] = _advice(step.advice)
     if step.error:
@@ -151,9 +151,9 @@ def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) ->
     k = event.k(k, len(body["passages"]), len(body.get("decision", {}).get("dropped", ())))
     if event.passages is not None:
         body.setdefault("candidates", body["passages"])
-        body["passages"] = table.put_all(event.passages)
+        body["passages"] = table.positions_of(event.passages)
     if event.decision is not None:
-        body["decision"] = _decision(event.decision, table.put)
+        body["decision"] = _decision(event.decision, table.position_of)
     if event.advice is not None:
         body["advice"] = _advice(event.advice)
     if event.metadata:
@@ -193,8 +193,8 @@ def _items(body: Data, texts: Texts) -> list[Passage]:
     return items
 
 
-def _sub_step(sub: SubStep, put: Callable[[Iterable[Passage]], list[int]]) -> list[Any]:
-    return [sub.query, put(sub.passages), sub.name, sub.started_ns, sub.ended_ns, sub.status]
+def _sub_step(sub: SubStep, positions_of: Callable[[Iterable[Passage]], list[int]]) -> list[Any]:
+    return [sub.query, positions_of(sub.passages), sub.name, sub.started_ns, sub.ended_ns, sub.status]
 
 
 def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
@@ -204,11 +204,11 @@ def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
     )
 
 
-def _decision(decision: Decision, put: Callable[[Passage], int]) -> Data:
+def _decision(decision: Decision, position_of: Callable[[Passage], int]) -> Data:
     return {
-        "kept": [put(passage) for passage in decision.kept],
+        "kept": [position_of(passage) for passage in decision.kept],
         "dropped": [
-            [put(one.passage), one.position, one.reason, one.utility, one.p_abstain, one.p_relevant]
+            [position_of(one.passage), one.position, one.reason, one.utility, one.p_abstain, one.p_relevant]
             for one in decision.dropped
         ],
         "status": decision.status,

@@ -186,7 +186,7 @@ class Store:
             writing = Writing(db, owner, self._continued, texts=batch.texts, scored=self._scored)
             writing.write(batch.rows)
             writing.finish()
-            if writing.made_due and not self._scored:
+            if not self._scored:
                 ledger.keep_all_unscored(db, owner)
             dropped = self._keep_bounds(db) if self.path is None else 0
         self._continued.keep_ended(writing.ended)
@@ -213,7 +213,7 @@ class Store:
     def submit(self, run: Run, identity: str) -> Submission:
         """Writes a whole run in place of the stored one of its id, and claims it for scoring."""
         with self._transaction() as db:
-            Writing(db, self._process.owner).put(run)
+            Writing(db, self._process.owner).write_run(run)
             head = db.execute(
                 "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
             ).fetchone()
@@ -224,10 +224,10 @@ class Store:
             self._claimed.add(run.id)
         return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), scored)
 
-    def put(self, run: Run) -> bool:
+    def add_run(self, run: Run) -> bool:
         """Writes a whole run that is not to be scored; returns False where the store has it already."""
         with self._transaction() as db:
-            return Writing(db, self._process.owner).put(run)
+            return Writing(db, self._process.owner).write_run(run)
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""

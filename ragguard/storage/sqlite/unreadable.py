@@ -82,13 +82,13 @@ def read_each(
 
 
 def check_run(row: sqlite3.Row, body: Mapping[str, Any]) -> None:
-    """Raises where a column of a run's row, or a part of its body, is of a type that it cannot be of."""
+    """Raises where a column of a run's row, or a value of its body, is of a type that it cannot be of."""
     _check(row, _RUN, "runs")
     _check_body(body, "runs")
 
 
 def check_step(row: sqlite3.Row, body: Mapping[str, Any]) -> None:
-    """Raises where a column of a step's row, or a part of its body, is of a type that it cannot be of."""
+    """Raises where a column of a step's row, or a value of its body, is of a type that it cannot be of."""
     _check(row, _STEP, "steps")
     _check_body(body, "steps")
     decision = body.get("decision")

@@ -26,7 +26,7 @@ from ragguard.runtime.clock import now_ns
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
 from ragguard.storage.sqlite.continued import (
-    PART,
+    TIMES_CONTINUED,
     UNANNOUNCED,
     ContinuedRuns,
     forget_deleted,
@@ -89,8 +89,6 @@ class Writing:
         """The `seq` of runs that are known to be open."""
         self._new: dict[str, NewRun] = {}
         """Runs that began in this transaction and are not in the tables yet, by id."""
-        self.made_due = False
-        """True once a run that was in the tables before has become due."""
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
@@ -129,14 +127,14 @@ class Writing:
             case StepAmended():
                 self._amended(event)
 
-    def put(self, run: Run) -> bool:
-        """Writes a whole run as `run` does, and the texts that it needs."""
-        changed = self.run(run)
+    def write_run(self, run: Run) -> bool:
+        """Writes a whole run in place of the stored one of its id, and the texts that it needs; returns False where
+        nothing is different."""
+        changed = self._write_run(run)
         self.finish()
         return changed
 
-    def run(self, run: Run) -> bool:
-        """Writes a whole run in place of the stored one of its id; returns False where nothing is different."""
+    def _write_run(self, run: Run) -> bool:
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
@@ -197,7 +195,7 @@ class Writing:
             if stored.unwritten is not None:
                 self._started(self._continued.begin_unwritten(stored))
             else:
-                step = stored.placed(step)
+                step = stored.step_behind(step)
         if (new := self._new.get(step.run_id)) is not None:
             if new.is_open and _times_of(new.steps.setdefault(step.id, step)) == _times_of(step):
                 self.changed[step.run_id] = step.turn_open
@@ -215,7 +213,7 @@ class Writing:
             self._changed(seq)
 
     def _step_with_own_id(self, run: int, step: StepRow) -> bool:
-        """Writes a step whose id another step of its run has, such as one of the part that this part continues; returns
+        """Writes a step whose id another step of its run has, such as one from before the run was continued; returns
         False where it is the same step, which was written before."""
         there = self._db.execute(
             "SELECT started_ns, ended_ns FROM steps WHERE run = ? AND id = ?", (run, step.columns[0])
@@ -275,15 +273,17 @@ class Writing:
             forget_deleted(self._db, run_id)
             return
         body = self._body("runs", seq)
-        part = 0 if stored is None else stored.part
-        if body.get(PART, 0) > part:  # another process, or another call, has continued it since
+        times_continued = 0 if stored is None else stored.times_continued
+        if (
+            body.get(TIMES_CONTINUED, 0) > times_continued
+        ):  # another process, or another call, has continued it since
             return
         self._open.discard(seq)
         self.changed.pop(run_id, None)
         self.ended_again += run_id in self.ended or self._continued.has_ended(run_id)
         self.ended.add(run_id)
         table = PassageTable(self.texts, body.pop("items", ()))
-        add_end(body, event, table, part)
+        add_end(body, event, table, times_continued)
         self._needed.add(table.digests)
         if event.waits_for:
             wait(self._db, event.waits_for, run_id)
@@ -294,11 +294,10 @@ class Writing:
             "ended_ns = ?, body = ?, attempts = 0, "
             "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
             (
-                event.status, maybe(event.answer), question, part > 0, question,
+                event.status, maybe(event.answer), question, times_continued > 0, question,
                 event.ended_ns or self._now, table.body(body), seq,
             ),
         )  # fmt: skip
-        self.made_due = True
         make_due(self._db, seq, self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
@@ -406,7 +405,6 @@ class Writing:
 
     def _changed(self, run: int) -> None:
         """Makes an ended run due again, since its steps have changed."""
-        self.made_due = True
         self._db.execute(
             "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
             "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
