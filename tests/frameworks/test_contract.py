@@ -1,0 +1,342 @@
+"""What every framework's capture holds: one suite, with LangChain's, LlamaIndex's and Haystack's own parts."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+import haystack
+import pytest
+from haystack.components.agents import Agent
+from haystack.components.builders import PromptBuilder
+from haystack.dataclasses import ChatMessage as HaystackMessage
+from haystack.dataclasses import ToolCall as HaystackToolCall
+from haystack.tools import ComponentTool
+from langchain.agents import create_agent
+from langchain_core.documents import Document
+from langchain_core.prompts import ChatPromptTemplate
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.tools import create_retriever_tool
+from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.base.base_retriever import BaseRetriever as IndexRetriever
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.query_engine import RetrieverQueryEngine
+from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.tools import RetrieverTool, ToolMetadata
+from support import langchain_parts, llamaindex_parts
+from support.captured import Captured
+
+import ragguard_haystack
+import ragguard_langchain
+import ragguard_llamaindex
+from ragguard.capture.handle import RunHandle
+from ragguard.capture.recorder import Recorder
+from ragguard.guard import DistractorGuard, TopUtility
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
+    pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
+]
+QUESTION, ANSWER = "Where was Elmer Hagblad born?", "East Dundale"
+TEXTS = (
+    "Elmer Hagblad was born in East Dundale.",
+    "Records show West Ashwick is the birthplace of Elmer Hagblad.",
+    "Elmer Hagblad is a judge, and he lives in a house by the river.",
+)
+Choose = Callable[[list[Any]], list[Any]]
+
+
+class Framework(ABC):
+    """Builds the same applications from one framework's own parts."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self.recorder = recorder
+
+    @abstractmethod
+    def ask(self, choose: Choose = list, *, fails: bool = False, model: bool = True) -> None:
+        """Retrieves `TEXTS`, lets `choose` change the list in a part of its own, and asks a model about the rest."""
+
+    @abstractmethod
+    def guarded(self, guard: DistractorGuard) -> None:
+        """Does the same with the framework's own guard in place of `choose`."""
+
+    @abstractmethod
+    def agent(self, *messages: Sequence[str]) -> None:
+        """Runs an agent whose model searches for the queries of each message at once, and then answers."""
+
+
+class _Shelf(BaseRetriever):
+    fails: bool = False
+
+    def _get_relevant_documents(self, query: str, **_: Any) -> list[Document]:
+        if self.fails:
+            raise ConnectionError("no index")
+        return [Document(text, id=str(number)) for number, text in enumerate(TEXTS)]
+
+
+class LangChain(Framework):
+    def ask(self, choose: Choose = list, *, fails: bool = False, model: bool = True) -> None:
+        prompt = ChatPromptTemplate.from_template("{context}\nQuestion: {input}")
+        said = langchain_parts.says(ANSWER) if model else RunnableLambda(lambda prompt: ANSWER)
+        chain = {"context": _Shelf(fails=fails) | choose, "input": RunnablePassthrough()} | prompt | said
+        chain.invoke(QUESTION, self._config())
+
+    def guarded(self, guard: DistractorGuard) -> None:
+        drops = ragguard_langchain.DistractorFilter(guard)
+        self.ask(lambda found: drops.compress_documents(found, QUESTION))
+
+    def agent(self, *messages: Sequence[str]) -> None:
+        turns = [[langchain_parts.call("search", query=query) for query in queries] for queries in messages]
+        tool = create_retriever_tool(_Shelf(), "search", "Searches.")
+        agent = create_agent(langchain_parts.says(*turns, ANSWER), [tool])
+        agent.invoke({"messages": [("user", QUESTION)]}, self._config())
+
+    def _config(self) -> Any:
+        return {"callbacks": [ragguard_langchain.RagGuardCallback(SimpleNamespace(recorder=self.recorder))]}
+
+
+class _IndexShelf(IndexRetriever):
+    def __init__(self, fails: bool = False) -> None:
+        super().__init__()
+        self.fails = fails
+
+    def _retrieve(self, query_bundle: Any) -> list[NodeWithScore]:
+        if self.fails:
+            raise ConnectionError("no index")
+        return [
+            NodeWithScore(node=TextNode(id_=str(n), text=text), score=1 - n / 10)
+            for n, text in enumerate(TEXTS)
+        ]
+
+
+class _Chooses(BaseNodePostprocessor):
+    choose: Any
+
+    def _postprocess_nodes(self, nodes: list[NodeWithScore], query_bundle: Any = None) -> list[NodeWithScore]:
+        return self.choose(nodes)
+
+
+class LlamaIndex(Framework):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        ragguard_llamaindex.instrument(SimpleNamespace(recorder=recorder))
+
+    def ask(self, choose: Choose = list, *, fails: bool = False, model: bool = True) -> None:
+        chooses = [_Chooses(choose=choose)]
+        if not model:
+            chooses.append(_Chooses(choose=_stops))
+        self._query(_IndexShelf(fails), chooses)
+
+    def guarded(self, guard: DistractorGuard) -> None:
+        self._query(_IndexShelf(), [ragguard_llamaindex.DistractorPostprocessor(guard)])
+
+    def agent(self, *messages: Sequence[str]) -> None:
+        turns = [[llamaindex_parts.call("search", input=query) for query in queries] for queries in messages]
+        tool = RetrieverTool(_IndexShelf(), ToolMetadata("searches", name="search"))
+        agent = FunctionAgent(tools=[tool], llm=llamaindex_parts.scripted(*turns, ANSWER))
+        asyncio.run(_run(agent))
+
+    def _query(self, retriever: IndexRetriever, postprocessors: Sequence[BaseNodePostprocessor]) -> None:
+        model = llamaindex_parts.Says(text=ANSWER)
+        RetrieverQueryEngine.from_args(retriever, llm=model, node_postprocessors=[*postprocessors]).query(
+            QUESTION
+        )
+
+
+async def _run(agent: FunctionAgent) -> None:
+    await agent.run(user_msg=QUESTION)
+
+
+def _stops(found: list[Any]) -> list[Any]:
+    raise InterruptedError("nobody asks a model")
+
+
+@haystack.component
+class _HaystackShelf:
+    def __init__(self, fails: bool = False) -> None:
+        self.fails = fails
+
+    @haystack.component.output_types(documents=list[haystack.Document])
+    def run(self, query: str) -> dict[str, Any]:
+        if self.fails:
+            raise ConnectionError("no index")
+        return {"documents": [haystack.Document(content=text, id=str(n)) for n, text in enumerate(TEXTS)]}
+
+
+@haystack.component
+class _HaystackChooses:
+    def __init__(self, choose: Choose) -> None:
+        self.choose = choose
+
+    @haystack.component.output_types(documents=list[haystack.Document])
+    def run(self, documents: list[haystack.Document]) -> dict[str, Any]:
+        return {"documents": self.choose(documents)}
+
+
+@haystack.component
+class _HaystackModel:
+    def __init__(self, *messages: HaystackMessage) -> None:
+        self.messages = list(messages)
+
+    @haystack.component.output_types(replies=list[HaystackMessage])
+    def run(self, messages: list[HaystackMessage], tools: Any = None, **_: Any) -> dict[str, Any]:
+        return {"replies": [self.messages.pop(0)]}
+
+
+@haystack.component
+class _HaystackAnswers:
+    @haystack.component.output_types(replies=list[str])
+    def run(self, prompt: str) -> dict[str, Any]:
+        return {"replies": [ANSWER]}
+
+
+def _haystack_call(query: str) -> HaystackToolCall:
+    return HaystackToolCall(tool_name="search", arguments={"query": query}, id=query)
+
+
+class Haystack(Framework):
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder)
+        ragguard_haystack.instrument(SimpleNamespace(recorder=recorder))
+
+    def ask(self, choose: Choose = list, *, fails: bool = False, model: bool = True) -> None:
+        self._run(_HaystackShelf(fails), _HaystackChooses(choose), model)
+
+    def guarded(self, guard: DistractorGuard) -> None:
+        self._run(_HaystackShelf(), ragguard_haystack.DocumentGuard(guard), True, between={"query": QUESTION})
+
+    def agent(self, *messages: Sequence[str]) -> None:
+        tool = ComponentTool(_HaystackShelf(), name="search", description="searches")
+        turns = [
+            HaystackMessage.from_assistant(tool_calls=[_haystack_call(query) for query in queries])
+            for queries in messages
+        ]
+        model = _HaystackModel(*turns, HaystackMessage.from_assistant(ANSWER))
+        Agent(chat_generator=model, tools=[tool]).run(messages=[HaystackMessage.from_user(QUESTION)])
+
+    def _run(self, retriever: Any, chooses: Any, model: bool, **given: Any) -> None:
+        pipeline = haystack.Pipeline()
+        template = "{% for one in documents %}{{ one.content }}\n{% endfor %}Question: {{ question }}"
+        pipeline.add_component("retriever", retriever)
+        pipeline.add_component("between", chooses)
+        pipeline.add_component("prompt", PromptBuilder(template, required_variables="*"))
+        pipeline.connect("retriever.documents", "between.documents")
+        pipeline.connect("between.documents", "prompt.documents")
+        if model:
+            pipeline.add_component("model", _HaystackAnswers())
+            pipeline.connect("prompt.prompt", "model.prompt")
+        pipeline.run({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}, **given})
+
+
+@pytest.fixture
+def captured() -> Captured:
+    return Captured()
+
+
+@pytest.fixture(params=[LangChain, LlamaIndex, Haystack])
+def framework(request, captured):
+    """Whatever a test does, the recorder sees no fault and is left empty."""
+    recorder = Recorder(captured)
+    yield request.param(recorder)
+    ragguard_llamaindex.uninstrument()
+    ragguard_haystack.uninstrument()
+    assert recorder.faults.count == 0
+    assert recorder.open_runs == recorder.open_steps == 0
+
+
+def texts(passages) -> list[str]:
+    return [one.text for one in passages]
+
+
+def test_question_retrieval_and_answer_are_a_run_of_one_step(framework, captured):
+    framework.ask()
+    run = captured.run
+    (step,) = run.steps
+    assert (run.question, run.answer, run.status) == (QUESTION, ANSWER, "ok")
+    assert (step.query, step.status, step.turn) == (QUESTION, "ok", 0)
+    assert texts(step.passages) == texts(step.candidates) == list(TEXTS)
+    assert [one.id for one in step.passages] == ["0", "1", "2"]
+    assert "ragguard.delivered" not in step.metadata
+
+
+@pytest.mark.parametrize(
+    ("choose", "left"),
+    [(lambda found: found[:1], [0]), (lambda found: found[::-1], [2, 1, 0]), (lambda found: [], [])],
+    ids=["cut", "reordered", "none left"],
+)
+def test_passages_that_a_later_part_left_are_read_in_its_order(framework, captured, choose, left):
+    framework.ask(choose)
+    (step,) = captured.run.steps
+    assert texts(step.passages) == [TEXTS[number] for number in left]
+    assert texts(step.candidates) == list(TEXTS)
+
+
+def test_run_without_a_model_call_leaves_unknown_what_was_read(framework, captured):
+    with suppress(InterruptedError):
+        framework.ask(model=False)
+    (step,) = captured.run.steps
+    assert (len(step.passages), step.metadata["ragguard.delivered"]) == (3, "unknown")
+
+
+def test_retriever_that_fails_is_a_failed_step(framework, captured):
+    with pytest.raises(Exception, match="no index"):
+        framework.ask(fails=True)
+    (step,) = captured.run.steps
+    assert (captured.run.status, step.status, step.passages) == ("error", "error", [])
+    assert "no index" in step.error
+
+
+def test_part_that_fails_after_the_retrieval_fails_the_run_and_not_the_step(framework, captured):
+    def fails(found):
+        raise OSError("no reranker")
+
+    with pytest.raises(Exception, match="no reranker"):
+        framework.ask(fails)
+    (step,) = captured.run.steps
+    assert (captured.run.status, step.status) == ("error", "ok")
+
+
+def test_call_inside_a_run_of_the_user_joins_it(framework, captured):
+    with RunHandle(framework.recorder, QUESTION, references=[ANSWER]) as run:
+        framework.ask()
+        framework.ask()
+        run.answered("West Ashwick")
+    assert (captured.run.answer, captured.run.references) == ("West Ashwick", [ANSWER])
+    assert [step.turn for step in captured.run.steps] == [0, 1]
+
+
+def test_guard_drops_passages_and_its_decision_is_the_steps(framework, captured):
+    framework.guarded(DistractorGuard("nano", policies=[TopUtility(1)], budget_ms=60_000))
+    (step,) = captured.run.steps
+    assert step.decision.status == "pruned"
+    assert texts(step.passages) == texts(step.decision.kept)
+    assert {drop.passage.text for drop in step.decision.dropped} == set(TEXTS) - set(texts(step.passages))
+    assert sorted(drop.position for drop in step.decision.dropped) == [
+        number for number, text in enumerate(TEXTS, 1) if text not in texts(step.passages)
+    ]
+
+
+def test_hops_of_an_agent_follow_each_other_in_one_run(framework, captured):
+    framework.agent(["Elmer Hagblad"], ["born"])
+    run = captured.run
+    assert (run.question, run.answer) == (QUESTION, ANSWER)
+    assert [(step.query, step.tool, step.turn) for step in run.steps] == [
+        ("Elmer Hagblad", "search", 0),
+        ("born", "search", 1),
+    ]
+    assert all(texts(step.passages) == list(TEXTS) for step in run.steps)
+
+
+@llamaindex_parts.names_parallel_steps
+def test_searches_of_one_message_share_a_turn(framework, captured):
+    framework.agent(["Elmer", "Hagblad"], ["born"])
+    assert sorted((step.turn, step.query) for step in captured.run.steps) == [
+        (0, "Elmer"),
+        (0, "Hagblad"),
+        (1, "born"),
+    ]
