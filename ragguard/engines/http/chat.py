@@ -105,6 +105,8 @@ class Choice:
     finished: bool
     thought: bool
     """True where the model reasoned, whether an answer followed or not."""
+    is_empty: bool = False
+    """True where the server lists the tokens of the answer and there are none: the model ended its answer at once."""
 
 
 async def ask(
@@ -163,18 +165,25 @@ def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> C
         first,
         finished and ended,
         thought=thought,
+        is_empty=not content and _entries(choice.get("logprobs")) == [],
     )
 
 
 def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-    entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    if not isinstance(entries, list) or not entries:
+    entries = _entries(logprobs)
+    if not entries:
         return (), ()
     tokens = tuple(map(_token, entries))
     listed = entries[0].get("top_logprobs") or []
     if not isinstance(listed, list):
         raise EngineProtocolError(f"the server gave {listed!r} as its most probable tokens")
     return tokens, tuple(map(_token, listed))
+
+
+def _entries(logprobs: Any) -> list[Any] | None:
+    """Returns the listed tokens of an answer; None where the server lists none at all."""
+    entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
+    return entries if isinstance(entries, list) else None
 
 
 def _token(entry: Any) -> Token:
@@ -212,7 +221,10 @@ class LabelReading(NamedTuple):
 
 
 def listed(choice: Choice, labels: Sequence[str]) -> LabelReading:
-    """Reads labels off the most probable first tokens of a choice, of which there is at least one."""
+    """Reads labels off the most probable first tokens of a choice. Without any the answer was empty, so that no label
+    was near: each has the probability 0, which is not exact."""
+    if not choice.first:
+        return LabelReading([0.0] * len(labels), [True] * len(labels), [0.0] * len(labels))
     tokens = [spelled(label, choice.first) for label in labels]
     most = math.exp(upper_bound(token.logprob for token in choice.first))
     return LabelReading(

@@ -289,9 +289,9 @@ class ChatModel:
         return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
 
     def _shown(self, choices: Sequence[Choice]) -> Choice:
-        """Returns the one choice if it lists the most probable first tokens."""
+        """Returns the one choice if it lists the most probable first tokens, or is empty."""
         (choice,) = choices
-        if not choice.first:
+        if not choice.first and not choice.is_empty:
             raise EngineProtocolError(
                 f"{self.info.location} gave no log-probabilities, although it did at first; is it still the same "
                 "server?"

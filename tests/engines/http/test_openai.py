@@ -47,6 +47,25 @@ async def test_a_label_outside_them_has_an_upper_bound():
     assert any("upper bound" in note for note in info.notes)
 
 
+@pytest.mark.parametrize("content", [[], None])
+async def test_empty_reply_gives_the_labels_no_mass_and_a_reply_without_tokens_is_an_error(content):
+    reply = Reply(
+        {"choices": [{"message": {"content": ""}, "finish_reason": "stop", "logprobs": {"content": content}}]}
+    )
+    async with (
+        MisbehavingServer(FakeModel(face="openai").handle) as server,
+        aclosing(OpenAIEngine(server.url)) as engine,
+    ):
+        await engine.info()
+        server.script([reply])
+        if content is None:
+            with pytest.raises(EngineProtocolError, match="still the same server"):
+                await engine.label_probs(["Who?"], LABELS)
+        else:
+            probs = await engine.label_probs(["Who?"], LABELS)
+            assert (float(probs.mass[0]), probs.exact) == (0.0, False)
+
+
 async def test_labels_of_one_first_token_have_only_an_upper_bound():
     _, probs, _ = await asked(FakeModel(face="openai"), ("NO", "NO-RESPONSE", "A"))
     assert np.allclose(probs.p, [[0.1, 0.1, 0.6]])
