@@ -16,7 +16,6 @@ from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.engines.base import EngineInfo
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite import schema
@@ -317,17 +316,6 @@ def test_one_interrupt_ends_the_waiting_for_a_terminal(here):
     finally:
         waiting.kill()
         waiting.communicate()
-
-
-def test_an_engine_says_what_it_is_before_anything_is_read(engine, monkeypatch):
-    async def info():
-        raise EngineUnreachable("nobody is at home")
-
-    monkeypatch.setattr(engine, "info", info)
-    done = score(runs_file(), *UTILITY)
-    assert done.exit_code == 2
-    assert "nobody is at home" in done.output
-    assert isinstance(EngineInfo("m", "k", "f"), EngineInfo)
 
 
 @pytest.mark.parametrize("when", ["at first", "on the way"])

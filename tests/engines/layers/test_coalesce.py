@@ -1,7 +1,6 @@
 """Coalesce: calls merge, and nobody is hurt by it."""
 
 import asyncio
-import threading
 import time
 from dataclasses import replace
 
@@ -256,32 +255,6 @@ async def test_what_was_cut_and_what_is_exact_stays_with_its_caller():
     np.testing.assert_array_equal(second.bound, [[True], [False]])
 
 
-def test_several_event_loops_at_once():
-    layer = Coalesce(ScriptedEngine(), window_ms=2)
-    wrong: list[str] = []
-
-    async def ask(name: str) -> None:
-        answers = await asyncio.gather(*(layer.label_probs([f"{name}{i}"], ["A"]) for i in range(50)))
-        for i, answer in enumerate(answers):
-            if answer.p[0, 0] != unit(f"{name}{i}", "A") / 6:
-                wrong.append(f"{name}{i}")
-
-    threads = [threading.Thread(target=lambda name=name: asyncio.run(ask(name))) for name in "xyz"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert not wrong
-
-
-async def test_500_callers():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine)
-    answers = await asyncio.gather(*(layer.label_probs([f"{i}"], ["A"]) for i in range(500)))
-    assert len(answers) == 500
-    assert len(engine.calls) <= 4
-
-
 async def test_closing_refuses_who_waits_and_who_comes():
     engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=1000)
@@ -299,11 +272,6 @@ async def test_closing_refuses_who_waits_and_who_comes():
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
         Coalesce(ScriptedEngine(), **wrong)
-
-
-async def test_bad_labels_are_refused_at_once():
-    with pytest.raises(InvalidInput, match="labels"):
-        await Coalesce(ScriptedEngine()).label_probs(["a"], "AB")
 
 
 class WrongReplies(ScriptedEngine):

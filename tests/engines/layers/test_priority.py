@@ -1,7 +1,6 @@
 """Priority: so many at once, the most urgent first, and no slot is ever lost."""
 
 import asyncio
-import random
 import threading
 import time
 
@@ -53,37 +52,6 @@ async def test_a_waiting_guard_overtakes_waiting_background_work():
     assert [call.priority for call in engine.calls] == [10, 0, 10, 10, 10, 20]
 
 
-async def test_who_goes_away_gives_his_place_free():
-    engine = ScriptedEngine(gate=asyncio.Event())
-    layer = Priority(engine, concurrency=1)
-    running = asyncio.ensure_future(ask(layer, "running"))
-    await engine.until_running(1)
-    waiting, last = (asyncio.ensure_future(ask(layer, text)) for text in ("waiting", "last"))
-    await asyncio.sleep(0)
-    waiting.cancel()
-    running.cancel()
-    engine.gate.set()
-    assert await asyncio.gather(last) == ["last"]
-    await asyncio.gather(running, waiting, return_exceptions=True)
-    assert [call.texts for call in engine.calls] == [["running"], ["last"]]
-
-
-async def test_a_turn_that_comes_as_its_owner_goes_is_passed_on():
-    engine = ScriptedEngine(gate=asyncio.Event())
-    layer = Priority(engine, concurrency=1)
-    running = asyncio.ensure_future(ask(layer, "running"))
-    await engine.until_running(1)
-    going, last = (asyncio.ensure_future(ask(layer, text)) for text in ("going", "last"))
-    await asyncio.sleep(0)
-    engine.gate.set()
-    await running
-    # Its turn has been given, and it has not yet been told.
-    going.cancel()
-    assert await asyncio.wait_for(last, 5) == "last"
-    await asyncio.gather(going, return_exceptions=True)
-    assert (engine.calls[-1].texts, engine.most_running) == (["last"], 1)
-
-
 async def test_failures_give_their_slot_back():
     engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
     layer = Priority(engine, concurrency=2)
@@ -105,23 +73,6 @@ async def test_a_deadline_counts_while_waiting():
     await running
     await ask(layer, "next")
     assert "hasty" not in [call.texts[0] for call in engine.calls]
-
-
-async def test_random_cancellations_lose_no_slot():
-    engine = ScriptedEngine()
-    layer = Priority(engine, concurrency=4)
-    dice = random.Random(7)
-    calls = [asyncio.ensure_future(ask(layer, f"{i}", dice.randint(0, 3))) for i in range(300)]
-    for _ in range(200):
-        dice.choice(calls).cancel()
-        await asyncio.sleep(0)
-    await asyncio.gather(*calls, return_exceptions=True)
-    assert engine.most_running <= 4
-    engine.gate = asyncio.Event()
-    rest = [asyncio.ensure_future(ask(layer, "rest")) for _ in range(4)]
-    await engine.until_running(4)
-    engine.gate.set()
-    await asyncio.gather(*rest)
 
 
 def test_several_event_loops_at_once():

@@ -88,16 +88,6 @@ async def test_an_engine_that_does_not_answer_is_told_in_words_that_are_true_in_
     assert "captured" not in caplog.text
 
 
-async def test_waits_grow_with_full_jitter_and_are_capped(waits):
-    for _ in range(60):
-        with pytest.raises(EngineUnreachable):
-            await ask(Retry(failing(then=EngineUnreachable("gone")), Patience(base=1.0, cap=4.0)))
-    columns = [waits[i::4] for i in range(4)]
-    for column, bound in zip(columns, (1, 2, 4, 4), strict=True):
-        assert 0 <= min(column) < bound / 4
-        assert bound * 0.75 < max(column) <= bound
-
-
 async def test_retry_after_is_obeyed(waits):
     await ask(Retry(failing(EngineOverloaded("busy", retry_after=7.0)), Patience(base=0.5)))
     assert 7.0 <= waits[0] <= 7.5
@@ -145,47 +135,6 @@ async def test_one_request_that_many_wait_for_fails_once():
     failed = await asyncio.gather(*callers, return_exceptions=True)
     assert {type(error) for error in failed} == {EngineOverloaded}
     await ask(Retry(ScriptedEngine(), patience))
-
-
-async def test_a_success_in_between_keeps_it_closed():
-    gone = EngineUnreachable("gone")
-    engine = failing(gone, gone, None, gone, gone, None)
-    layer = quick(engine, attempts=3, trip_after=3)
-    await ask(layer)
-    await ask(layer)
-    assert len(engine.calls) == 6
-
-
-async def test_one_probe_closes_it_again(breaker_clock):
-    down = True
-    engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone") if down else None)
-    layer = quick(engine, attempts=1, trip_after=1, pause=0.05)
-    with pytest.raises(EngineUnreachable):
-        await ask(layer)
-    breaker_clock.now += 0.06
-    engine.gate = asyncio.Event()
-    down = False
-    probe = asyncio.ensure_future(ask(layer))
-    await engine.until_running(1)
-    with pytest.raises(CircuitOpen, match="trying it just now"):
-        await ask(layer)
-    engine.gate.set()
-    await probe
-    await asyncio.gather(*(ask(layer) for _ in range(10)))
-    assert len(engine.calls) == 12
-
-
-async def test_a_failed_probe_opens_it_for_longer(breaker_clock):
-    engine = failing(then=EngineUnreachable("gone"))
-    layer = quick(engine, attempts=1, trip_after=1, pause=0.04, longest_pause=60)
-    with pytest.raises(EngineUnreachable):
-        await ask(layer)
-    breaker_clock.now += 0.05
-    with pytest.raises(EngineUnreachable):
-        await ask(layer)
-    breaker_clock.now += 0.05
-    with pytest.raises(CircuitOpen):
-        await ask(layer)
 
 
 async def test_a_cancelled_probe_lets_another_try(breaker_clock):
