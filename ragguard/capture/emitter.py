@@ -35,6 +35,8 @@ class CaptureCounts:
     unsampled: int = 0
     cut_short: int = 0
     """Runs that were closed since too many were open, and have not ended since."""
+    cut_off: int = 0
+    """Retrievals of such runs that were open, or began later, and so are not recorded."""
 
 
 class CutShortRuns:
@@ -48,6 +50,7 @@ class CutShortRuns:
         """Counts runs that are closed since too many are open, and says so. The lock of the open runs is held."""
         for run in runs:
             self._counts.cut_short += run.sampled
+            self._counts.cut_off += len(run.steps)
             self._ids |= {run.id: None} if run.sampled else {}
             if len(self._ids) > CUT_SHORT_KEPT:
                 del self._ids[next(iter(self._ids))]
@@ -56,6 +59,13 @@ class CutShortRuns:
             f"more than {self._most:,} runs are open: the one without an event for longest ends as `abandoned`, and "
             "what it retrieves from now on is not recorded. Raise max_open_runs=, or end runs sooner",
         )
+
+    def run_of_step(self, run_id: str) -> OpenRun | None:
+        """Returns the open run in which a retrieval begins; counts a retrieval of a run that was cut short."""
+        run = self._runs.get(run_id)
+        if run is None and run_id in self._ids:
+            self._counts.cut_off += 1
+        return run
 
     def reopened(self, run_id: str, now: float) -> OpenRun | None:
         """Opens a run that was cut short, so that it can end with its answer; returns None for any other."""

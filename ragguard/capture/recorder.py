@@ -307,7 +307,7 @@ class Recorder:
         id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
         `followed` those passages count as read that stand in the inputs of the run's later model calls."""
         try:
-            run = self._runs.get(run_id)
+            run = self._here.get().cut_short.run_of_step(run_id)
             if run is None or not run.sampled or is_paused():
                 return
             if (around := enclosing_step.get()) is not None and not within and around.of(self, run_id):

@@ -45,7 +45,7 @@ SCORER = BackgroundLoop("ragguard-scorer")
 _GRACE = 0.5
 _RECENT_SECONDS = 30.0
 """The seconds for which a failed call to an engine counts as the reason why runs are pending."""
-_CAPTURED = ("steps_captured", "events_late", "runs_scored", "runs_unscored", "runs_failed")
+_CAPTURED = ("steps_captured", "runs_scored", "runs_unscored", "runs_failed")
 """The counters that show that something was captured, or given to be scored."""
 
 
@@ -133,13 +133,13 @@ class Service:
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
-        lost = self._lost()
+        lost, late = self._lost(), self._late()
         undelivered = self.delivery.undelivered()
         return Report(
             complete=complete
             and not lost
             and not counts["runs_dropped"]
-            and not counts["events_late"]
+            and not late
             and not captured.cut_short
             and not counts["files_lost"]
             and not self.store.outage
@@ -153,7 +153,7 @@ class Service:
             open=left.open,
             dropped=counts["runs_dropped"],
             lost=lost,
-            late=counts["events_late"],
+            late=late,
             events_of_deleted_runs=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
             degraded=bool(self.store.outage),
@@ -169,7 +169,7 @@ class Service:
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
             no_capture_reason=""
-            if captured.unsampled or lost or left.pending or any(counts[name] for name in _CAPTURED)
+            if captured.unsampled or lost or late or left.pending or any(counts[name] for name in _CAPTURED)
             else what_to_do(self.recorder.calls.total),
         )
 
@@ -177,9 +177,13 @@ class Service:
         counts = self.store.counts
         return counts["events_lost"] + counts["events_refused"]
 
+    def _late(self) -> int:
+        """Returns how many retrievals and answers came after the ends of their runs."""
+        return self.store.counts["events_late"] + self.recorder.counts.cut_off
+
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""
-        lost, late = self._lost(), self.store.counts["events_late"]
+        lost, late = self._lost(), self._late()
         same = (lost, late) == (closing.lost, closing.late)
         return replace(closing, complete=closing.complete and same, lost=lost, late=late)
 

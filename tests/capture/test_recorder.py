@@ -311,6 +311,24 @@ def test_open_runs_are_bounded_whatever_comes(captured):
     assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
 
 
+def test_run_that_was_cut_short_keeps_its_answer_and_its_later_retrievals_are_counted(recorder, captured):
+    recorder.run_started("r0", "who?")
+    recorder.step_started("open", "r0", "q")
+    for number in range(1, 6):
+        recorder.run_started(f"r{number}")
+    recorder.step_ended("open", [])
+    recorder.step_started("later", "r0", "q")
+    assert (recorder.counts.cut_short, recorder.counts.cut_off) == (1, 2)
+    recorder.run_ended("r0", "Ada Berg")
+    ends = [event for event in captured.events if isinstance(event, RunEnded)]
+    assert [(end.run_id, end.status, end.answer) for end in ends] == [
+        ("r0", "abandoned", None),
+        ("r0", "ok", "Ada Berg"),
+    ]
+    assert (recorder.counts.cut_short, recorder.counts.cut_off) == (0, 2)
+    assert recorder.open_runs == 5
+
+
 def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
     recorder.run_started("r", "who?")
     recorder.step_started("s", "r", "q")
