@@ -224,14 +224,6 @@ def test_a_users_engine_is_the_users_to_close(make):
     assert engine.closed == 0
 
 
-def test_sinks_hear_of_every_run(make):
-    sink = ListSink()
-    rg = make(sinks=[sink])
-    run = capture(rg)
-    assert rg.flush(10)
-    assert [scored.run.id for scored in sink.got] == [run.id]
-
-
 @pytest.mark.parametrize("stored", [True, False])
 def test_sinks_hear_of_a_run_whose_retrieval_failed(make, tmp_path, stored):
     sink = ListSink()

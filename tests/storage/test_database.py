@@ -11,7 +11,7 @@ from support.child import in_child
 from support.runs import a_run, as_events
 from support.stored import captured, closed_after
 
-from ragguard.errors import SchemaMismatch, StoreError, StoreUnavailable
+from ragguard.errors import StoreError, StoreUnavailable
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.store import Store
 
@@ -151,16 +151,6 @@ def test_a_file_of_another_program_is_refused(tmp_path):
         db.execute("CREATE TABLE theirs (x)")
     with pytest.raises(StoreError, match="another program"):
         Store(tmp_path / "other.db")
-
-
-def test_a_file_from_a_newer_version_is_refused_at_once(tmp_path):
-    Store(tmp_path / "s.db").housekeep()
-    with closed_after(tmp_path / "s.db") as db:
-        db.execute(f"PRAGMA user_version = {schema.VERSION + 1}")
-    with pytest.raises(SchemaMismatch, match="newer ragguard"):
-        Store(tmp_path / "s.db")
-    with pytest.raises(SchemaMismatch, match="newer ragguard"):
-        Store(tmp_path / "s.db", read_only=True)
 
 
 @pytest.mark.parametrize("path", ["s.db", None])

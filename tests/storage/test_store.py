@@ -149,15 +149,6 @@ def test_an_event_that_cannot_be_written_does_not_take_the_others_with_it(store,
     assert "could not be stored" in caplog.text
 
 
-def test_texts_are_kept_once(tmp_path):
-    store = Store(tmp_path / "s.db")
-    captured(store, *(a_run(f"r{number}") for number in range(50)))
-    store.close()
-    with closed_after(tmp_path / "s.db") as db:
-        assert db.execute("SELECT count(*) FROM passages").fetchone() == (6,)
-        assert db.execute("SELECT sum(uses) + 6 FROM passage_uses").fetchone() == (300,)
-
-
 # Scores
 
 
