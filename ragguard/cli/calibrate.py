@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
+from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, RagguardError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def run(
     files: RunFiles,
     engine: EngineAddress = "nano",
-    judge: Annotated[str | None, typer.Option(help="Another engine, for relevance.")] = None,
+    judge: JudgeAddress = None,
     prompts: PromptSetName = None,
     max_gold_loss: Annotated[
         float, typer.Option(help="At most this share of gold passages may be dropped, expected.")

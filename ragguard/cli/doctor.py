@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.options import ENGINES
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError
 from ragguard.text.secret_filter import without_secrets
@@ -60,9 +61,7 @@ class Examination:
 
 
 def run(
-    engine: Annotated[
-        str, typer.Argument(help="nano, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL_OR_FOLDER.")
-    ] = "nano",
+    engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "nano",
     model: Annotated[
         str | None, typer.Option("--model", help="The model, where a server has several.")
     ] = None,

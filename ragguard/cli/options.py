@@ -10,8 +10,11 @@ RunFiles: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
 ]
-EngineAddress: TypeAlias = Annotated[
-    str, typer.Option("--engine", "-e", help="nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL or hf:MODEL.")
+ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER or gguf:FILE"
+"""The engines that a command takes, as its help says."""
+EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
+JudgeAddress: TypeAlias = Annotated[
+    str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
 ]
 TextFiles: TypeAlias = Annotated[
     list[str] | None,

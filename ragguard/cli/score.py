@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.options import EngineAddress, PromptSetName, RunFiles
+from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource, about_references, read_references
-from ragguard.cli.terminal import notes, say
+from ragguard.cli.terminal import notes, progress_bar, reason_lines, say
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Usage
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
-_REASONS_SHOWN = 10
 _WAITING_TIME = re.compile(r"\bin \d+(\.\d+)? s\b")
 """The time in a reason, such as `tried again in 4.9 s`, which differs from run to run."""
 CLOSE_SECONDS = 5.0
@@ -43,9 +42,7 @@ def run(
         str | None,
         typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
     ] = None,
-    judge: Annotated[
-        str | None, typer.Option(help="Another engine, for relevance, ratings and grades.")
-    ] = None,
+    judge: JudgeAddress = None,
     scorers: Annotated[
         str, typer.Option(help="Some of belief, utility, coverage, grades.")
     ] = "belief,utility,coverage",
@@ -235,12 +232,7 @@ class _Tally:
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "
                 "again when it is back"
             )
-        lines += [f"  {count:,} x {reason}" for reason, count in self.reasons.most_common(_REASONS_SHOWN)]
-        if len(self.reasons) > _REASONS_SHOWN:
-            lines.append(
-                f"  and {len(self.reasons) - _REASONS_SHOWN} other reasons; `ragguard report {store}` has all"
-            )
-        return "\n".join(lines)
+        return "\n".join([*lines, *reason_lines(self.reasons, f"`ragguard report {store}`")])
 
 
 async def _score(
@@ -320,11 +312,7 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
 @contextmanager
 def _progress(console: Console, quiet: bool, source: RunSource) -> Iterator[None]:
     """Shows a progress bar over the bytes of the files."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (TextColumn("scoring"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as progress:
-        task = progress.add_task("scoring", total=source.size or None)
-        source.position = lambda position: progress.update(task, completed=position)
+    with progress_bar(console, "scoring", total=source.size or None, quiet=quiet) as update:
+        source.position = lambda position: update(completed=position)
         yield
-        progress.update(task, completed=source.size)
+        update(completed=source.size)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from ragguard.cli.run_source import about_references
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import REASONS_SHOWN, progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
 from ragguard.text.control_characters import strip_control_characters
 
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""
-_REASONS_SHOWN = 10
 _LASTING = re.compile(r"^[^:]*, (?:NoText|CapExceeded): ")
 """The reasons of failures that depend on nothing but the run and the settings."""
 
@@ -149,9 +148,7 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     if prepared.job.references and now.referenced < now.runs:
         lines.append(about_references(now.referenced, now.runs))
     reasons = before.reasons + now.reasons
-    lines += [f"  {count:,} x {reason}" for reason, count in reasons.most_common(_REASONS_SHOWN)]
-    if len(reasons) > _REASONS_SHOWN:
-        lines.append(f"  and {len(reasons) - _REASONS_SHOWN} other reasons; the table `failures` has all")
+    lines += reason_lines(reasons, "the table `failures`")
     parts = before.parts_with_failures + now.parts_with_failures
     if parts:
         failures = before.failures + now.failures
@@ -168,7 +165,7 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
     if report.repeated:
-        named = "; ".join(map(str, report.repeated[:_REASONS_SHOWN]))
+        named = "; ".join(map(str, report.repeated[:REASONS_SHOWN]))
         lines.append(f"{len(report.repeated):,} run ids stand twice, and so do their scores: {named}")
     return "\n".join(lines)
 
@@ -205,12 +202,10 @@ async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
 @contextmanager
 def _progress(console: Console, quiet: bool, progress: JobProgress) -> Iterator[Any]:
     """Shows the progress of the job: parts, runs, scores, failures, tokens, rate and time left."""
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
-
-    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
-        task = bar.add_task(progress_line(progress), total=progress.all_bytes, completed=progress.bytes)
-        yield lambda now: bar.update(task, completed=now.bytes, description=progress_line(now))
+    with progress_bar(
+        console, progress_line(progress), total=progress.all_bytes, completed=progress.bytes, quiet=quiet
+    ) as update:
+        yield lambda now: update(completed=now.bytes, description=progress_line(now))
 
 
 def progress_line(progress: JobProgress) -> str:

@@ -6,8 +6,11 @@ import codecs
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from ragguard.text.control_characters import strip_control_characters
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
+REASONS_SHOWN = 10
+"""The most reasons of failures that a command prints."""
 _ASCII = {"Δ": "d", "±": "~", "█": "#", "│": "|", "…": ".", "–": "-", "−": "-", "→": ">", "µ": "u", "×": "x"}
 
 
@@ -61,6 +66,26 @@ def notes() -> Console:
     from rich.console import Console
 
     return Console(stderr=True, soft_wrap=True, highlight=False, markup=False)
+
+
+def reason_lines(reasons: Counter[str], whole: str) -> list[str]:
+    """Returns the most common reasons of failures, one a line; `whole` names what has all of them."""
+    lines = [f"  {count:,} x {reason}" for reason, count in reasons.most_common(REASONS_SHOWN)]
+    more = len(reasons) - REASONS_SHOWN
+    return [*lines, f"  and {more} other reasons; {whole} has all"] if more > 0 else lines
+
+
+@contextmanager
+def progress_bar(
+    console: Console, description: str, *, total: int | None, completed: int = 0, quiet: bool
+) -> Iterator[Callable[..., None]]:
+    """Shows a progress bar in a terminal, and yields the function that updates it."""
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+    columns = (BarColumn(), TaskProgressColumn(), TextColumn("{task.description}"), TimeRemainingColumn())
+    with Progress(*columns, console=console, disable=quiet or not console.is_terminal) as bar:
+        task = bar.add_task(description, total=total, completed=completed)
+        yield partial(bar.update, task)
 
 
 def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:

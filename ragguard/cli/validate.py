@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import TextFiles
+from ragguard.cli.options import ENGINES, JudgeAddress, TextFiles
 from ragguard.cli.run_source import runs_of_files
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
@@ -39,11 +39,11 @@ def run(
         typer.Option(
             "--engine",
             "-e",
-            help="Judges, and answers where there is no outcome: nano, http://HOST:PORT/v1[#MODEL], vllm:MODEL, "
-            "hf:MODEL. Without one DATA's own numbers are all there is.",
+            help=f"Judges, and answers where there is no outcome: {ENGINES}. Without one DATA's own numbers are all "
+            "there is.",
         ),
     ] = None,
-    judge: Annotated[str | None, typer.Option(help="Another engine, for relevance and grades.")] = None,
+    judge: JudgeAddress = None,
     scorers: Annotated[
         str | None, typer.Option(help="Some of utility, belief, coverage, grades; utility alone unless said.")
     ] = None,
