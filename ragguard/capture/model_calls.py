@@ -43,10 +43,12 @@ TextsOf: TypeAlias = Callable[[Any], Sequence[str]]
 
 
 def notice(metadata: Mapping[str, Any], counted: int) -> str:
-    """Returns the notice that a reader of a step's numbers needs where the step's delivery is unknown, else ''."""
-    if metadata.get(DELIVERED) != UNKNOWN:
-        return ""
-    return f"what the model read is unknown: all {counted} candidates are counted"
+    """Returns the notice that a reader of a step's numbers needs where it is unknown what the model read, or where a
+    model judged passages that it did not answer from; else ''."""
+    if metadata.get(DELIVERED) == UNKNOWN:
+        return f"what the model read is unknown: all {counted} candidates are counted"
+    judged = metadata.get(JUDGED_ONLY)
+    return f"{judged} of the candidates were only judged by a model, and not read" if judged else ""
 
 
 @dataclass(slots=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.model_calls import JUDGED_ONLY
+from ragguard.capture.model_calls import JUDGED_ONLY, notice
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
 
@@ -103,7 +103,9 @@ def test_passage_that_only_a_grader_saw_was_not_read(recorder, captured):
     ask(recorder, BERGEN, "Olav Dahl", key="answer")
     recorder.run_ended("run", "Olav Dahl")
     assert read(captured) == ([BERGEN], "")
-    assert captured.run.steps[0].metadata[JUDGED_ONLY] == 1
+    metadata = captured.run.steps[0].metadata
+    assert metadata[JUDGED_ONLY] == 1
+    assert notice(metadata, 1) == "1 of the candidates were only judged by a model, and not read"
 
 
 def test_hop_of_which_a_grader_rejected_all_was_not_read(recorder, captured):
