@@ -67,7 +67,7 @@ def test_the_call_it_tells_is_one_that_takes_it(runs, tmp_path):
     eval(told, {"DistractorGuard": DistractorGuard, "engine": "nano"})
 
 
-def test_with_confidence_it_needs_more_and_is_more_careful(runs, tmp_path):
+def test_calibration_with_confidence_has_a_lower_threshold(runs, tmp_path):
     out = tmp_path / "found.json"
     result = calibrate(runs, "--out", out, "--confidence", "0.95")
     assert result.exit_code == 0
@@ -120,7 +120,7 @@ def test_wrong_options(runs, tmp_path, arguments):
     assert "; allowed: " in result.output
 
 
-def test_no_such_file(tmp_path):
+def test_calibrate_of_a_missing_file_is_exit_code_two(tmp_path):
     assert calibrate(tmp_path / "none.jsonl").exit_code == 2
 
 

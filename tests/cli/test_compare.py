@@ -93,7 +93,7 @@ def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, h
     assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
 
 
-def test_what_cannot_be_compared_is_said_in_one_sentence(tmp_path, command):
+def test_compare_of_wrong_input_ends_in_one_sentence(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
     (tmp_path / "junk.jsonl").write_text("junk\n")
@@ -150,7 +150,7 @@ def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path, comm
     assert "run bare: no retrieval was captured" in done.output
 
 
-def test_one_run_is_one_run(tmp_path, command):
+def test_one_scored_run_is_called_one_run(tmp_path, command):
     one = stored(tmp_path / "one.db", [scored(1, 0.5)])
     assert "1 run, most misled first" in command("report", one).output
     assert "1 run written" in command("report", one, "--html", tmp_path / "page.html").output

@@ -42,12 +42,12 @@ def test_both_frameworks_are_shown_hop_by_hop(shown):
         assert word in printed, word
 
 
-def test_it_is_not_chatty(shown):
+def test_demo_prints_at_most_75_lines(shown):
     printed, _ = shown
     assert len(printed.splitlines()) <= 75
 
 
-def test_what_it_leaves_can_be_used(shown):
+def test_store_runs_and_spans_of_the_demo_can_be_read(shown):
     _, out = shown
     assert {path.name for path in out.iterdir()} >= {
         "ragguard.db",
@@ -100,7 +100,7 @@ def test_a_place_that_cannot_hold_the_results_is_one_sentence(tmp_path, out):
     )
 
 
-def test_without_any_framework_it_says_what_to_install(tmp_path, monkeypatch):
+def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"One": "no_such_package", "Other": "neither_this"})
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path / "out")])
     assert done.exit_code == 2
@@ -108,7 +108,7 @@ def test_without_any_framework_it_says_what_to_install(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_one_framework_is_enough(tmp_path, monkeypatch):
+def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
     monkeypatch.setattr(demo, "QUESTIONS", 1)
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])

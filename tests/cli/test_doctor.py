@@ -124,7 +124,7 @@ def test_a_model_name_is_no_command_to_the_terminal(more):
     assert "ke" in result.stdout
 
 
-def test_nor_is_the_text_of_an_error():
+def test_error_of_an_engine_holds_no_control_characters():
     with serving(FakeModel(models=("one\x1b]0;owned\x07",))) as url:
         result = doctor(url, "--model", "three")
     assert result.exit_code == 1

@@ -10,7 +10,7 @@ def export(*words):
     return CliRunner().invoke(app, ["export-nano", *map(str, words)])
 
 
-def test_it_writes_and_says_how_to_serve_it(tmp_path):
+def test_export_writes_the_checkpoint_and_says_how_to_serve_it(tmp_path):
     folder = tmp_path / "made" / "nano"
     done = export(folder)
     assert done.exit_code == 0, done.output
@@ -25,7 +25,7 @@ def test_it_writes_and_says_how_to_serve_it(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["file", "file/below"])
-def test_where_it_cannot_be_written_is_one_sentence(tmp_path, place):
+def test_export_to_a_folder_that_cannot_be_written_is_one_sentence(tmp_path, place):
     (tmp_path / "file").touch()
     done = export(tmp_path / place)
     assert done.exit_code == 2

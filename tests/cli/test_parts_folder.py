@@ -59,14 +59,14 @@ def test_a_validation_without_outcomes_names_the_option_that_brings_them(tmp_pat
     call("validate", tmp_path / "parts", "--runs", tmp_path / "runs.jsonl")
 
 
-def test_the_list_is_the_same(both):
+def test_list_of_a_folder_is_that_of_its_store(both):
     assert call("report", both / "before") == call("report", both / "before.db")
     assert call("report", both / "before", "--sort", "gain", "-n", "2") == call(
         "report", both / "before.db", "--sort", "gain", "-n", "2"
     )
 
 
-def test_one_run_with_its_texts_is_the_same(both):
+def test_run_of_a_folder_with_texts_is_that_of_its_store(both):
     run = ("--run", "before-3")
     with_texts = call("report", both / "before", *run, "--runs", both / "before.jsonl")
     assert with_texts == call("report", both / "before.db", *run)
@@ -99,7 +99,7 @@ def test_the_page_is_the_same_but_for_the_numbers_of_steps(both, tmp_path):
 
 
 @pytest.mark.parametrize("sides", [("before", "after"), ("before.db", "after"), ("before", "after.db")])
-def test_a_comparison_is_the_same(both, sides):
+def test_comparison_of_folders_is_that_of_their_stores(both, sides):
     a, b = (both / side for side in sides)
     mine = json.loads(call("compare", a, b, "--json"))
     theirs = json.loads(call("compare", both / "before.db", both / "after.db", "--json"))
@@ -177,7 +177,7 @@ def test_an_unfinished_folder_is_told_in_every_output(unfinished):
         assert failed in said
 
 
-def test_the_gate_tells_it_too(unfinished, ragguard_gate):
+def test_gate_on_an_unfinished_folder_warns(unfinished, ragguard_gate):
     with pytest.warns(UserWarning, match="1 of 3 parts are missing"):
         found = ragguard_gate(unfinished / "scores", unfinished / "scores.jsonl", fail_if="udcg < -0.5")
     assert found.paired == 4
@@ -186,7 +186,7 @@ def test_the_gate_tells_it_too(unfinished, ragguard_gate):
 
 
 @pytest.mark.parametrize("command", [("report",), ("compare", "."), ("validate",)])
-def test_what_is_no_folder_of_parts_is_one_sentence(tmp_path, monkeypatch, command):
+def test_other_folder_is_refused_in_one_sentence(tmp_path, monkeypatch, command):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.txt").write_text("text")

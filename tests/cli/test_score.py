@@ -69,7 +69,7 @@ def test_runs_may_come_through_a_pipe(engine, here):
     assert "3 runs are in ragguard.db" in done.output
 
 
-def test_what_is_scored_is_not_asked_again(engine):
+def test_scored_runs_are_not_asked_again(engine):
     score(runs_file(3), *UTILITY)
     asked = len(engine.calls)
     done = score(runs_file(5), *UTILITY)
@@ -116,7 +116,7 @@ def test_a_mended_file_is_gone_on_with(engine, here):
     assert score("runs.jsonl", *UTILITY).exit_code == 0
 
 
-def test_what_could_not_be_scored_is_told_and_counted(engine):
+def test_failures_are_listed_with_their_reasons_and_exit_code_one(engine):
     engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
     done = score(runs_file(), *UTILITY)
     assert done.exit_code == 1
@@ -181,7 +181,7 @@ def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbac
         ([], "RUNS"),
     ],
 )
-def test_what_cannot_be_done_at_all_is_exit_code_two(here, arguments, says):
+def test_wrong_option_or_missing_file_is_exit_code_two(here, arguments, says):
     runs_file()
     done = score(*arguments)
     assert done.exit_code == 2, done.output

@@ -63,7 +63,7 @@ def score(*words):
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),
 )  # fmt: skip
-def test_what_cannot_be_done_is_one_sentence_before_anything_is_written(here, words, says):
+def test_wrong_option_or_input_is_one_sentence_before_anything_is_written(here, words, says):
     before = sorted(here.iterdir())
     done = score(*ON, "--out", "out", *words)
     assert done.exit_code == 2, done.output
@@ -245,7 +245,7 @@ def test_progress_says_all_counts(monkeypatch):
     )
 
 
-def test_where_parts_are_scored():
+def test_on_names_an_executor_with_its_number_of_processes():
     assert executor_of("processes:3").workers == 3
     assert executor_of("processes").workers >= 1
     with pytest.raises(InvalidInput, match="--on"):

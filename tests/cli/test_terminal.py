@@ -73,7 +73,7 @@ def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
     assert "A wider terminal shows more: before, after, effect." in said
 
 
-def test_where_no_terminal_tells_a_width_a_comparison_has_room(store):
+def test_comparison_without_a_known_width_shows_all_columns(store):
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
     said = called(store, env, "compare", store).stdout.decode()
     assert "before" in said
@@ -123,7 +123,7 @@ def hostile(number):
 
 
 @pytest.mark.parametrize("more", [(), ("--run", "r1")])
-def test_nothing_that_a_passage_says_is_a_command_to_the_terminal(monkeypatch, tmp_path, more):
+def test_control_characters_of_passages_are_removed(monkeypatch, tmp_path, more):
     path = stored(tmp_path / "a.db", map(hostile, range(3)))
     said = shown(monkeypatch, 200, "report", path, *more)
     assert not set(said) & set("\x1b\x07\x9b\r\u202e")
@@ -131,7 +131,7 @@ def test_nothing_that_a_passage_says_is_a_command_to_the_terminal(monkeypatch, t
     assert "cut" not in said
 
 
-def test_nor_what_a_question_a_metric_or_a_line_says(monkeypatch, tmp_path):
+def test_control_characters_of_questions_metrics_and_lines_are_removed(monkeypatch, tmp_path):
     before = stored(tmp_path / "a.db", map(hostile, range(9)))
     after = [hostile(number) for number in range(9)]
     for item in after:

@@ -52,7 +52,7 @@ def test_the_example_says_what_the_page_shows(tmp_path):
     assert (tmp_path / "t.md").read_text() in (ROOT / "docs" / "how-to" / "validation.md").read_text()
 
 
-def test_without_an_engine_the_data_speak_for_themselves(tmp_path):
+def test_validate_without_an_engine_uses_the_numbers_of_the_data(tmp_path):
     path = tmp_path / "c.jsonl"
     path.write_text("".join(
         json.dumps({"question": f"q{n % 6}", "id": str(n), "outcome": n % 3, "given": {"g": n % 3},
@@ -153,7 +153,7 @@ def test_labels_of_people_are_compared_with_a_judges(tmp_path):
         (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "could not be written"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_sentence(contexts, arguments, told):
+def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told):
     done = validate(*(contexts if one == "DATA" else one for one in arguments))
     assert done.exit_code == 2, done.output
     text = " ".join(done.output.split())

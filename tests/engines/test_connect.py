@@ -37,7 +37,7 @@ def test_a_bad_address_is_refused(value):
 
 
 @pytest.mark.parametrize("value", [None, 5, object()])
-def test_what_is_no_engine_is_refused(value):
+def test_connect_refuses_a_value_that_is_no_engine(value):
     with pytest.raises(InvalidInput):
         connect(value)
 
@@ -146,7 +146,7 @@ def test_an_address_is_taken_apart(url, base, root, model):
     assert (address.base, address.root, address.model) == (base, root, model)
 
 
-def test_which_key_goes_where(monkeypatch):
+def test_general_key_is_sent_over_https_or_to_this_machine_alone(monkeypatch):
     monkeypatch.delenv("RAGGUARD_API_KEY", raising=False)
     monkeypatch.setenv("OPENAI_API_KEY", "general")
     assert key_from_environment(parse_address("https://api.example/v1")) == "general"

@@ -41,7 +41,7 @@ def test_a_sequence_is_the_product_along_its_tokens(ids):
 
 
 @given(labels)
-def test_nothing_is_asked_twice(ids):
+def test_plan_of_labels_that_begin_alike_asks_for_no_token_twice(ids):
     plan = plan_labels(ids, "sequence")
     assert len({ask.after for ask in plan.asks}) == len(plan.asks)
     for ask in plan.asks:

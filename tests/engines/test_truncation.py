@@ -28,7 +28,7 @@ def asked(*passages: str) -> Prompt:
     return PROMPTS.render("answer", passages, question=QUESTION)
 
 
-async def test_what_fits_stays_and_costs_one_count():
+async def test_prompts_that_fit_are_unchanged_and_counted_once():
     count = Counter()
     prompts = [asked("short"), asked("also short")]
     assert await fit(prompts, count, 200) == (prompts, {})

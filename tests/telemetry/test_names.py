@@ -3,7 +3,7 @@
 from ragguard.telemetry import names
 
 
-def test_no_name_is_said_twice_and_every_one_has_a_meaning():
+def test_names_are_unique_and_have_meanings_and_carriers():
     every = [name for group in names.ATTRIBUTES.values() for name in group]
     assert len(every) == len(set(every))
     for name in every:

@@ -146,14 +146,14 @@ async def test_the_span_of_the_application_may_become_known_at_the_end(provider,
     assert last.context.trace_id == int("a" * 32, 16)
 
 
-async def test_what_is_open_when_the_sink_is_closed_is_ended(provider, spans):
+async def test_close_of_the_sink_ends_the_spans_of_open_runs(provider, spans):
     sink = OtelSink(provider)
     await sink.submit(so_far(1))
     await sink.aclose()
     assert [span.name for span in spans.get_finished_spans()].count("run") == 1
 
 
-async def test_of_too_many_open_runs_the_oldest_is_ended(provider, spans, monkeypatch):
+async def test_open_run_beyond_the_bound_ends_the_oldest_span(provider, spans, monkeypatch):
     monkeypatch.setattr(open_traces, "KEPT", 1)
     sink = OtelSink(provider)
     for id in ("a", "b"):

@@ -123,7 +123,7 @@ async def test_the_guard_says_what_it_did(collector, provider):
     assert found["ragguard.guard.elapsed_ms"] == 2.0
 
 
-async def test_with_content_it_says_so_in_words(collector, provider):
+async def test_guard_span_with_content_summarises_the_decision(collector, provider):
     await OtelSink(provider, capture_content=True).submit(two_hops())
     assert collector.of("GUARDRAIL")[0].attributes["output.value"] == (
         "pruned: 3 of 4 passages kept (UtilityThreshold)\n"
@@ -200,7 +200,7 @@ async def test_a_foreign_retrieval_span_is_scored_instead_of_a_second_one(collec
     assert collector.of("GUARDRAIL")[0].parent_id == theirs[1]
 
 
-async def test_what_was_not_sampled_gets_no_span(collector, provider):
+async def test_run_of_an_unsampled_trace_gets_no_span(collector, provider):
     scored = two_hops()
     scored.run.trace = application_span(provider, sampled=False)
     for step in scored.run.steps:
@@ -237,7 +237,7 @@ async def test_sixty_documents_never_push_out_what_names_the_span(collector, pro
         assert f"retrieval.documents.{exported}.document.id" not in span.attributes
 
 
-async def test_many_scores_fit_too(collector, provider):
+async def test_sixty_scores_stay_within_the_attribute_limit(collector, provider):
     scored = two_hops()
     scored.scores = [Score(f"metric_{i}", i / 100, "step", "r", "s0", label="x") for i in range(60)]
     await OtelSink(provider).submit(scored)
@@ -339,7 +339,7 @@ async def test_numbers_of_any_kind_and_metadata_of_any_kind(collector, provider)
     assert collector.of("GUARDRAIL")[0].attributes["ragguard.telemetry.skipped"] == 1
 
 
-async def test_one_address_is_enough(collector):
+async def test_otlp_address_alone_exports_spans_metrics_and_logs(collector):
     assert isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
     sink = OtelSink(otlp=collector.url, project="mine", log_records=True, prices={"model": (2.0, 10.0)})
     assert isinstance(sink, Sink)

@@ -129,7 +129,7 @@ def test_a_provider_that_is_shut_down_before_us_costs_its_spans_only(collector):
     assert collector.spans == []
 
 
-async def test_what_is_not_sampled_is_measured_all_the_same():
+async def test_unsampled_run_is_counted_in_the_metrics():
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
     await OtelSink(TracerProvider(sampler=ALWAYS_OFF), meter_provider=meters, log_records=True).submit(
@@ -168,7 +168,7 @@ def test_the_metrics_tell_what_waits_and_what_was_lost(collector, how, caplog):
     assert lost["spans_not_exported"] == lost["runs_dropped"] == 0
 
 
-async def test_what_a_dead_collector_did_not_get_is_counted():
+async def test_spans_for_a_dead_collector_are_counted_as_not_exported():
     sink = OtelSink(otlp="http://127.0.0.1:9", log_records=True)
     await sink.submit(two_hops())
     with pytest.raises(ExportError, match="7 spans not exported, 5 log records not exported to http://127"):
@@ -243,7 +243,7 @@ def test_an_applications_own_provider_gets_each_span_once_with_a_sink_as_without
     assert run_program(GLOBAL.replace(", sinks=[OtelSink()]", "")).stdout == done.stdout
 
 
-def test_all_who_tell_one_provider_are_heard_of(caplog):
+def test_losses_of_all_sinks_of_one_provider_are_summed(caplog):
     """A provider asks whoever made an instrument first, and would ask no other."""
 
     class Broken:

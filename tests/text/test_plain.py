@@ -114,7 +114,7 @@ def test_shared_parts_do_not_multiply():
         ({1: "a", "1": "b"}, "two keys of one text"),
     ],
 )
-def test_what_is_left_out_is_said(value, why):
+def test_copy_names_the_values_that_it_left_out(value, why):
     made = plain_metadata({"before": 1, "value": value, "after": 2})
     assert (made["before"], made["after"]) == (1, 2)
     assert why in made[CUT]
@@ -128,7 +128,7 @@ def test_depth_has_an_end():
     assert "over 8 levels" in plain_metadata({"deep": deep})[CUT]
 
 
-def test_one_field_is_lost_and_not_the_others():
+def test_unreadable_field_costs_no_other_field():
     assert plain_metadata({"row": Raises()})["row"] == {"good": "good", "bad": "…", "last": "last"}
     assert plain_metadata({"row": Changes()})["row"] == {"first": "first"}
     assert plain_metadata(Changes())["first"] == "first"

@@ -55,7 +55,7 @@ def test_ordinary_words_stay():
         ("hf_abcdefghijklmnopqrstuv", "…"),
     ],
 )
-def test_what_looks_like_a_secret_is_removed_unregistered(text, clean):
+def test_text_in_the_form_of_a_key_is_removed_unregistered(text, clean):
     assert without_secrets(text) == clean
 
 

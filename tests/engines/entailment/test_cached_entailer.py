@@ -17,7 +17,7 @@ from ragguard.scorers.settings import ScoringSettings
 ONE, OTHER, THIRD = (Pair("who?", "Ada", text) for text in ("Bo", "Cy", "Di"))
 
 
-async def test_what_is_known_is_not_asked_again_and_counts_as_cached():
+async def test_known_pair_is_not_asked_again_and_counts_as_cached():
     asked = TableEntailer()
     cached = connect_entailer(asked)
     first = await cached.entail([ONE, OTHER, ONE])
@@ -38,7 +38,7 @@ async def test_a_failure_is_not_kept():
     assert len(await cached.entail([ONE])) == 1
 
 
-async def test_what_is_no_answer_is_refused_and_not_kept():
+async def test_wrong_reply_of_an_entailer_is_refused_and_not_kept():
     asked = TableEntailer()
     asked.entail = lambda pairs, **more: answer(Entailments(np.zeros((1, 2))))
 

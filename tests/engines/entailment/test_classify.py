@@ -193,7 +193,7 @@ async def test_long_answers_are_cut_and_long_questions_refused():
         await entailer.aclose()
 
 
-async def test_what_the_server_does_not_count_is_told_or_done_without(served):
+async def test_missing_usage_counts_as_no_tokens_and_a_missing_token_count_is_an_error(served):
     _, server = served
     entailer = quick(server)
     await entailer.info()

@@ -123,7 +123,7 @@ async def test_a_charset_that_nobody_knows(status):
     ("body", "encoding"),
     [(b"x", "br"), (b"not gzip at all", "gzip"), (gzip.compress(b"{}", mtime=0)[:-12], "gzip")],
 )
-async def test_what_cannot_be_unpacked(body, encoding):
+async def test_body_that_cannot_be_decompressed_is_a_protocol_error(body, encoding):
     with pytest.raises(EngineProtocolError):
         await reply_to(Reply(body, headers={"Content-Encoding": encoding}))
 

@@ -59,7 +59,7 @@ async def works(engine) -> bool:
     return bool(np.isclose(probs.p[0, 1], 0.6))
 
 
-async def test_nothing_listens():
+async def test_address_without_a_listener_is_unreachable():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         engine = open_engine(f"http://127.0.0.1:{taken.getsockname()[1]}/v1")
@@ -173,7 +173,7 @@ async def test_an_answer_that_is_none(pair, body):
 
 
 @pytest.mark.parametrize("usage", [None, [1], "much", {"prompt_tokens": "many"}, {"prompt_tokens": -5}])
-async def test_what_a_server_says_of_the_cost_and_no_one_understands_counts_as_nothing(usage):
+async def test_usage_of_odd_shape_counts_as_no_tokens(usage):
     odd = Reply({"choices": [{"message": {"content": "A"}, "finish_reason": "stop"}] * 2, "usage": usage})
     async with (
         MisbehavingServer(FakeModel(face="openai").handle) as server,

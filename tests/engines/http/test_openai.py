@@ -93,7 +93,7 @@ async def test_refused_log_probabilities_are_done_without():
 
 
 @pytest.mark.parametrize("many", ["ignored", "refused"])
-async def test_where_a_request_gives_one_answer_many_requests_are_sent(many):
+async def test_server_of_one_answer_a_request_gets_one_request_a_sample(many):
     async with (
         MisbehavingServer(FakeModel(face="openai", many=many).handle) as server,
         aclosing(OpenAIEngine(server.url)) as engine,
@@ -221,7 +221,7 @@ async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_
     assert np.allclose(judged.p, [[0.6, 0.2]])
 
 
-async def test_what_cannot_be_had_is_refused():
+async def test_sequence_mode_without_whole_label_probabilities_is_refused():
     async with MisbehavingServer(FakeModel(face="openai").handle) as server:
         engine = OpenAIEngine(server.url)
         with pytest.raises(EngineRejected, match="vLLM"):
@@ -271,5 +271,5 @@ def test_the_token_that_begins_a_label():
         ("No", None), ("NO-RESPONSES", None),
     ],
 )  # fmt: skip
-def test_which_label_an_answer_gives(answer, label):
+def test_label_is_read_from_an_answer_only_where_it_stands_alone(answer, label):
     assert named(answer, LABELS) == label

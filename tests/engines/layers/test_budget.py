@@ -85,7 +85,7 @@ def test_a_price_that_is_none_is_refused(wrong):
         Price(0, wrong)
 
 
-async def test_what_the_engine_does_not_say_is_counted_as_reserved():
+async def test_reply_without_usage_is_counted_as_reserved():
     budget = Budget(Silent(), tokens=10_000)
     await budget.sample(["x" * 300], n=2, max_tokens=50)
     assert budget.spent.tokens >= 100 + 300 / 3
@@ -139,7 +139,7 @@ async def test_prose_goes_out_in_pieces_until_the_budget_is_used():
     assert 18_000 < budget.spent.tokens <= 20_000
 
 
-async def test_what_can_never_fit_is_refused_before_anything_is_sent():
+async def test_call_beyond_the_whole_budget_is_refused_unsent():
     engine = ScriptedEngine()
     with pytest.raises(BudgetExceeded, match="tokens"):
         await Budget(engine, tokens=2_000).label_probs(["words " * 200] * 90, ["X"])
@@ -272,7 +272,7 @@ async def test_a_cancelled_call_gives_back_what_it_reserved():
     assert budget.left.tokens > 950
 
 
-async def test_no_limit_counts_all_the_same_and_nothing_costs_nothing():
+async def test_budget_without_limits_counts_and_empty_calls_cost_nothing():
     engine = ScriptedEngine()
     budget = Budget(engine)
     await budget.label_probs([], ["X"])

@@ -76,7 +76,7 @@ async def test_labels_that_may_begin_alike_are_kept_as_they_were_asked():
         assert (await cache.label_probs(["Who?"], ["B"])).mode == "first_token"
 
 
-async def test_what_differs_is_asked_apart():
+async def test_questions_that_differ_in_prompt_mode_or_model_share_no_answer():
     engine = ScriptedEngine()
     cache = Cache(engine)
     cuttable = Prompt((Message("user", "a"),), (Span(0, 0, 1),))

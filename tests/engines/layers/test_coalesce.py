@@ -80,7 +80,7 @@ async def test_different_labels_are_asked_together_and_each_caller_gets_its_own(
         assert answer.usage.prompts == len(texts)
 
 
-async def test_so_many_labels_are_no_longer_asked_together():
+async def test_calls_with_more_than_sixteen_labels_together_are_split():
     engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=5)
     await asyncio.gather(*(layer.label_probs([f"{i}"], [f"a{i}", f"b{i}"]) for i in range(20)))
@@ -153,7 +153,7 @@ async def test_a_call_that_fills_a_batch_waits_for_nobody():
     assert [len(call.prompts) for call in engine.calls] == [4, 4]
 
 
-async def test_nothing_asked_nothing_merged():
+async def test_call_without_prompts_returns_at_once():
     answer = await Coalesce(ScriptedEngine(), window_ms=1000).label_probs([], ["A", "B"])
     assert answer.p.shape == (0, 2)
 
@@ -180,7 +180,7 @@ async def test_a_caller_cancelled_before_sending_is_left_out():
     assert [call.texts for call in engine.calls] == [["b"]]
 
 
-async def test_when_all_have_gone_nothing_is_asked_or_it_stops():
+async def test_batch_whose_callers_are_all_cancelled_is_not_sent_or_stops():
     engine = ScriptedEngine(gate=asyncio.Event())
     layer = Coalesce(engine, window_ms=1)
     calls = [asyncio.ensure_future(layer.label_probs([x], ["A"])) for x in "ab"]
@@ -239,7 +239,7 @@ async def test_each_caller_has_its_own_deadline():
     assert engine.calls[-1].deadline == later
 
 
-async def test_what_was_cut_and_what_is_exact_stays_with_its_caller():
+async def test_merged_callers_keep_their_own_cuts_and_bounds():
     class Bounding(ScriptedEngine):
         async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
             answer = await super().label_probs(prompts, labels, mode, deadline, priority)

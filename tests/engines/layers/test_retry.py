@@ -66,7 +66,7 @@ async def test_passing_troubles_pass_unseen():
         ValueError("odd"),
     ],
 )
-async def test_what_repeating_cannot_help_is_not_repeated(error):
+async def test_final_error_is_raised_after_one_attempt(error):
     engine = failing(error)
     with pytest.raises(type(error)) as caught:
         await ask(quick(engine))
@@ -74,7 +74,7 @@ async def test_what_repeating_cannot_help_is_not_repeated(error):
     assert len(engine.calls) == 1
 
 
-async def test_it_gives_up_and_says_after_how_many_attempts():
+async def test_last_error_says_after_how_many_attempts_retry_gave_up():
     engine = failing(then=EngineUnreachable("nobody at home"))
     with pytest.raises(EngineUnreachable, match=r"nobody at home \(given up after 3 attempts in"):
         await ask(quick(engine, attempts=3))
@@ -188,7 +188,7 @@ async def test_cancellation_while_waiting_for_the_next_attempt():
         await call
 
 
-async def test_it_passes_everything_on():
+async def test_retry_passes_every_argument_on():
     engine = ScriptedEngine()
     layer = quick(engine)
     deadline = time.monotonic() + 9

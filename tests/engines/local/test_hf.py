@@ -291,7 +291,7 @@ async def test_closing(checkpoint):
         await engine.label_probs(["a"], ["A"])
 
 
-async def test_what_cannot_be_loaded(tmp_path):
+async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):
     with pytest.raises(InvalidInput, match=r"config\.json"):
         HfEngine(tmp_path)
     with pytest.raises(InvalidInput, match="dtype"):

@@ -29,7 +29,7 @@ async def engines(folder):
         await engine.aclose()
 
 
-async def test_it_is_recognised(engines):
+async def test_exported_nano_is_recognised_by_its_vocabulary(engines):
     exported, nano = [await engine.info() for engine in engines]
     assert (exported.prompts, exported.mode, exported.context) == ("nano", nano.mode, nano.context)
     assert not any("A/B question" in note for note in exported.notes), "it answers its own letters"

@@ -8,7 +8,7 @@ from ragguard.engines.local.worker import Worker
 from ragguard.errors import EngineUnreachable
 
 
-async def test_once_main_has_returned_a_job_is_one_for_the_next_process(monkeypatch):
+async def test_job_after_the_end_of_main_is_a_retryable_error(monkeypatch):
     """Python's thread pools are closed then, though other threads may still serve."""
     worker = Worker("the model", lambda: 40)
     assert await worker.run(lambda model, still_wanted: model + 2) == 42

@@ -38,7 +38,7 @@ async def test_info_says_what_it_is() -> None:
     assert (info.context or 0) >= 512
 
 
-async def test_its_profile_says_what_would_be_found_out_about_it() -> None:
+async def test_profile_of_nano_is_what_looking_at_it_finds() -> None:
     engine = NanoEngine()
     known = await engine.found()
     found = await find_out(known.model)
@@ -55,7 +55,7 @@ async def test_greedy_answers_are_drawn_and_paid_for_once() -> None:
     assert five.usage.output_tokens == one.usage.output_tokens
 
 
-async def test_it_reads_and_abstains() -> None:
+async def test_nano_answers_from_gold_and_abstains_without_it() -> None:
     cases = world.cases(60, seed=41)
     engine = NanoEngine()
     asked = [PROMPTS.render("abstention", [c.gold[0].text], query=c.question) for c in cases]
