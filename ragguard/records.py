@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 Level = Literal["passage", "step", "run"]
 Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
@@ -19,6 +19,7 @@ Stage = Literal["passages", "candidates"]
 GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
 AdviceAction = Literal["answer", "continue", "rephrase", "distrust"]
 AdviceStatus = Literal["judged", "timeout", "error"]
+T = TypeVar("T")
 
 CONTENT_KIND = "ragguard.content"
 """Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
@@ -103,6 +104,12 @@ class Decision:
     engine: str = ""
     started_ns: int = 0
     """The time at which the guard began, on the wall clock; 0 where that was not measured."""
+
+    def of(self, given: Sequence[T]) -> list[T]:
+        """Returns those of the objects that the guard was given, such as documents of a framework, that stay: the very
+        objects, in their order."""
+        gone = {drop.position for drop in self.dropped}
+        return [one for position, one in enumerate(given, 1) if position not in gone]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,9 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from typing import NoReturn
+from typing import Any, NoReturn, cast
 
 from ragguard.analysis.conformal import check_same
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
@@ -142,15 +144,16 @@ class DistractorGuard:
             "the same settings; a calibrated threshold travels as `Calibration.save(path)` and `guard.use(path)`"
         )
 
-    def prune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
+    def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
         began = time.monotonic()
         given = _passages(passages)
         return self._decision(self._in_background(query, given, self._deadline(began)), given, began)
 
-    async def aprune(self, query: str, passages: Sequence[Passage | str]) -> Decision:
-        """Returns a decision: the passages to give the model instead of `passages`. Raises only where `passages` are
-        none, never for what an engine, a policy or a passage does."""
+    async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
+        """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
+        framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
+        are none, never for what an engine, a policy or a passage does."""
         began = time.monotonic()
         given = _passages(passages)
         return self._decision(await self._outcome(query, given, self._deadline(began)), given, began)
@@ -385,18 +388,26 @@ def _failed(error: BaseException) -> GuardOutcome:
     return GuardOutcome("error", describe(error), cause_of(error))
 
 
-def _passages(given: Sequence[Passage | str]) -> list[Passage]:
-    allowed = "a list of Passage or texts"
+def _passages(given: Sequence[Any]) -> list[Passage]:
+    allowed = "a list of Passage, of texts, or of a framework's documents"
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
     try:
-        passages = [passage if isinstance(passage, Passage) else Passage(passage) for passage in given]
+        passages = [Passage(one) if isinstance(one, str) else _passage(one) for one in given]
     except Exception as error:
         raise InvalidInput("passages", given, allowed) from error
     for passage in passages:
-        if not isinstance(passage.text, str):
-            raise InvalidInput("passages", passage.text, allowed)
+        if not isinstance(passage, Passage) or not isinstance(passage.text, str):
+            raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
     return passages
+
+
+def _passage(item: object) -> Passage:
+    """Returns a passage as it is, and that of a framework's document, with or without a score."""
+    found = documents_in(item)
+    if isinstance(item, Passage) or not found:
+        return cast(Passage, item)
+    return passage_of(item)
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

@@ -53,6 +53,4 @@ def _failed(given: list[Passage], error: Exception) -> Decision:
 def _kept(
     guard: DistractorGuard, items: Sequence[Item], given: list[Passage], decision: Decision
 ) -> tuple[list[Item], Verdict]:
-    gone = {drop.position for drop in decision.dropped}
-    kept = [item for position, item in enumerate(items, 1) if position not in gone]
-    return kept, Verdict(decision, given, engine=guard.engine)
+    return decision.of(items), Verdict(decision, given, engine=guard.engine)

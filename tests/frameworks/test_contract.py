@@ -340,3 +340,13 @@ def test_searches_of_one_message_share_a_turn(framework, captured):
         (0, "Hagblad"),
         (1, "born"),
     ]
+
+
+def test_guard_is_given_documents_in_plain_code_and_gives_the_very_objects_back():
+    guard = DistractorGuard("nano", policies=[TopUtility(2)], budget_ms=60_000)
+    documents = [Document(TEXTS[0]), (Document(TEXTS[1]), 0.5), NodeWithScore(node=TextNode(text=TEXTS[2]))]
+    decision = guard.prune(QUESTION, documents)
+    (drop,) = decision.dropped
+    assert drop.passage.text == TEXTS[drop.position - 1]
+    left = [one for number, one in enumerate(documents, 1) if number != drop.position]
+    assert all(one is other for one, other in zip(decision.of(documents), left, strict=True))
