@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
+from ragguard.advice.admission import AdviceAdmission
 from ragguard.advice.calibration import (
     AdviceCalibration,
     KnownOutcome,
@@ -61,6 +62,7 @@ class Adviser:
         """Asks on `loop`. Answers are drawn and compared as `scorers` do, so that nothing is asked twice."""
         given = list(scorers)
         self._asking, self._loop = asking, loop
+        self._admission = AdviceAdmission()
         self._belief = next((one for one in given if isinstance(one, Belief)), Belief())
         self._contested = next((one for one in given if isinstance(one, Contested)), Contested())
         self.calibration: AdviceCalibration | None = None
@@ -195,12 +197,18 @@ class Adviser:
         calibration, search = self.calibration, EvidenceSearch(self._belief, self._contested)
         if not began.readable:
             return began.nothing_read()
+        admitted = False
         try:
-            async with until(began.deadline, "advice"):
+            async with self._admission.admitted(began.deadline), until(began.deadline, "advice"):
+                admitted = True
                 evidence, view = await search.evidence(
                     self._asker(began.run, PRIORITY, began.deadline, redacted=began.redacted)
                 )
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
+            if not admitted:
+                return self._late(
+                    began, "other calls for advice are being judged, and too little time was left"
+                )
             if seconds_left(began.deadline):
                 return began.failed(describe(error), search.usage)
             return self._late(began, describe(error), search.usage)

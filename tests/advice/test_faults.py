@@ -131,3 +131,24 @@ def test_a_loop_that_is_not_asyncios_is_an_error_of_the_caller():
 def test_an_adviser_is_not_pickled():
     with RagGuard(ScriptedEngine(), store=None, scorers=()) as rg, pytest.raises(TypeError, match="advice"):
         pickle.dumps(rg.advice)
+
+
+async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_ones_are_judged(monkeypatch):
+    monkeypatch.setattr("ragguard.advice.admission.AT_ONCE", 1)
+    engine = ScriptedEngine(label=says, answer=lambda text, index: "Ada Berg", gate=asyncio.Event())
+    async with RagGuard(engine, store=None, scorers=()) as rg, rg.run(QUESTION) as run:
+        run.retrieved(QUESTION, PASSAGES)
+        first = asyncio.create_task(run.aadvise(LONG))
+        while not engine.running:
+            await asyncio.sleep(0)
+        asked = len(engine.calls)
+        shed = await run.aadvise(100)
+        assert (shed.action, shed.status, len(engine.calls)) == ("continue", "timeout", asked)
+        assert "other calls for advice" in shed.reasons[0]
+        SCORER.run(_set(engine.gate))
+        assert (await first).status == "judged"
+        assert (await run.aadvise(LONG)).status == "judged"
+
+
+async def _set(gate):
+    gate.set()
