@@ -78,9 +78,9 @@ class Adviser:
             run: The run as it stands.
             budget_ms: How many milliseconds it may take.
         """
-        return self._advise(_Began(budget_ms).about(run))
+        return self._advise(_AdviceCall(budget_ms).about(run))
 
-    def _advise(self, began: _Began) -> Advice:
+    def _advise(self, began: _AdviceCall) -> Advice:
         """Waits for the advice of a call that has its run."""
         if self._loop.is_current():
             return began.failed(
@@ -102,9 +102,9 @@ class Adviser:
             budget_ms: How many milliseconds it may take.
         """
         running_loop("aadvise()")
-        return await self._aadvise(_Began(budget_ms).about(run))
+        return await self._aadvise(_AdviceCall(budget_ms).about(run))
 
-    async def _aadvise(self, began: _Began) -> Advice:
+    async def _aadvise(self, began: _AdviceCall) -> Advice:
         """Does what `_advise` does, without blocking the event loop."""
         try:
             async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
@@ -123,7 +123,7 @@ class Adviser:
         """
         if captured.known is not None and not captured.in_store:
             return self.advise(captured.known, budget_ms)
-        began = _Began(budget_ms)
+        began = _AdviceCall(budget_ms)
         if self._loop.is_current():
             return self._advise(began)
         try:
@@ -147,7 +147,7 @@ class Adviser:
         if captured.known is not None and not captured.in_store:
             return await self.aadvise(captured.known, budget_ms)
         running_loop("aadvise()")
-        began = _Began(budget_ms)
+        began = _AdviceCall(budget_ms)
         try:
             async with asyncio.timeout(seconds_left(began.deadline)):
                 run = await self._loop.within(self._asking.captured_run(captured.id, captured.known))
@@ -192,7 +192,7 @@ class Adviser:
         found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=PRIORITY)))
         self.calibration = found
 
-    async def _judged(self, began: _Began) -> Advice:
+    async def _judged(self, began: _AdviceCall) -> Advice:
         """Returns the advice, judged on the loop; waits no longer than the budget."""
         calibration, search = self.calibration, EvidenceSearch(self._belief, self._contested)
         if not began.readable:
@@ -225,7 +225,7 @@ class Adviser:
             )
         )  # fmt: skip
 
-    def _late(self, began: _Began, why: str, usage: Usage | None = None) -> Advice:
+    def _late(self, began: _AdviceCall, why: str, usage: Usage | None = None) -> Advice:
         """Returns the advice where the budget is over: `why`, unless an engine's error is known that it waited for."""
         error = self._asking.failure_since(began.monotonic - SHARED_S)
         if error is None:
@@ -275,7 +275,7 @@ class Adviser:
         return partial(self._asking.ask_about, bare, priority=priority, deadline=deadline, redacted=redacted)
 
 
-class _Began:
+class _AdviceCall:
     """A call for advice under way: its run, its deadline and its outcome."""
 
     def __init__(self, budget_ms: float) -> None:
@@ -286,7 +286,7 @@ class _Began:
         self.monotonic = time.monotonic()
         self.deadline = self.monotonic + budget_ms / 1e3
 
-    def about(self, run: Run, *, redacted: bool = False) -> _Began:
+    def about(self, run: Run, *, redacted: bool = False) -> _AdviceCall:
         """Takes the run that the call is about; raises AdviceError for one about which none can be given."""
         if not isinstance(run, Run):
             raise InvalidInput("run", run, "a Run")

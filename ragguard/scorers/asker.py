@@ -23,11 +23,12 @@ from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 T = TypeVar("T")
 _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
 
-# The longest time for which a scorer that waits for something other than an answer delays the others.
 _PATIENCE_S = 0.05
-# The most further calls by which the rest of a batch is asked again without one bad question.
-_OF_ONE = (PromptTooLong, EngineProtocolError)
-_MORE_CALLS = 24
+"""The longest time for which a scorer that waits for something other than an answer delays the others."""
+_FAULTS_OF_ONE_QUESTION = (PromptTooLong, EngineProtocolError)
+"""The errors that one question of a batch may cause, so that the others are asked again without it."""
+_MOST_FURTHER_CALLS = 24
+"""The most calls by which the rest of a batch is asked again without one bad question."""
 
 
 class Respondent(Protocol):
@@ -218,7 +219,11 @@ class Asker:
             ):
                 if not isinstance(answers, RagguardError):
                     self._answers.update(zip(batch, answers, strict=True))
-                elif isinstance(answers, _OF_ONE) and len(batch) > 1 and calls < _MORE_CALLS:
+                elif (
+                    isinstance(answers, _FAULTS_OF_ONE_QUESTION)
+                    and len(batch) > 1
+                    and calls < _MOST_FURTHER_CALLS
+                ):
                     todo += [batch[: len(batch) // 2], batch[len(batch) // 2 :]]
                 else:
                     self._answers.update(dict.fromkeys(batch, answers))

@@ -34,7 +34,7 @@ class MeteredAsk:
         return answers
 
 
-def not_told(usage: Usage, results: Sequence[Result]) -> Usage:
+def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
     """Returns the part of a usage that is in no score of the results."""
     told = sum((one.usage for one in results if isinstance(one, Score)), Usage())
     seconds = usage.seconds - told.seconds

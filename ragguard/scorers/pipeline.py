@@ -31,7 +31,7 @@ from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
-from ragguard.scorers.metered_ask import MeteredAsk, not_told, with_usage
+from ragguard.scorers.metered_ask import MeteredAsk, unattributed, with_usage
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.probes.tokens import prompt_tokens
@@ -326,7 +326,7 @@ class ScoringPipeline:
         unpaid = Usage()
         for scorer, ask, outcome in zip(scorers, asks, outcomes, strict=True):
             found = _results_of(outcome, scorer, view)
-            unpaid += not_told(ask.usage, found)
+            unpaid += unattributed(ask.usage, found)
             if unpaid != Usage() and (paid := with_usage(found, unpaid)) is not None:
                 found, unpaid = paid, Usage()
             results += found
