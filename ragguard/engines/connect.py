@@ -8,7 +8,8 @@ from typing import Any
 
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import ConnectedEngine, Layer
+from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
+from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
@@ -18,13 +19,16 @@ SCHEMES = (
     "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, or an Engine"
 )
 
+REQUEST_S = 120.0
+"""Seconds that one HTTP request may take where nothing else is said."""
+
 
 def connect(
     engine: str | Engine,
     *,
     model: str | None = None,
     api_key: str | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float | None = None,
     cache: str | Path | None = None,
     budget: Account | Limits | None = None,
     engine_args: Mapping[str, Any] | None = None,
@@ -40,7 +44,8 @@ def connect(
             an Engine.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        timeout_s: How many seconds one HTTP request may take.
+        timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
+            server, 600 for an engine of your own.
         cache: A file that keeps answers between processes. None: answers are kept in memory only.
         budget: Limits for this engine alone (`requests`, `tokens`, `money` with a `price`), or an Account that
             several engines share.
@@ -75,7 +80,7 @@ def open_engine(
     *,
     model: str | None = None,
     api_key: str | None = None,
-    timeout_s: float = 120.0,
+    timeout_s: float | None = None,
     engine_args: Mapping[str, Any] | None = None,
 ) -> Engine:
     """Returns the engine without layers."""
@@ -83,12 +88,12 @@ def open_engine(
         if not implements(engine, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
-        return engine
+        return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
     scheme, colon, rest = engine.strip().partition(":")
     if scheme in ("http", "https"):
         from ragguard.engines.http.server import ServerEngine
 
-        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s)
+        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S)
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"

@@ -76,9 +76,19 @@ class BackgroundLoop:
         future.add_done_callback(notify)
         try:
             await done.wait()
+            if future.cancelled():
+                raise asyncio.CancelledError
+            return future.result()
         finally:
             future.cancel()
-        return future.result()
+            del future  # it holds its error, and that this frame
+
+    def stop(self) -> None:
+        """Ends the thread of this process once the work under way gives way; further work starts another one."""
+        thread = self._thread.made
+        if thread is not None and thread.loop is not None:
+            with suppress(RuntimeError):  # stopped before
+                thread.loop.call_soon_threadsafe(thread.loop.stop)
 
     @property
     def started(self) -> bool:

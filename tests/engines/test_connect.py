@@ -13,6 +13,7 @@ from ragguard import connect
 from ragguard.engines.connect import open_engine
 from ragguard.engines.engine import ConnectedEngine, layers_of
 from ragguard.engines.entailment.connected_entailer import connect_entailer
+from ragguard.engines.foreign import ForeignEngine
 from ragguard.engines.http.http_client import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import BudgetExceeded, EngineUnreachable, InvalidInput, UnknownName
@@ -89,8 +90,9 @@ async def test_a_budget_is_kept():
 
 @pytest.mark.parametrize("budget", [None, {"requests": 1}])
 def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
+    limited = [Budget] if budget else []
     layers = [type(layer) for layer in layers_of(connect(ScriptedEngine(), budget=budget))]
-    assert layers == [ConnectedEngine, Cache, Coalesce, Retry, Priority, *([Budget] if budget else [])]
+    assert layers == [ConnectedEngine, Cache, Coalesce, Retry, Priority, *limited, ForeignEngine]
 
 
 async def test_a_budget_goes_around_an_engine_with_layers():

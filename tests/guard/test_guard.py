@@ -208,7 +208,8 @@ class Beginner(ScriptedEngine):
         if not self.begun:
             self.waiting += 1
             try:
-                await self.may_begin.wait()
+                while not self.may_begin.is_set():  # set on another loop
+                    await asyncio.sleep(0.001)
             finally:
                 self.waiting -= 1
             self.begun = True
@@ -222,9 +223,7 @@ async def test_an_engine_that_takes_longer_than_the_budget_to_begin_does_begin(p
     for _ in range(2):
         decision = await watching.aprune("q", [HELPS, MISLEADS])
         assert (decision.status, len(decision.kept)) == ("timeout", 2)
-    for _ in range(50):  # the second call is cancelled, the first goes on
-        await asyncio.sleep(0)
-    assert model.waiting == 1
+    await aeventually(lambda: model.waiting == 1)  # the second call is cancelled, the first goes on
     model.may_begin.set()
     await aeventually(lambda: model.begun)
 
@@ -309,9 +308,10 @@ async def test_a_refusal_that_no_shortening_helps_is_an_error_and_asked_no_furth
     decision = await guard(model).aprune("q", [HELPS, MISLEADS])
     assert (decision.status, len(decision.kept)) == ("error", 2)
     asked = len(model.calls)
+    assert asked <= 6  # both batches, and each of their prompts alone
     decision = await guard(model).aprune("q", [HELPS, MISLEADS * 2000])
     assert (decision.status, len(decision.kept)) == ("error", 2)
-    assert len(model.calls) - asked == 2 * asked
+    assert len(model.calls) - asked <= 12
 
 
 async def test_asking_again_ends_with_the_budget():

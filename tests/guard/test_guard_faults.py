@@ -181,7 +181,7 @@ def test_an_engine_that_blocks_its_thread_costs_the_budget_and_no_more():
     try:
         assert not caller.is_alive()
         assert (found[0].status, texts(found[0])) == ("timeout", [HELPS, MISLEADS])
-        assert blocks.health().causes == {"guard_thread": 1}
+        assert blocks.health().causes == {"too_slow": 1}
     finally:
         release.set()
     assert_the_guards_of_this_process_work()

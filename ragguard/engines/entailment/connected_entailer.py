@@ -13,6 +13,7 @@ import numpy as np
 from ragguard.engines.account import Account, Cost
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.entailer import RELATIONS, Entailer, Entailments, Pair, rows_of, same
+from ragguard.engines.foreign import ForeignEntailer
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess
@@ -44,7 +45,8 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
     if not isinstance(entailer, str):
         if not implements(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
-        return entailer
+        ours = type(entailer).__module__.partition(".")[0] == "ragguard"
+        return entailer if ours else ForeignEntailer(entailer)
     scheme, _, rest = entailer.strip().partition(":")
     if scheme in ("http", "https"):
         from ragguard.engines.entailment.classify import ClassifyEntailer

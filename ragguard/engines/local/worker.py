@@ -13,7 +13,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
-from ragguard.errors import Closed, EngineUnreachable
+from ragguard.errors import Closed, EngineTimeout, EngineUnreachable
+from ragguard.runtime.call_limit import Call, CallLimit
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -23,6 +24,10 @@ T = TypeVar("T")
 
 StillWanted: TypeAlias = Callable[[], None]
 """A function that a job calls between batches; it raises where the caller is gone or the deadline has passed."""
+
+
+JOB_S = 1800.0
+"""Seconds after which a job that does not end, with the model's loading, is waited for no longer."""
 
 
 class _UnwantedError(Exception):
@@ -35,6 +40,7 @@ class _Thread(Generic[M]):
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self.loaded: list[M] = []
+        self.limit = CallLimit(JOB_S)
 
 
 class Worker(Generic[M]):
@@ -61,7 +67,7 @@ class Worker(Generic[M]):
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
-        thread, unwanted = self._thread.get(), threading.Event()
+        thread, unwanted, call = self._thread.get(), threading.Event(), Call()
 
         def still_wanted() -> None:
             if unwanted.is_set():
@@ -69,17 +75,24 @@ class Worker(Generic[M]):
 
         def run() -> T:
             still_wanted()
-            if not thread.loaded:
-                thread.loaded.append(self._load())
-            return job(thread.loaded[0], still_wanted)
+            with thread.limit.under_way(call):
+                if not thread.loaded:
+                    thread.loaded.append(self._load())
+                return job(thread.loaded[0], still_wanted)
 
         try:
             future = thread.executor.submit(run)
         except RuntimeError as error:  # main() has returned, while other threads still serve
             raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
         try:
+            done = asyncio.wrap_future(future)
             async with until(deadline, self._what):
-                return await asyncio.wrap_future(future)
+                if not await thread.limit.wait(call, done):
+                    raise EngineTimeout(
+                        f"{self._what} has computed for {JOB_S:g} s without an end: start the process anew, or ask a "
+                        "quicker model"
+                    )
+                return await done
         finally:
             unwanted.set()
 

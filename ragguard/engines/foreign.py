@@ -1,0 +1,152 @@
+"""Calls engines and entailers of a user's own on a thread and an event loop of their own.
+
+Such an object may block its thread, or never return. On its own thread it holds up neither a guard nor scoring, and a
+call that takes too long is given up: with its thread, where that does not even answer any more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import weakref
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar, cast
+
+from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.engine import Layer, send_to
+from ragguard.engines.entailment.entailer import Entailer, Entailments, Pair
+from ragguard.engines.requests.request import R, Request
+from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
+from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.call_limit import Call, CallLimit
+from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.outcome import catch_exit
+from ragguard.runtime.per_process import PerProcess
+
+T = TypeVar("T")
+
+CALL_S = 600.0
+"""Seconds that one call of an engine of a user's own may take where nothing else is said."""
+ANSWER_S = 1.0
+"""Seconds within which the loop of a thread answers that is not blocked."""
+MOST_GIVEN_UP = 8
+"""Threads that are given up for one engine; after that many it counts as gone."""
+
+
+class ForeignCalls:
+    """The thread on which one object of a user's is called.
+
+    Args:
+        what: What the object is, in errors.
+        seconds: How many seconds a call may take.
+    """
+
+    def __init__(self, what: str, seconds: float = CALL_S) -> None:
+        self._what, self._limit = what, CallLimit(seconds)
+        self._given_up = 0
+        self._loop = self._new_loop()
+
+    def _new_loop(self) -> BackgroundLoop:
+        """Returns a loop whose thread ends with this object."""
+        loop = BackgroundLoop("ragguard-engine")
+        weakref.finalize(self, loop.stop)
+        return loop
+
+    def stop(self) -> None:
+        """Ends the thread; a further call starts another one."""
+        self._loop.stop()
+
+    async def result(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Returns the result of a call, made on the object's own loop; raises EngineTimeout for one that takes too
+        long."""
+        if self._given_up >= MOST_GIVEN_UP:
+            raise EngineUnreachable(
+                f"{self._what} has blocked {self._given_up} threads for good and is not called any more: mend what it "
+                "waits for, and start the process anew"
+            )
+        call, loop = Call(), self._loop
+        task = asyncio.ensure_future(loop.within(self._called(call, work)))
+        try:
+            if not await self._limit.wait(call, task):
+                raise await self._too_long(loop)
+            outcome = task.result()
+        finally:
+            task.cancel()
+            del task  # it holds its error, and that this frame
+        if isinstance(outcome, SystemExit | KeyboardInterrupt):
+            raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
+        return cast(T, outcome)
+
+    async def _called(self, call: Call, work: Callable[[], Awaitable[T]]) -> T | BaseException:
+        with self._limit.under_way(call):
+            return await catch_exit(work())
+
+    async def _too_long(self, loop: BackgroundLoop) -> EngineTimeout:
+        """Returns the error of a call that takes too long. Where its loop does not answer, further calls get another
+        thread."""
+        why = f"{self._what} has not returned from a call for {self._limit.seconds:g} s"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_S):
+                await loop.within(asyncio.sleep(0))
+                return EngineTimeout(f"{why}: the call was cancelled")
+        if loop is self._loop:
+            self._loop, self._given_up = self._new_loop(), self._given_up + 1
+            NOTICES.warn(
+                f"blocked {self._what}",
+                f"{why} and blocks its thread, which is given up; {self._given_up} of at most {MOST_GIVEN_UP} so far. "
+                "What to do: run what blocks in `await asyncio.to_thread(...)`, with a time limit",
+            )
+        return EngineTimeout(f"{why} and blocks its thread: the thread was given up")
+
+
+class ForeignEngine(Layer):
+    """A layer around an engine of a user's own, which is called on a thread of its own.
+
+    Args:
+        engine: The engine.
+        seconds: How many seconds a call may take.
+    """
+
+    def __init__(self, engine: Engine, seconds: float = CALL_S) -> None:
+        super().__init__(engine)
+        self._calls = PerProcess(lambda: ForeignCalls(f"the engine {type(engine).__name__}", seconds))
+
+    async def send(self, request: Request[R]) -> R:
+        """Sends the request to the engine."""
+        return await self._calls.get().result(lambda: send_to(self._engine, request))
+
+    async def info(self) -> EngineInfo:
+        """Returns the description of the engine."""
+        return await self._calls.get().result(self._engine.info)
+
+    async def aclose(self) -> None:
+        """Closes the engine, and ends its thread."""
+        calls = self._calls.get()
+        await calls.result(self._engine.aclose)
+        calls.stop()
+
+
+class ForeignEntailer:
+    """Does for an entailer of a user's own what ForeignEngine does for an engine."""
+
+    def __init__(self, entailer: Entailer) -> None:
+        self._entailer = entailer
+        self._calls = PerProcess(lambda: ForeignCalls(f"the entailer {type(entailer).__name__}"))
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """Returns one row for each pair."""
+        return await self._calls.get().result(
+            lambda: self._entailer.entail(pairs, deadline=deadline, priority=priority)
+        )
+
+    async def info(self) -> EngineInfo:
+        """Returns the description of the entailer."""
+        return await self._calls.get().result(self._entailer.info)
+
+    async def aclose(self) -> None:
+        """Closes the entailer, and ends its thread."""
+        calls = self._calls.get()
+        await calls.result(self._entailer.aclose)
+        calls.stop()
