@@ -139,8 +139,7 @@ async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_one
     async with RagGuard(engine, store=None, scorers=()) as rg, rg.run(QUESTION) as run:
         run.retrieved(QUESTION, PASSAGES)
         first = asyncio.create_task(run.aadvise(LONG))
-        while not engine.running:
-            await asyncio.sleep(0)
+        await engine.until_running(2)  # the reader's and the judge's questions
         asked = len(engine.calls)
         shed = await run.aadvise(100)
         assert (shed.action, shed.status, len(engine.calls)) == ("continue", "timeout", asked)
