@@ -18,7 +18,7 @@ from ragguard.engines.entailment.entailer import Entailer, Entailments, Pair
 from ragguard.engines.requests.request import R, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.runtime.call_limit import Call, CallLimit
+from ragguard.runtime.call_limit import CallLimit, TimedCall
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.outcome import catch_exit
 from ragguard.runtime.per_process import PerProcess
@@ -64,7 +64,7 @@ class ForeignCalls:
                 f"{self._what} has blocked {self._given_up} threads for good and is not called any more: mend what it "
                 "waits for, and start the process anew"
             )
-        call, loop = Call(), self._loop
+        call, loop = TimedCall(), self._loop
         task = asyncio.ensure_future(loop.within(self._called(call, work)))
         try:
             if not await self._limit.wait(call, task):
@@ -77,7 +77,7 @@ class ForeignCalls:
             raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
         return cast(T, outcome)
 
-    async def _called(self, call: Call, work: Callable[[], Awaitable[T]]) -> T | BaseException:
+    async def _called(self, call: TimedCall, work: Callable[[], Awaitable[T]]) -> T | BaseException:
         with self._limit.under_way(call):
             return await catch_exit(work())
 

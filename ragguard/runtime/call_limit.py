@@ -15,7 +15,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-class Call:
+class TimedCall:
     """A call that waits to begin, is under way, or has ended and waits to be noticed."""
 
     __slots__ = ("began", "submitted")
@@ -23,7 +23,7 @@ class Call:
     def __init__(self) -> None:
         self.submitted = time.monotonic()
         self.began: float | None = None
-        """When it began; None before that, and once it has ended."""
+        """The time at which it began; None before that, and once it has ended."""
 
 
 class CallLimit:
@@ -38,7 +38,7 @@ class CallLimit:
         self._last_end = 0.0
 
     @contextmanager
-    def under_way(self, call: Call) -> Iterator[None]:
+    def under_way(self, call: TimedCall) -> Iterator[None]:
         """Notes when a call begins and ends; entered where it is made, on whatever thread."""
         call.began = time.monotonic()
         try:
@@ -46,7 +46,7 @@ class CallLimit:
         finally:
             call.began, self._last_end = None, time.monotonic()
 
-    async def wait(self, call: Call, done: asyncio.Future[T]) -> bool:
+    async def wait(self, call: TimedCall, done: asyncio.Future[T]) -> bool:
         """Waits until a call is done; returns False where it takes too long."""
         while not done.done():
             since = call.began or max(call.submitted, self._last_end)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
 from ragguard.errors import Closed, EngineTimeout, EngineUnreachable
-from ragguard.runtime.call_limit import Call, CallLimit
+from ragguard.runtime.call_limit import CallLimit, TimedCall
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -67,7 +67,7 @@ class Worker(Generic[M]):
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
-        thread, unwanted, call = self._thread.get(), threading.Event(), Call()
+        thread, unwanted, call = self._thread.get(), threading.Event(), TimedCall()
 
         def still_wanted() -> None:
             if unwanted.is_set():
