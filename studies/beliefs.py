@@ -23,11 +23,11 @@ from ragguard.scorers.asker import Asker
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.models import Models
 from ragguard.scorers.probes.belief import belief
 from ragguard.scorers.probes.question import SampleAnswer, answered
 from ragguard.scorers.probes.rating import read_rating, response_grade
 from ragguard.scorers.probes.relevance import read_relevance, relevance
-from ragguard.scorers.respondents import Engines
 
 ABOUT = 48
 """The number of questions that are worked on together."""
@@ -81,7 +81,7 @@ class Beliefs:
             # An asker keeps what was answered: one for each batch bounds the memory.
             # None waits for anything but answers, so all go together however slow the machine is: the same
             # questions share a batch every time.
-            asker = Asker(Engines(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
+            asker = Asker(Models(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
             batch = questions[start : start + ABOUT]
             found += await asker.together([self._one(asked, asker, prompts, judging) for asked in batch])
         self.progress("drawing and comparing answers", len(questions), len(questions))

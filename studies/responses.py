@@ -31,9 +31,9 @@ from ragguard.metrics import (
 )
 from ragguard.metrics.arrays import Booleans, Floats
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.models import Models
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.respondents import Engines
 from ragguard.world.grammar import RELATIONS, fact_phrasings, sentence
 from studies.reports import Part, Report
 
@@ -213,4 +213,4 @@ def with_ideal(bounds: Measured, judged: Sequence[Judged], said: Responses) -> M
 
 async def _asker(judge: Engine) -> tuple[Asker, PromptSet]:
     prompts = load_prompts((await judge.info()).prompts)
-    return Asker(Engines(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP), prompts
+    return Asker(Models(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP), prompts

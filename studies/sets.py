@@ -25,9 +25,9 @@ from ragguard.engines.entailment.engine_entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.models import Models
 from ragguard.scorers.probes.question import answered
 from ragguard.scorers.probes.rating import read_rating, response_grade
-from ragguard.scorers.respondents import Engines
 from ragguard.world import Counts
 from studies.hard_world import hard_cases
 from studies.reasons import with_reasons
@@ -185,7 +185,7 @@ async def with_grades(
     }
     distinct = list(dict.fromkeys(question for group in asked.values() for question in group))
     progress("grading responses", 0, len(distinct))
-    asker = Asker(Engines(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP)
+    asker = Asker(Models(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP)
     ratings = {
         question: read_rating(question, answered(answer)).value
         for question, answer in zip(distinct, await asker(distinct), strict=True)

@@ -35,15 +35,12 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
+from ragguard.scorers.models import ADVISING, SCORING
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.on_demand import ScoringOnDemand
 
-PRIORITY = -5
-"""Behind guards, which hold up a retrieval, and ahead of everything that only scores: an agent waits."""
 CALIBRATED_AT_ONCE = 16
-BEHIND = 10
-"""The priority of the questions of a calibration: that of scoring in the background."""
 SHARED_S = 5.0
 """An attempt that failed so many seconds before the call may belong to a request that the call shares."""
 GRACE_S = 0.05
@@ -189,7 +186,7 @@ class Adviser:
         found = (
             calibration if isinstance(calibration, AdviceCalibration) else AdviceCalibration.load(calibration)
         )
-        found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=PRIORITY)))
+        found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=ADVISING)))
         self.calibration = found
 
     async def _judged(self, began: _AdviceCall) -> Advice:
@@ -202,7 +199,7 @@ class Adviser:
             async with self._admission.admitted(began.deadline), until(began.deadline, "advice"):
                 admitted = True
                 evidence, view = await search.evidence(
-                    self._asker(began.run, PRIORITY, began.deadline, redacted=began.redacted)
+                    self._asker(began.run, ADVISING, began.deadline, redacted=began.redacted)
                 )
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
             if not admitted:
@@ -240,7 +237,7 @@ class Adviser:
             if isinstance(one, KnownOutcome) or not _lacks(one)
         ]
         check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
-        before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=BEHIND))
+        before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=SCORING))
         traces = await in_parallel(
             [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
         )
@@ -261,10 +258,10 @@ class Adviser:
             evidence = None
             if _is_readable(prefix.steps):
                 search = EvidenceSearch(self._belief, self._contested)
-                evidence, _ = await search.evidence(self._asker(prefix, BEHIND))
+                evidence, _ = await search.evidence(self._asker(prefix, SCORING))
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if known is None:
-                correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=BEHIND)))
+                correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=SCORING)))
         return Trace(enough, correct)
 
     def _asker(

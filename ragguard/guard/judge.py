@@ -6,28 +6,26 @@ Knows prompts and engines; knows no budget and no policy.
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
 
-from ragguard.engines.base import Engine, Prompt
+from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong
+from ragguard.errors import LowLabelMass, PromptTooLong
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.limiter import Limiter
+from ragguard.scorers.models import GUARDING, Models
 from ragguard.scorers.probes.abstention import abstention, read_abstention
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, label_answers
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
 from ragguard.scorers.probes.relevance import read_relevance, relevance
 
 T = TypeVar("T")
 
-AHEAD = -10
-"""The priority of guard requests: before everything that only scores."""
 READ, READ_AGAIN = 32_000, 4_000
 """The most characters of a passage that are judged: at first, and after a server has refused a batch with a passage
 that is too long."""
@@ -111,61 +109,40 @@ class PassageJudge:
         read: int,
     ) -> list[Judged]:
         with waiting:
-            prompts = self._prompts or load_prompts((await contained(self.engine.info())).prompts)
+            prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
             theirs = prompts
             if self.judge is not self.engine:
-                theirs = self._prompts or load_prompts((await contained(self.judge.info())).prompts)
-        reader: list[Prompt] = []
-        judging: list[Prompt] = []
+                theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
+        reader: list[LabelQuestion] = []
+        judging: list[LabelQuestion] = []
         async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
                 some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
-                reader += [abstention(prompts, query, text).prompt for text in some]
-                judging += [relevance(theirs, query, text).prompt for text in some]
+                reader += [abstention(prompts, query, text) for text in some]
+                judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
+        models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline)
         # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
-        asking = [
-            asyncio.ensure_future(_answers(self.engine, reader, prompts.labels("abstention"), deadline)),
-            asyncio.ensure_future(_answers(self.judge, judging, theirs.labels("relevance"), deadline)),
-        ]
+        asking = [asyncio.ensure_future(models.labels(questions)) for questions in (reader, judging)]
         try:
             with waiting:
-                reads, verdicts = await asyncio.gather(*asking)
+                (reads, _), (verdicts, _) = await asyncio.gather(*asking)
         finally:
             while asking:
                 asking.pop().cancel()
-        return _read(candidates, reads, relevance(theirs, query, ""), verdicts)
-
-
-async def contained(asking: Awaitable[T]) -> T:
-    """Returns what an engine answers. Turns a SystemExit or KeyboardInterrupt of the engine, which would end the
-    event loop and every guard on it, into an error of that engine. Ctrl-C reaches the main thread alone, and passes
-    there."""
-    try:
-        return await asking
-    except (SystemExit, KeyboardInterrupt) as error:
-        if isinstance(error, KeyboardInterrupt) and threading.current_thread() is threading.main_thread():
-            raise
-        raise EngineProtocolError(f"the engine raised {type(error).__name__}({error})") from error
-
-
-async def _answers(
-    engine: Engine, prompts: Sequence[Prompt], labels: tuple[str, ...], deadline: float | None
-) -> list[LabelAnswer]:
-    probs = await contained(engine.label_probs(prompts, labels, deadline=deadline, priority=AHEAD))
-    return label_answers(probs, len(prompts), len(labels))
+        return _read(candidates, reads, judging, verdicts)
 
 
 def _read(
     candidates: Sequence[Candidate],
     reads: Sequence[LabelAnswer],
-    question: LabelQuestion,
+    questions: Sequence[LabelQuestion],
     verdicts: Sequence[LabelAnswer],
 ) -> list[Judged]:
     """Returns the candidates with their numbers."""
     abstains = [read_abstention(read).p for read in reads]
     relevant, problems = [0.0] * len(candidates), dict[int, str]()
-    for at, verdict in enumerate(verdicts):
+    for at, (question, verdict) in enumerate(zip(questions, verdicts, strict=True)):
         try:
             relevant[at] = min(1.0, read_relevance(question, verdict).p)
         except LowLabelMass as error:

@@ -238,7 +238,7 @@ class Asker:
             return answers
         except RagguardError as error:
             return error
-        except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt) as error:
+        except (Exception, asyncio.CancelledError) as error:
             if is_cancelled(error):
                 raise
             # An engine of the user's may raise anything; it becomes data here.

@@ -10,6 +10,7 @@ from typing import Protocol
 from ragguard.errors import RagguardError
 from ragguard.records import Failure, Result, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.scorers.models import SCORING
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import Scorer
 from ragguard.text.secret_filter import logger
@@ -20,24 +21,24 @@ _log = logger("ragguard")
 class ResultSource(Protocol):
     """A source of a run's results, as `scorers.pipeline.ScoringPipeline` does."""
 
-    async def results(self, run: Run, *, priority: int = 10) -> Sequence[Result]:
+    async def results(self, run: Run, *, priority: int = SCORING) -> Sequence[Result]:
         """Returns all scores of a run, and a failure for each that could not be computed."""
         ...
 
     async def results_so_far(
-        self, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
+        self, run: Run, scorers: Sequence[Scorer], *, priority: int = SCORING
     ) -> Sequence[Result]:
         """Returns the scores and failures that these scorers can give for a run that has not ended."""
         ...
 
 
-async def evaluate(pipeline: ResultSource, run: Run, *, priority: int = 10) -> ScoredRun:
+async def evaluate(pipeline: ResultSource, run: Run, *, priority: int = SCORING) -> ScoredRun:
     """Returns a run with its scores and failures. A fault of an engine or a scorer becomes a failure. Never raises."""
     return await _evaluated(run, pipeline.results(run, priority=priority))
 
 
 async def evaluate_so_far(
-    pipeline: ResultSource, run: Run, scorers: Sequence[Scorer], *, priority: int = 10
+    pipeline: ResultSource, run: Run, scorers: Sequence[Scorer], *, priority: int = SCORING
 ) -> ScoredRun:
     """Returns a run that has not ended with the scores and failures that these scorers can give. Never raises."""
     return await _evaluated(run, pipeline.results_so_far(run, scorers, priority=priority))

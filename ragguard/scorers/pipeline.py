@@ -32,10 +32,10 @@ from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.metered_ask import MeteredAsk, unattributed, with_usage
+from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.probes.tokens import prompt_tokens
-from ragguard.scorers.respondents import Engines
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
@@ -154,12 +154,12 @@ class ScoringPipeline:
         """True where all engines have a cache, so that nothing is asked twice however often a run is scored."""
         return all(any(isinstance(layer, Cache) for layer in layers_of(engine)) for engine in self.engines)
 
-    async def results(self, run: Run, *, priority: int = 10) -> list[Result]:
+    async def results(self, run: Run, *, priority: int = SCORING) -> list[Result]:
         """Returns all scores of a run, and a failure for each that is missing; no fault of an engine raises."""
         return await self._asked(run, self._scorers, priority)
 
     async def results_so_far(
-        self, run: Run, scorers: Sequence[Scorer] | None = None, *, priority: int = 10
+        self, run: Run, scorers: Sequence[Scorer] | None = None, *, priority: int = SCORING
     ) -> list[Result]:
         """Returns what can be said of a run that has not ended, whatever its record says of an answer: scores that are
         marked as provisional, and failures. What was asked before of the same steps comes from the engines' caches.
@@ -191,18 +191,23 @@ class ScoringPipeline:
         if not able:
             return failures
         self._warn_of_language(run)
-        respondent = Engines(self._engine, self._judge, self._entailer, priority)
+        respondent = Models(self._engine, self._judge, self._entailer, priority)
         found = await self._run(able, view_run(run, setting), respondent, self._allowance(run))
         return [*found, *failures]
 
     async def inquire(
-        self, run: Run, inquiries: Sequence[Inquiry], *, priority: int = 10, deadline: float | None = None
+        self,
+        run: Run,
+        inquiries: Sequence[Inquiry],
+        *,
+        priority: int = SCORING,
+        deadline: float | None = None,
     ) -> View:
         """Lets inquiries ask the models about a run, in the waves of scorers; returns the run as they saw it. Raises
         the first error, also where an engine cannot be reached."""
         setting = await self._ready()
         view = view_run(run, setting)
-        respondent = Engines(self._engine, self._judge, self._entailer, priority, deadline=deadline)
+        respondent = Models(self._engine, self._judge, self._entailer, priority, deadline=deadline)
         asker = _asker(respondent, setting, self._allowance(run))
         await asker.together([inquiry(view, asker) for inquiry in inquiries])
         return view

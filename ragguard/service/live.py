@@ -19,6 +19,7 @@ from ragguard.records import Failure, Run
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate_so_far
+from ragguard.scorers.models import SCORING
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Live
 from ragguard.service.configuration import Configuration
@@ -29,8 +30,6 @@ from ragguard.storage.sqlite.store import Store
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
-PRIORITY = 10
-"""The priority of background scoring."""
 TURN_SECONDS = 1.0
 """The seconds that a step which has ended waits for the other steps of its turn, so that one wave asks about all."""
 KEPT = 4096
@@ -177,7 +176,7 @@ class LiveScoring:
                 continue
             if run_id in self._waiting:
                 break  # scorers about a step that has ended meanwhile come first
-            scored = await evaluate_so_far(self._pipeline.get(), run, scorers, priority=PRIORITY)
+            scored = await evaluate_so_far(self._pipeline.get(), run, scorers, priority=SCORING)
             failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
             given = given or bool(scored.scores)
             new = await self._scoring.written(

@@ -16,6 +16,7 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.stream import bounded
 from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.models import DEMANDED
 from ragguard.scorers.pipeline import Inquiry, ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View
@@ -24,8 +25,6 @@ from ragguard.service.redaction import Redactor
 from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.store import Store
 
-PRIORITY = 5
-"""The priority of scoring on demand: before background scoring, after every guard."""
 _REDACTED = (
     "advice is judged from what redact= leaves of questions, queries and passages, and not from what the model reads: "
     "where it takes out what was asked for, passages answer nothing, and the advice is to search on. (Logged once a "
@@ -52,7 +51,7 @@ class ScoringOnDemand:
     async def evaluate_record(self, run: Run) -> ScoredRun:
         """Scores a run and stores the result."""
         self._intake.start()
-        return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), PRIORITY))
+        return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), DEMANDED))
 
     async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""
@@ -61,7 +60,7 @@ class ScoringOnDemand:
         async def find() -> ScoredRun:
             run = await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
             return await self._scoring.bring_up_to_date(
-                self._redacted(captured.record()) if run is None else run, PRIORITY
+                self._redacted(captured.record()) if run is None else run, DEMANDED
             )
 
         return await self._loop.within(find())
@@ -73,7 +72,7 @@ class ScoringOnDemand:
         async def find() -> ScoredRun:
             run = await self.captured_run(lambda: captured.id, known) if captured.resumes else None
             return await evaluate(
-                self._pipeline.get(), self._redacted(known) if run is None else run, priority=PRIORITY
+                self._pipeline.get(), self._redacted(known) if run is None else run, priority=DEMANDED
             )
 
         return await self._loop.within(find())

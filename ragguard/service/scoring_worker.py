@@ -18,10 +18,11 @@ from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.clock import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled
 from ragguard.runtime.outcome import result_or_error
+from ragguard.scorers.models import SCORING
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
-from ragguard.service.live import PRIORITY, LiveScoring, Work
+from ragguard.service.live import LiveScoring, Work
 from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.ledger import Claim
 from ragguard.storage.sqlite.store import Store
@@ -163,7 +164,7 @@ class ScoringWorker:
             if not due.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
             elif due.attempts or self._settings.chooses(run.id):
-                attempt = await self._scoring.attempt(run, due, PRIORITY)
+                attempt = await self._scoring.attempt(run, due, SCORING)
                 self._more |= attempt.again
                 return attempt.answered
             else:

@@ -11,8 +11,8 @@ from ragguard.engines.entailment.entailer import Pair
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 from ragguard.scorers.asker import Asker, tokens_of
+from ragguard.scorers.models import Models, apportion
 from ragguard.scorers.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
-from ragguard.scorers.respondents import Engines, apportion
 
 LABELS = ("A", "B")
 
@@ -26,7 +26,7 @@ def ask_samples(text, n=3):
 
 
 def asker(engine, cap=100_000, entailer=None, **more):
-    return Asker(Engines(engine, engine, entailer or TableEntailer()), cap, **more)
+    return Asker(Models(engine, engine, entailer or TableEntailer()), cap, **more)
 
 
 async def put(ask, *rounds):
@@ -220,7 +220,7 @@ async def test_cancelling_takes_the_calls_along():
 
 async def test_entailment_is_one_call_and_priority_goes_along():
     engine, entailer = ScriptedEngine(), TableEntailer()
-    ask = Asker(Engines(engine, engine, entailer, priority=3, deadline=5.0), 10_000)
+    ask = Asker(Models(engine, engine, entailer, priority=3, deadline=5.0), 10_000)
     pairs = [EntailQuestion(Pair("q", "a", "b")), EntailQuestion(Pair("q", "a", "a"))]
     answers, _ = await ask.attend([put(ask, pairs), put(ask, [ask_label("one")])])
     assert [answer.p[0] > 0.5 for answer in answers[0]] == [False, True]
@@ -230,7 +230,7 @@ async def test_entailment_is_one_call_and_priority_goes_along():
 
 async def test_a_judge_of_its_own_is_asked_apart():
     engine, judge = ScriptedEngine(model="reader"), ScriptedEngine(model="judge")
-    ask = Asker(Engines(engine, judge, TableEntailer()), 10_000)
+    ask = Asker(Models(engine, judge, TableEntailer()), 10_000)
     read = LabelQuestion(as_prompt("read"), LABELS, who="engine")
     await ask.attend([put(ask, [read, ask_label("judge")])])
     assert [call.texts for call in engine.calls] == [["read"]]

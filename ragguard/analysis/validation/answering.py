@@ -20,8 +20,8 @@ from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, Ra
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.models import Models
 from ragguard.scorers.probes.question import Answer, EntailAnswer, Question, SampleQuestion
-from ragguard.scorers.respondents import Engines
 from ragguard.scorers.view import short
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
 
 
 def _asker(engine: Engine, prompts: PromptSet) -> Asker:
-    return Asker(Engines(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
+    return Asker(Models(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
 
 
 def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:

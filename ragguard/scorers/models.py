@@ -1,4 +1,8 @@
-"""Sends the questions of scorers to the engine, the judge and the entailer."""
+"""The models that are asked, and the one way to ask them: scorers, guard and advice send their questions here.
+
+Each of the three has its priority, so that a guard, which holds up a retrieval, is served before advice, and advice
+before scoring; and its deadline, where it has one.
+"""
 
 from __future__ import annotations
 
@@ -58,14 +62,25 @@ def _shares(usage: Usage, questions: Sequence[Question]) -> list[Usage]:
     return apportion(usage, [max(1, tokens_of(question)) for question in questions])
 
 
+GUARDING = -10
+"""The priority of a guard's questions: a retrieval waits for them."""
+ADVISING = -5
+"""The priority of questions for advice: an agent waits for them."""
+DEMANDED = 5
+"""The priority of scores that somebody waits for."""
+SCORING = 10
+"""The priority of what is asked in the background."""
+
+
 @dataclass(frozen=True, slots=True)
-class Engines:
-    """A respondent that sends questions to the engine, the judge and the entailer."""
+class Models:
+    """The model that reads, the one that judges and what compares answers, asked with one priority and deadline."""
 
     engine: Engine
     judge: Engine
-    entailer: Entailer
-    priority: int = 10
+    entailer: Entailer | None = None
+    """None for those who never compare answers."""
+    priority: int = SCORING
     deadline: float | None = None
 
     @property
@@ -86,7 +101,8 @@ class Engines:
     def _engine(self, question: LabelQuestion | SampleQuestion | TextQuestion) -> Engine:
         return self.engine if question.who == "engine" else self.judge
 
-    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
+    async def labels(self, questions: Sequence[LabelQuestion]) -> tuple[list[LabelAnswer], Usage]:
+        """Asks label questions that share a call; returns the answers, and what all of them cost."""
         first = questions[0]
         probs = await self._engine(first).label_probs(
             [question.prompt for question in questions],
@@ -94,11 +110,12 @@ class Engines:
             deadline=self.deadline,
             priority=self.priority,
         )
-        answers = label_answers(probs, len(questions), len(first.labels))
-        return [
-            replace(answer, usage=usage)
-            for answer, usage in zip(answers, _shares(probs.usage, questions), strict=True)
-        ]
+        return label_answers(probs, len(questions), len(first.labels)), probs.usage
+
+    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
+        answers, usage = await self.labels(questions)
+        shares = _shares(usage, questions)
+        return [replace(answer, usage=share) for answer, share in zip(answers, shares, strict=True)]
 
     async def _samples(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer]:
         first = questions[0]
@@ -136,6 +153,7 @@ class Engines:
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:
+        assert self.entailer is not None
         judged = await self.entailer.entail(
             [question.pair for question in questions], deadline=self.deadline, priority=self.priority
         )
