@@ -65,7 +65,7 @@ class ForeignCalls:
                 "waits for, and start the process anew"
             )
         call, loop = TimedCall(), self._loop
-        task = asyncio.ensure_future(loop.within(self._called(call, work)))
+        task = asyncio.ensure_future(self._on(loop, call, work))
         try:
             if not await self._limit.wait(call, task):
                 raise await self._too_long(loop)
@@ -76,6 +76,11 @@ class ForeignCalls:
         if isinstance(outcome, SystemExit | KeyboardInterrupt):
             raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
         return cast(T, outcome)
+
+    async def _on(
+        self, loop: BackgroundLoop, call: TimedCall, work: Callable[[], Awaitable[T]]
+    ) -> T | BaseException:
+        return await loop.within(self._called(call, work))
 
     async def _called(self, call: TimedCall, work: Callable[[], Awaitable[T]]) -> T | BaseException:
         with self._limit.under_way(call):

@@ -1,9 +1,11 @@
 """Contexts get the reader's answers and their grades."""
 
 import asyncio
+import threading
 from dataclasses import replace
 
 import pytest
+from support.polling import aeventually
 
 from ragguard import world
 from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
@@ -135,7 +137,7 @@ async def test_an_engine_that_is_away_is_said():
 
 
 async def test_who_stops_waiting_stops_the_asking():
-    begun, ended = asyncio.Event(), asyncio.Event()
+    begun, ended = threading.Event(), threading.Event()  # set on the engine's own loop
 
     class Slow(Counting):
         async def sample(self, *args, **kwargs):
@@ -146,8 +148,8 @@ async def test_who_stops_waiting_stops_the_asking():
                 ended.set()
 
     work = asyncio.ensure_future(with_answers([context(world.cases(1)[0], "gold")], Slow()))
-    await begun.wait()
+    await aeventually(begun.is_set)
     work.cancel()
     with pytest.raises(asyncio.CancelledError):
         await work
-    await asyncio.wait_for(ended.wait(), 5)
+    await aeventually(ended.is_set)
