@@ -8,14 +8,16 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.capture.disagreement import difference
 from ragguard.records import Score
+from ragguard.scorers.explanation import Explanation, diagnose_selection, explain_facts
 from ragguard.scorers.probes.relevance import sees_references
+from ragguard.scorers.run_facts import CLEAR, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
 from ragguard.text.control_characters import strip_control_characters
 
 Data = dict[str, Any]
 Texts = dict[str, int]
 """Texts in the order of their numbers, so that a passage retrieved often is written once."""
-MISLEADS = -0.2
+MISLEADS = -CLEAR
 """A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
 the same."""
 IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
@@ -42,6 +44,7 @@ def summary(run: RunLine) -> Data:
         "started": run.started_ns // 1_000_000,
         "hops": run.hops,
         "gain": None if total is None else total.value,
+        "error": None if total is None else total.stderr,
         "source": "" if total is None else total.reference_source,
         "dropped": run.dropped,
         "misleading": run.misleading,
@@ -58,6 +61,7 @@ def summary(run: RunLine) -> Data:
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
     run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
+    explanation, remarks = explanation_of(overview), _remarks(overview)
     shortened: dict[int, list[Shortened]] = {}
     for seq, *score in json.loads(overview.summary.shortened):
         shortened.setdefault(seq, []).append(tuple(score))
@@ -65,11 +69,19 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "id": run["id"],
         "references": overview.references,
         "answer": run["answer"],
+        "explanation": explanation.text,
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
         "subs": overview.sub_questions or overview.summary.sub_questions,
         "steps": [
-            _step(step, texts, run["started_ns"], differ.get(step.seq, {}), shortened.get(step.seq, ()))
-            for step in overview.steps
+            {
+                **_step(
+                    step, texts, run["started_ns"], differ.get(step.seq, {}), shortened.get(step.seq, ())
+                ),
+                "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
+                "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
+                "remarks": [*([bridge.remark] if bridge else []), *remarks.get(step.seq, ())],
+            }
+            for number, step in enumerate(overview.steps, 1)
         ],
         "failures": [
             {
@@ -88,6 +100,55 @@ def detail(overview: Overview, texts: Texts) -> Data:
             "seconds": round(usage.seconds, 3),
             "engines": overview.summary.engines,
         },
+    }
+
+
+def explanation_of(overview: Overview) -> Explanation:
+    """Returns the explanation of a run; the same as of the run and its scores themselves."""
+    row, summary = overview.row, overview.summary
+    hops = {
+        step.seq: HopFacts(
+            number,
+            step.row["turn"],
+            step.row["query"] or row["question"],
+            step.texts,
+            read=frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept),
+            dropped=frozenset(step.reasons),
+            texts_known=step.texts_known,
+        )
+        for number, step in enumerate(overview.steps, 1)
+    }
+    facts = RunFacts(
+        question=row["question"], answer=row["answer"] or "", references=overview.references,
+        hops=list(hops.values()), sub_questions=overview.sub_questions,
+    )  # fmt: skip
+    of_passages = (
+        Number(step=seq, rank=rank, name=name, value=value / SCALE, sub_question=sub)
+        for seq, rank, name, value, sub in json.loads(summary.of_passages)
+        if name in ("utility", "answerability")
+    )
+    others = (
+        Number(
+            step=seq, rank=None, name=name, value=value / SCALE,
+            stderr=None if error is None else error / SCALE, label=label, source=source,
+        )
+        for rows in (summary.of_steps, summary.of_run)
+        for seq, name, value, error, label, source, stage in json.loads(rows)
+        if stage == "passages"
+    )  # fmt: skip
+    return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
+
+
+def _remarks(overview: Overview) -> dict[int, list[str]]:
+    """Returns, by step, whether the retriever or what chose after it lost more, where both are known."""
+    found: dict[int, dict[str, float]] = {}
+    if '"pct_proc"' in overview.summary.of_steps:
+        for seq, name, value, *_ in json.loads(overview.summary.of_steps):
+            found.setdefault(seq, {})[name] = value / SCALE
+    return {
+        seq: [diagnose_selection(values["proc"], values["pct_proc"])]
+        for seq, values in found.items()
+        if {"proc", "pct_proc"} <= values.keys()
     }
 
 
@@ -155,7 +216,7 @@ def named(scores: Iterable[Score]) -> list[str]:
     """Returns each number about a step as a whole that has no column of its own, with its name."""
     latest = {score.name: score for score in scores if score.level == "step" and score.stage == "passages"}
     return [
-        f"{strip_control_characters(name)} {score.value:.2f}"
+        f"{strip_control_characters(name)} {score.value:z.2f}"
         for name, score in latest.items()
         if name not in IN_COLUMNS
     ]

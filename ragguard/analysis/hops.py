@@ -26,6 +26,8 @@ from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
+from ragguard.scorers.explanation import STATES_WRONG, Explanation, diagnose_selection, explain
+from ragguard.scorers.run_facts import ANSWERS
 from ragguard.scorers.view import view_step
 from ragguard.text.control_characters import strip_control_characters
 
@@ -40,8 +42,6 @@ _NEW_LINE = Segment.line()
 _DIM = Style(dim=True)
 _BOLD = Style(bold=True)
 R = TypeVar("R", Score, Failure)
-ANSWERS = 3
-"""The least rating with which a passage is said to answer a sub-question, as on the page."""
 
 
 @runtime_checkable
@@ -72,6 +72,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     if not isinstance(run, Run):
         raise InvalidInput("run", run, "a Run")
     total, correct = best(scores, "delta_seper_total"), best(scores, "answer_correct")
+    explanation = explain(run, scores)
     asked = strip_control_characters(run.question).strip() or "(no question)"
     head = Text(f"\n{asked}", "bold")
     if run.status not in ("ok", "open"):
@@ -85,6 +86,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         )
     if total is not None:
         head.append(f"   ΔSePer of the run: {_signed(total)}")
+    head.append("".join(f"\n{sentence}" for sentence in explanation.sentences))
     if any(score.provisional for score in scores):
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
     said, unsaid = _by_step(scores), _by_step(failures)
@@ -94,7 +96,11 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     head.append(
         f"\nrun {strip_control_characters(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim"
     )
-    return Group(head, Hops([_hop(step, said[step.id], unsaid[step.id]) for step in run.steps]))
+    hops = [
+        _hop(step, said[step.id], unsaid[step.id], number, explanation)
+        for number, step in enumerate(run.steps, 1)
+    ]
+    return Group(head, Hops(hops))
 
 
 def _judged_by(correct: Score) -> str:
@@ -123,10 +129,21 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
     )
 
 
-def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure]) -> Hop:
+def _hop(
+    step: RetrievalStep,
+    scores: Sequence[Score],
+    failures: Sequence[Failure],
+    number: int,
+    explanation: Explanation,
+) -> Hop:
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
+    bridge = explanation.bridges.get(number)
     facts = [
-        ("ΔSePer", _signed(best(scores, "delta_seper"))),
+        (
+            "ΔSePer",
+            _signed(best(scores, "delta_seper"))
+            + (f" (bridge to hop {bridge.later.number})" if bridge else ""),
+        ),
         ("UDCG", _plain(best(scores, "udcg"), 3) + (f" (was {_plain(before, 3)})" if before else "")),
         ("coverage", _plain(best(scores, "coverage"), 2)),
         ("selection", _signed(best(scores, "delta_seper_selection"))),
@@ -147,7 +164,9 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
         utility = utilities.get(position, drop.utility if drop else None)
         cut = position - 1 not in read and not drop
         verdict, colour = _verdict(utility, drop.reason if drop else None)
-        if cut:
+        if (number, position) in explanation.sources:
+            verdict, colour = STATES_WRONG, "red"
+        elif cut:
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
@@ -166,7 +185,14 @@ def _hop(step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failur
             *_differences(step, scores),
         ],
         rows=rows,
+        remarks=[*([bridge.remark] if bridge else []), *_selection(scores)],
     )
+
+
+def _selection(scores: Sequence[Score]) -> list[str]:
+    """Returns whether the retriever or what chose among its candidates lost more, where both are known."""
+    reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
+    return [] if reached is None or chosen is None else [diagnose_selection(reached.value, chosen.value)]
 
 
 def _fit(scores: Sequence[Score]) -> list[str]:
@@ -254,7 +280,7 @@ def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
 
 
 def _plain(score: Score | None, digits: int) -> str:
-    return "–" if score is None else f"{score.value:.{digits}f}{_support(score)}"
+    return "–" if score is None else f"{score.value:z.{digits}f}{_support(score)}"
 
 
 def _signed(score: Score | None) -> str:
@@ -284,13 +310,15 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A hop as lines: its number, its query, its scores in one line, reasons for missing scores, and its passages."""
+    """A hop as lines: its number, its query, its scores in one line with remarks on them, reasons for missing scores,
+    and its passages."""
 
     number: str
     query: str
     facts: str
     reasons: Sequence[str]
     rows: Sequence[Row]
+    remarks: Sequence[str] = ()
 
 
 class Hops:
@@ -304,6 +332,8 @@ class Hops:
         for hop in self._hops:
             yield from _title(console, [Segment(hop.number), Segment(hop.query, _BOLD)], width)
             yield from _title(console, [Segment(hop.facts)], width)
+            for remark in hop.remarks:
+                yield from _title(console, [Segment(remark)], width)
             for reason in hop.reasons:
                 yield from _title(console, [Segment(reason, Style(color="yellow"))], width)
             yield from _table(hop.rows, width)
@@ -338,7 +368,7 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Segment]:
     for row in rows:
         shade = _DIM if row.dim else Style.null()
         yield Segment(f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade)
-        yield from _bar(row.utility, row.judged, shade)
+        yield from _bar(row, shade)
         fits = len(row.verdict) <= verdicts
         first, *others = [row.verdict] if fits else textwrap.wrap(row.verdict, verdicts)
         style = shade + (Style(color=row.colour) if row.colour else Style.null())
@@ -359,14 +389,17 @@ def _padded(text: str, width: int) -> str:
     return set_cell_size(text, width - 1) + "…"
 
 
-def _bar(utility: float | None, otherwise: str, shade: Style) -> Iterator[Segment]:
-    if utility is None:
-        yield Segment(_padded(otherwise, _UTILITY), shade + _DIM)
+def _bar(row: Row, shade: Style) -> Iterator[Segment]:
+    """Yields the utility of a passage; it has a colour where it is clearly help or harm, that of the verdict."""
+    if row.utility is None:
+        yield Segment(_padded(row.judged, _UTILITY), shade + _DIM)
         return
-    cells = min(BAR, round(abs(utility) * BAR))
-    left, right = (cells, 0) if utility < 0 else (0, cells)
+    cells = min(BAR, round(abs(row.utility) * BAR))
+    left, right = (cells, 0) if row.utility < 0 else (0, cells)
+    wrong = row.verdict == STATES_WRONG
+    colour = shade + Style(color="red" if wrong else colour_of(row.utility))
     yield Segment(" " * (BAR - left), shade)
-    yield Segment("█" * left, shade + Style(color="red"))
+    yield Segment("█" * left, colour)
     yield Segment("│", shade)
-    yield Segment("█" * right, shade + Style(color="green"))
-    yield Segment(f"{' ' * (BAR - right)} {utility:+z.2f}", shade)
+    yield Segment("█" * right, colour)
+    yield Segment(f"{' ' * (BAR - right)} {row.utility:+z.2f}", shade)

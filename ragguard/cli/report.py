@@ -29,6 +29,10 @@ def run(
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
     runs: TextFiles = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print JSON: each run with its explanation, with --run its scores, too."),
+    ] = False,
 ) -> None:
     """Look at scored runs.
 
@@ -44,6 +48,8 @@ def run(
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
+    if as_json and html is not None:
+        raise InvalidInput("--json", str(html), "one of --json and --html")
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data, runs_of_files(runs))
     try:
@@ -51,12 +57,14 @@ def run(
             title = f"ragguard: {Path(data).name}"
             count = write_html(source.store.overviews(MISLEADS), html, title, lambda: _remarks(source))
             say(f"{_runs(count)} written to {html}; open it in a browser")
+        elif as_json:
+            _print_json(source, run_id)
         elif run_id:
             _show_run(source, run_id)
         else:
             _show_runs(source.store.lines(MISLEADS), sort, most)
         for remark in source.remarks if not (run_id or html) else _remarks(source):
-            say(f"{remark}.")
+            say(f"{remark}.", error=as_json)
     finally:
         source.close()
 
@@ -82,6 +90,8 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
         raise InvalidInput(
             "the store", "no runs", "at least one; capture some, or `ragguard score RUNS.jsonl`"
         )
+    if sort == "harm" and not any(line["misleading"] for line in lines):
+        sort = "new"
     order, key = _ORDERS[sort]
     shown = sorted(lines, key=key)[:most]
     gains = [
@@ -120,6 +130,27 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
     scored = source.store.scored_run(run_of_part(wanted, source.store.run_ids()))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
+
+
+def _print_json(source: ScoredSource, wanted: str) -> None:
+    import json
+    from dataclasses import asdict
+
+    from ragguard.analysis.digest import MISLEADS, explanation_of, summary
+    from ragguard.analysis.text import run_of_part
+
+    only = run_of_part(wanted, source.store.run_ids()) if wanted else ""
+    found: list[dict[str, Any]] = []
+    for overview in source.store.overviews(MISLEADS):
+        line = overview.line
+        if only in ("", line.id):
+            found.append({**summary(line), **explanation_of(overview).as_dict()})
+    scored = source.store.scored_run(only) if only else None
+    if scored is None:
+        typer.echo(json.dumps(found, indent=2, default=str))
+        return
+    scores = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}
+    typer.echo(json.dumps(found[0] | scores, indent=2, default=str))
 
 
 def _runs(count: int) -> str:

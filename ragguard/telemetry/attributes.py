@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from ragguard.capture.disagreement import disagreements
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.values import Attributes, Value, as_list, identifier, plain
@@ -135,9 +136,15 @@ class Writer:
         put.put(n.OI_KIND, "EVALUATOR")
         return put
 
-    def evaluation(self, scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> Attributes:
+    def evaluation(
+        self,
+        scores: Sequence[Score],
+        run_id: str,
+        step: RetrievalStep | None,
+        explanation: Explanation | None = None,
+    ) -> Attributes:
         """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
-        name."""
+        name; of a run as a whole its explanation in words."""
         put = Attributes(self.max_text)
         single = [score for score in scores if score.level != "passage"]
         fitting = max(0, self.max_attributes - RESERVED) // 5
@@ -159,6 +166,10 @@ class Writer:
         if step is not None:
             put.put(n.STEP_INDEX, step.index)
             put.put(n.STEP_ID, step.id)
+        if explanation is not None:
+            quotes = self.content.spans and self.content.inputs and self.content.outputs
+            put.put(n.RUN_EXPLANATION, explanation.text if quotes else None)
+            put.put(n.RUN_CAUSE, explanation.cause)
         put.put(n.RUN_ID, run_id)
         put.put(n.OI_KIND, "EVALUATOR")
         return put

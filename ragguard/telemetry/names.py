@@ -62,6 +62,11 @@ OURS = (
     RUN_NAME := Name("ragguard.run.name", "string", "the run's name", "run"),
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
+    RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation"),
+    RUN_EXPLANATION := Name(
+        "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",
+        content=True,
+    ),
     STEP_ID := Name("ragguard.step.id", "string", "the step, as in the store", "step", "evaluation", "guard", "advice"),
     STEP_INDEX := Name("ragguard.step.index", "int", "the step's place in the run, from 0", "step", "evaluation"),
     STEP_TURN := Name("ragguard.step.turn", "int", "steps of one turn ran in parallel", "step"),

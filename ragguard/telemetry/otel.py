@@ -23,6 +23,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
+from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.gauges import BacklogGauge
@@ -266,7 +267,12 @@ class OtelSink:
         )
         ended = max(started, scored.ended_ns or now)
         if span.is_recording():
-            span.set_attributes(self._write.evaluation(scores, scored.run.id, step).values)
+            whole = (
+                None
+                if step is not None or scored.run.status == "open"
+                else explain(scored.run, scored.scores)
+            )
+            span.set_attributes(self._write.evaluation(scores, scored.run.id, step, whole).values)
             for name, values in events:
                 span.add_event(name, values, ended)
             if failures and not scores:

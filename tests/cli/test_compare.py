@@ -8,7 +8,7 @@ from support.compared import scored, side, stored
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Failure, Run, ScoredRun
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.storage.files.scorefile import write_scores
 
 
@@ -116,7 +116,7 @@ def test_a_store_is_shown(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     done = command("report", a)
     assert done.exit_code == 0, done.output
-    assert "40 runs, most misled first" in done.output
+    assert "40 runs, newest first" in done.output
     done = command("report", a, "--run", "r39")
     assert "Who is number 39?" in done.output
     done = command("report", a, "--html", tmp_path / "page.html")
@@ -150,9 +150,22 @@ def test_a_run_without_a_question_or_a_retrieval_is_shown_as_such(tmp_path, comm
     assert "run bare: no retrieval was captured" in done.output
 
 
+def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
+    misled = scored(2, 0.5)
+    misled.scores = [
+        *misled.scores,
+        Score("utility", -0.9, "passage", "r2", misled.run.steps[0].id, position=1),
+    ]
+    listed = command(
+        "report", stored(tmp_path / "misled.db", [scored(1, 0.5), misled, scored(3, 0.5)])
+    ).output
+    assert "3 runs, most misled first" in listed
+    assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
+
+
 def test_one_scored_run_is_called_one_run(tmp_path, command):
     one = stored(tmp_path / "one.db", [scored(1, 0.5)])
-    assert "1 run, most misled first" in command("report", one).output
+    assert "1 run, newest first" in command("report", one).output
     assert "1 run written" in command("report", one, "--html", tmp_path / "page.html").output
 
 

@@ -20,6 +20,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.otlp_receiver import Received, Span
 
 from ragguard.records import RetrievalStep, Run, Score
+from ragguard.scorers.explanation import Explanation, explain
 
 
 @contextmanager
@@ -84,7 +85,7 @@ def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreig
         target = by_id[span.parent_id]
         assert span.links == [(target.trace_id, target.span_id)]
         assert run.ended_ns <= span.start <= span.end
-        assert evaluation_of(span.attributes) == of_evaluation(mine, run.id, step)
+        assert evaluation_of(span.attributes) == of_evaluation(mine, run, step, explain(run, scores))
         told = sorted((of_event(score) for score in mine if score.level != "passage"), key=_name)
         assert sorted((values for _, values in span.events), key=_name) == told
         assert {name for name, _ in span.events} == {"gen_ai.evaluation.result"}
@@ -126,7 +127,9 @@ def of_step(step: RetrievalStep) -> dict[str, Any]:
     return _said(found)
 
 
-def of_evaluation(scores: Sequence[Score], run_id: str, step: RetrievalStep | None) -> dict[str, Any]:
+def of_evaluation(
+    scores: Sequence[Score], run: Run, step: RetrievalStep | None, explanation: Explanation
+) -> dict[str, Any]:
     """Returns the evaluation that `evaluation_of` must read from the span of a score."""
     ranked = [score for score in scores if score.level == "passage"]
     ranks = sorted({score.position for score in ranked if score.position is not None})
@@ -141,7 +144,9 @@ def of_evaluation(scores: Sequence[Score], run_id: str, step: RetrievalStep | No
             passages[name] = {str(score.position): score.value for score in mine}
     usage = [score.usage for score in scores]
     rest = _said({
-        "openinference.span.kind": "EVALUATOR", "ragguard.run.id": run_id,
+        "openinference.span.kind": "EVALUATOR", "ragguard.run.id": run.id,
+        "ragguard.run.cause": None if step else explanation.cause,
+        "ragguard.run.explanation": None if step else explanation.text,
         "ragguard.step.id": step and step.id, "ragguard.step.index": step and step.index,
         "ragguard.passages.positions": ranks or None,
         "ragguard.usage.requests": sum(one.requests for one in usage),

@@ -51,7 +51,7 @@
       steps.set(step.place, step);
       step.scores = ofSteps.filter(([place]) => place === step.place).map(score);
       step.passages = step.texts.map((text, row) =>
-        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", ratings: {} }));
+        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", wrong: step.wrong.includes(row + 1), ratings: {} }));
     }
     for (const [place, rank, name, value, sub] of ofPassages) {
       const passage = steps.has(place) && steps.get(place).passages[rank - 1];
@@ -65,6 +65,10 @@
     index.runs.filter((run) => run[name] != null && keep(run)).map((run) => run[name]);
 
   const total = (name) => index.runs.reduce((sum, run) => sum + run[name], 0);
+
+  // A difference has a colour where it exceeds two standard errors and does not round to zero.
+  const clear = (value, error) => Math.abs(value) >= Math.max(0.005, 2 * (error || 0));
+  const kindOf = (value, error) => !clear(value, error) ? "soft" : value < 0 ? "bad" : "good";
 
   function tiles() {
     const gold = known("gain", FILTERS.gold);
@@ -124,7 +128,7 @@
     const parts = [[run.hops + (run.hops === 1 ? " hop" : " hops")]];
     if (run.state) parts.unshift([run.state, run.status === "open" || run.status === "interrupted" ? "soft" : "bad"]);
     if (run.gain != null)
-      parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), run.gain < 0 ? "bad" : "good"]);
+      parts.push(["ΔSePer " + signed(run.gain) + (run.source === "answer" ? " (support)" : ""), kindOf(run.gain, run.error)]);
     if (run.misleading) parts.push([run.misleading + " misleading", "bad"]);
     if (run.dropped) parts.push([run.dropped + " dropped"]);
     if (run.answer) parts.push([run.answer, judged(run.answer)]);
@@ -189,7 +193,7 @@
     let at = start[1];
     deltas.forEach((delta, hop) => {
       const by = delta ? delta[1] : 0;
-      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: by < 0 ? "bad" : "good",
+      bars.push({ name: "hop " + (hop + 1), from: at, to: at + by, kind: kindOf(by, delta && delta[2]),
         text: delta ? signed(by) : "–", error: delta && delta[2] });
       at += by;
     });
@@ -220,9 +224,10 @@
       : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated."));
   }
 
-  function bar(utility) {
+  function bar(utility, wrong) {
     if (utility == null) return el("span", { class: "soft" }, "not judged");
-    const fill = el("i", { class: utility < 0 ? "down" : "up" });
+    const kind = wrong || utility < index.misleads ? " bad" : utility > -index.misleads ? " good" : "";
+    const fill = el("i", { class: (utility < 0 ? "down" : "up") + kind });
     fill.style.width = Math.min(50, Math.abs(utility) * 50) + "%";
     return el("span", {}, el("span", { class: "bar", role: "img", "aria-label": "utility " + signed(utility) }, fill), " " + signed(utility));
   }
@@ -230,7 +235,8 @@
   function verdict(passage) {
     const words = passage.kept ? [] : [passage.reason ? "dropped: " + passage.reason : "not given to the model"];
     let kind = "soft";
-    if (passage.utility != null) {
+    if (passage.wrong) { words.unshift("wrong answer"); kind = "bad"; }
+    else if (passage.utility != null) {
       if (passage.utility < index.misleads) { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
       else if (passage.utility > -index.misleads) { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
       else words.unshift(passage.kept ? "does little" : "would do little");
@@ -249,7 +255,7 @@
       el("tbody", {}, shown.map((passage, row) => el("tr", { class: passage.kept ? "" : "dropped" },
         el("td", {}, String(row + 1)),
         el("td", { class: "text" }, texts[passage.text]),
-        el("td", { class: "verdict" }, bar(passage.utility)),
+        el("td", { class: "verdict" }, bar(passage.utility, passage.wrong)),
         el("td", {}, verdict(passage)),
         columns.map(([name, title, show]) => el("td", { "data-label": title }, passage[name] == null ? "–" : show(passage[name]))))))));
   }
@@ -312,6 +318,7 @@
         const about = caption(name), before = stage === "candidates" ? " before the guard" : "";
         lines.push(el("li", { title: about.about }, about.title + before + (score[4] ? " (support) " : " "),
           el("b", {}, withError(score, name.startsWith("delta") ? signed : (v) => number(v, name === "udcg" ? 3 : 2))),
+          name === "delta_seper" && stage === "passages" && step.bridge ? " (bridge to hop " + step.bridge + ")" : "",
           name === "contested" && score[3] ? " · " + score[3] : ""));
       }
     }
@@ -338,6 +345,7 @@
       step.error ? el("p", { class: "bad" }, step.error) : null,
       step.notice ? el("p", { class: "soft" }, step.notice) : null,
       numbers(step),
+      step.remarks.map((remark) => el("p", { class: "soft" }, remark)),
       step.passages.length ? passages(step, texts) : el("p", { class: "soft" }, "No passages came back."));
   }
 
@@ -355,6 +363,7 @@
       el("p", { class: "answer" }, el("b", {}, run.answer == null ? "(no answer)" : run.answer), " ",
         line.answer ? el("span", { class: "chip " + judged(line.answer) }, line.answer) : null, " ",
         line.status !== "ok" ? el("span", { class: line.status === "open" ? "chip soft" : "chip bad" }, line.status === "open" ? "running" : line.status) : null, " ", el("span", { class: "soft" }, asked)),
+      run.explanation ? el("p", { class: "explanation" }, run.explanation) : null,
       el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
         gain ? pair(caption(gain[0]).title, caption(gain[0]).about, withError(gain, signed) + (gain[4] ? " (support)" : "")) : [],
         shown.map((score) => pair(caption(score[0]).title, caption(score[0]).about, withError(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2)) + (score[3] ? " · " + score[3] : ""))))),
@@ -440,6 +449,10 @@
   for (const id of ["search", "sort", "filter"]) $(id).addEventListener("input", choose);
   $("runs").addEventListener("keydown", keys);
   document.addEventListener("keydown", toSearch);
+  if (!index.runs.some((run) => run.misleading)) {
+    $("sort").querySelector("[value=harm]").remove();
+    $("sort").value = "new";
+  }
   choose();
   const named = index.runs.findIndex((run) => run.id === asked());
   if (named >= 0) open(named);

@@ -93,6 +93,8 @@ class StepLine:
     """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
     notice: str
     """A notice for readers of the step's numbers where it is unknown what the model read."""
+    texts_known: bool = True
+    """False where the store lacks the text of a passage, as one made from a folder of parts does."""
 
     @property
     def drops(self) -> dict[int, Dropped]:
@@ -216,6 +218,7 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> Step
         row["seq"], row, shown, kept, reasons=reasons, decision=decision,
         advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
+        texts_known=texts is not None and all(texts.get(items[at][0], "").strip() for at in (*candidates, *read)),
     )  # fmt: skip
 
 

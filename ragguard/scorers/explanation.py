@@ -1,0 +1,400 @@
+"""Explains a scored run in words: what decided its answer, which hops paid, and which passage states a wrong answer.
+
+Sentences are templates over facts: in which passages the answer and the reference stand word for word, which passages
+were judged to answer their hop's query, and which changes of belief exceed two standard errors. No model is asked.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ragguard.records import Run, Score
+from ragguard.scorers.run_facts import CLEAR, BeliefGain, HopFacts, RunFacts, facts_of
+from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.language import normalise
+
+Cause = Literal[
+    "", "right", "unsupported", "nothing_read", "not_found", "dropped", "missing_hop", "misled", "contested",
+    "not_used", "needless_abstention",
+]  # fmt: skip
+"""The cause of an answer. `right`, or right and `unsupported` by passages; otherwise the answer is wrong or an
+abstention:
+
+- `nothing_read`: no passage reached the model.
+- `not_found`: no passage that was retrieved states the reference.
+- `dropped`: only passages that the model did not get state the reference.
+- `missing_hop`: the reference was read, but another hop found nothing for its query.
+- `misled`: a passage that was judged relevant or harmful states the wrong answer, and none the reference.
+- `contested`: one passage states the wrong answer, another one the reference.
+- `not_used`: the reference was read, and the answer stands in no passage.
+- `needless_abstention`: the reference was read, and no answer given.
+
+Empty: the answer was not judged, or cannot be looked for in texts."""
+KNOWN_BEFORE = 0.8
+"""The least belief before any retrieval at which the model is said to have known the answer."""
+_SHOWN = 3
+"""The most hops, and places of passages, that a sentence names."""
+_LONGEST, _LONGEST_SHOWN = 8, 80
+"""The most words of an answer that is looked for in passages, and the most characters of a text that is quoted."""
+_NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
+"""Answers that stand in a text by chance."""
+STATES_WRONG = "wrong answer"
+"""The verdict on a passage in which the answer of a wrong run stands."""
+Place = tuple[int, int]
+"""A passage as its hop and its rank, both from 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A hop whose own gain is small, and on which the gain of a later hop depends."""
+
+    later: HopFacts
+    name: str
+    """The name that this hop found and the later one asks for; empty where none is known."""
+
+    @property
+    def remark(self) -> str:
+        """The worth of the later hop with this hop and without."""
+        after, alone = (0.0 if gain is None else gain.value for gain in (self.later.gain, self.later.alone))
+        asks = f"; it asks for {_quoted(self.name)}, found here" if self.name else ""
+        return f"hop {self.later.number} is worth {after:+z.2f} after this hop and {alone:+z.2f} without it{asks}"
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """The words about a run, and what they rest on."""
+
+    cause: Cause
+    sentences: Sequence[str]
+    sources: frozenset[Place] = frozenset()
+    """The passages that state the wrong answer of a wrong run."""
+    bridges: Mapping[int, Bridge] = field(default_factory=dict)
+    """The hops that a later one needed, by number."""
+
+    @property
+    def text(self) -> str:
+        """All sentences in one line; empty where there is nothing to say."""
+        return " ".join(self.sentences)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        return {
+            "cause": self.cause,
+            "explanation": self.text,
+            "wrong_passages": [{"hop": hop, "rank": rank} for hop, rank in sorted(self.sources)],
+            "bridges": [
+                {"hop": hop, "to": bridge.later.number, "name": bridge.name}
+                for hop, bridge in sorted(self.bridges.items())
+            ],
+        }
+
+
+def explain(run: Run, scores: Iterable[Score]) -> Explanation:
+    """Explains a run by its scores."""
+    return explain_facts(facts_of(run, scores))
+
+
+def explain_facts(facts: RunFacts) -> Explanation:
+    """Explains a run by what is known of it."""
+    answer = _AnswerEvidence(facts)
+    cause, about_answer = answer.explain()
+    bridges = dict(_bridges(facts))
+    sentences = [about_answer, _about_hops(facts, bridges)]
+    return Explanation(
+        cause, [sentence for sentence in sentences if sentence],
+        answer.sources if facts.verdict == "wrong" else frozenset(), bridges,
+    )  # fmt: skip
+
+
+def diagnose_selection(proc: float, pct_proc: float) -> str:
+    """Says whether a retriever, or what chose among its candidates, lost more of the best set of passages.
+
+    PROC is what the candidates make possible, %PROC the share of it that was chosen; both from 0 to 1.
+    """
+    by_retriever, by_choice = 1 - proc, proc * (1 - pct_proc)
+    numbers = (
+        f"its candidates allow {proc:.2f} of the best set (PROC), of which {pct_proc:.0%} was chosen (%PROC)"
+    )
+    if max(by_retriever, by_choice) < 0.05:
+        return f"Retriever and selection lose next to nothing: {numbers.removeprefix('its ')}."
+    if by_retriever >= by_choice:
+        return f"The retriever loses most: {numbers}."
+    return f"What chooses after the retriever, a reranker or the guard, loses most: {numbers.removeprefix('its ')}."
+
+
+class _AnswerEvidence:
+    """The passages that state the answer of a run, and those that state a reference."""
+
+    def __init__(self, facts: RunFacts) -> None:
+        self._facts = facts
+        texts = [
+            (hop.number, rank, text, rank in hop.read, rank in hop.dropped)
+            for hop in facts.hops
+            for rank, text in enumerate(hop.texts, 1)
+        ]
+        known = all(hop.texts_known for hop in facts.hops)
+        self._answer = _findable([facts.answer]) if known else []
+        self._references = _findable(facts.references) if known else []
+        self.places: list[Place] = []
+        """The passages that were read and state the answer."""
+        self._reference_at: list[Place] = []
+        """The passages that were read and state a reference."""
+        self._unread_at: list[tuple[Place, bool]] = []
+        """The passages with a reference that the model did not get, and whether a guard dropped each."""
+        for number, rank, text, read, dropped in texts:
+            if read and _states(text, self._answer):
+                self.places.append((number, rank))
+            if _states(text, self._references):
+                if read:
+                    self._reference_at.append((number, rank))
+                else:
+                    self._unread_at.append(((number, rank), dropped))
+
+    def explain(self) -> tuple[Cause, str]:
+        """Returns what decided the answer, and the sentence about it."""
+        verdict = self._facts.verdict
+        if verdict.startswith("correct"):
+            return self._right(supported=verdict == "correct")
+        if verdict not in ("wrong", "abstained"):
+            return "", self._unjudged()
+        said = "Wrong" if verdict == "wrong" else "Abstained"
+        if not any(hop.read for hop in self._facts.hops):
+            retrieved = any(hop.texts for hop in self._facts.hops)
+            return (
+                "nothing_read",
+                f"{said}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
+            )
+        source = f"{_quoted(self._facts.answer)} is in {_places(self.places)}" if self.places else ""
+        if not self._references:
+            return "", f"{said}: {source}." if source and verdict == "wrong" else ""
+        reference = f"the reference {_quoted(self._facts.references[0])}"
+        if verdict == "abstained":
+            source = ""
+        if self._reference_at:
+            return self._though_read(said, source, reference)
+        return self._unread(said, source, reference)
+
+    @property
+    def sources(self) -> frozenset[Place]:
+        """The passages that state the answer and no reference."""
+        return frozenset(self.places) - frozenset(self._reference_at)
+
+    def _right(self, *, supported: bool) -> tuple[Cause, str]:
+        quoted, words = _quoted(self._facts.answer), normalise(self._facts.answer)
+        right = "Right" if words in map(normalise, self._facts.references) else "Judged right"
+        if not supported:
+            return "unsupported", f"{right}, but no passage that was read supports {quoted}."
+        if self.places:
+            return "right", f"{right}: {quoted} is in {_places(self.places)}."
+        return (
+            "right",
+            f"{right}: {quoted} is in no passage that was read." if self._answer else f"{right}.",
+        )
+
+    def _unjudged(self) -> str:
+        if not self._answer or not self._facts.hops:
+            return ""
+        return (
+            f"The answer {_quoted(self._facts.answer)} is in "
+            f"{_places(self.places) if self.places else 'no passage that was read'}."
+        )
+
+    def _though_read(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
+        """Explains an answer that is not right though a reference was read."""
+        at = _places(self._reference_at)
+        missing = "" if source and self._believed() else self._missing()
+        if missing:
+            first = f"{source}. The" if source else "the"
+            return (
+                "missing_hop",
+                f"{said}: {first} {reference.removeprefix('the ')} is in {at}, but {missing}.",
+            )
+        if source:
+            return "contested", f"{said}: {source}, {reference} in {at.partition(' ')[2]}."
+        if said == "Wrong":
+            return "not_used", f"Wrong: {reference} is in {at} and was not used."
+        return "needless_abstention", f"Abstained, though {reference} is in {at}."
+
+    def _unread(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
+        """Explains an answer that is not right, where no reference was read."""
+        if self._unread_at:
+            places = [place for place, _ in self._unread_at]
+            lost = "the guard dropped" if self._unread_at[0][1] else "the model did not get"
+            also = f" {source}." if source else ""
+            return "dropped", f"{said}: {reference} is in {_places(places)}, which {lost}.{also}"
+        missing = self._missing()
+        more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
+        if source:
+            clear = any(abs(self._utility(place)) > CLEAR for place in self.places)
+            misled = self._believed() or (clear and not missing)
+            return (
+                "misled" if misled else "not_found",
+                f"{said}: {source}, {reference} in none that was read.{more}",
+            )
+        return "not_found", f"{said}: {reference} is in no passage that was read.{more}"
+
+    def _believed(self) -> bool:
+        """Returns whether a passage that states the answer was judged to answer its hop's query."""
+        return any(self._utility(place) > CLEAR for place in self.places)
+
+    def _utility(self, place: Place) -> float:
+        number, rank = place
+        found = [hop.utilities.get(rank, 0.0) for hop in self._facts.hops if hop.number == number]
+        return found[0] if found else 0.0
+
+    def _missing(self) -> str:
+        """Returns which hop found nothing for its query, or which given sub-question nothing answers; "" for none."""
+        answered = {normalise(hop.query) for hop in self._facts.hops if hop.answers_its_query}
+        whole = normalise(self._facts.question) if len(self._facts.hops) > 1 else ""
+        without = [
+            hop
+            for hop in self._facts.hops
+            if hop.answers_its_query is False and normalise(hop.query) not in {*answered, whole}
+        ]
+        if without:
+            numbers = _listed([str(hop.number) for hop in without])
+            own = "its query" if len(without) == 1 else "their queries"
+            return f"hop{'' if len(without) == 1 else 's'} {numbers} found nothing that answers {own}"
+        if self._facts.unanswered:
+            return f"no passage that was read answers {_quoted(self._facts.unanswered[0])}"
+        return ""
+
+
+def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
+    """Yields the hops without a gain of their own on which the gain of a later hop depends, by number."""
+    for place, later in enumerate(facts.hops):
+        if later.gain is None or later.alone is None or not later.gain.significant or later.gain.value < 0:
+            continue
+        errors = ((later.gain.stderr or 0.0) ** 2 + (later.alone.stderr or 0.0) ** 2) ** 0.5
+        if (
+            not BeliefGain(later.gain.value - later.alone.value, errors).significant
+            or later.alone.value > later.gain.value
+        ):
+            continue
+        earlier = [
+            hop
+            for hop in facts.hops[:place]
+            if hop.turn < later.turn and hop.gain is not None and not hop.gain.significant
+        ]
+        named = [(hop, name) for hop in earlier if (name := _found_name(facts.question, hop, later.query))]
+        helpful = [(hop, "") for hop in earlier if hop.answers_its_query]
+        for hop, name in named or helpful:
+            yield hop.number, Bridge(later, name)
+
+
+def _found_name(question: str, hop: HopFacts, query: str) -> str:
+    """Returns the longest name in a later query that a hop found: its words begin with capitals or digits, the question
+    does not have it, and a passage that was read does."""
+    words = [word.strip(".,;:!?\"'“”‘’()[]") for word in query.split()]
+    words = [word.removesuffix("'s").removesuffix("’s") for word in words]
+    capital = [bool(word) and (word[0].isupper() or word[0].isdigit()) for word in words]
+    starts = [at for at in range(len(words)) if capital[at] and (at == 0 or not capital[at - 1])]
+    names: list[str] = []
+    for start in starts:
+        end = next((at for at in range(start, len(words)) if not capital[at]), len(words))
+        names.append(" ".join(words[start:end]))
+    read = [hop.texts[rank - 1] for rank in sorted(hop.read)]
+    found = [
+        name
+        for name in names
+        if (form := _findable([name]))
+        and not _states(question, form)
+        and any(_states(text, form) for text in read)
+    ]
+    return max(found, key=len, default="")
+
+
+def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
+    """Returns the sentence about what the hops did to the belief; "" where no gain is known."""
+    gains = [(hop, hop.gain) for hop in facts.hops if hop.gain is not None]
+    if not gains:
+        return ""
+    paid = [(hop, gain) for hop, gain in gains if gain.significant and gain.value > 0]
+    lost = [(hop, gain) for hop, gain in gains if gain.significant and gain.value < 0]
+    in_what = " in this answer" if facts.support else ""
+    if not (paid or lost):
+        if not facts.support and facts.before is not None and facts.before >= KNOWN_BEFORE:
+            return f"No hop moved the belief measurably: it was {facts.before:.2f} before any retrieval."
+        return f"No hop moved the belief{in_what} measurably."
+    said: list[str] = []
+    if paid:
+        said.append(_hops(paid, f"raised the belief{in_what}" if facts.support else "paid"))
+        said += [
+            f"hop {number} found {_quoted(bridge.name) if bridge.name else 'what'}{', which' if bridge.name else ''} "
+            f"hop {bridge.later.number} {'asks for' if bridge.name else 'needed'}"
+            for number, bridge in list(bridges.items())[:_SHOWN]
+        ]
+    if lost:
+        said.append(_hops(lost, f"lowered the belief{in_what}"))
+    sentence = "; ".join(said)
+    return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _hops(gains: Sequence[tuple[HopFacts, BeliefGain]], did: str) -> str:
+    """Returns what hops did, with their gains; the largest ones where there are many."""
+    if len(gains) == 1:
+        return f"hop {gains[0][0].number} {did} ({gains[0][1]})"
+    largest = sorted(gains, key=lambda item: -abs(item[1].value))[:_SHOWN]
+    shown = [f"{hop.number} ({gain})" for hop, gain in sorted(largest, key=lambda item: item[0].number)]
+    if len(gains) > len(shown):
+        shown.append(f"{len(gains) - len(shown)} more")
+    return f"hops {_listed(shown)} {did}"
+
+
+def _listed(items: Sequence[str]) -> str:
+    return items[0] if len(items) == 1 else f"{', '.join(items[:-1])} and {items[-1]}"
+
+
+def _places(places: Sequence[Place]) -> str:
+    """Returns passages by hop and rank."""
+    shown = [f"{hop}.{rank}" for hop, rank in places[:_SHOWN]]
+    if len(places) > _SHOWN:
+        shown.append(f"{len(places) - _SHOWN} more")
+    return f"passage{'' if len(places) == 1 else 's'} {_listed(shown)}"
+
+
+def _quoted(text: str) -> str:
+    line = strip_control_characters(" ".join(text.split()))
+    return f"“{line if len(line) <= _LONGEST_SHOWN else line[: _LONGEST_SHOWN - 1] + '…'}”"
+
+
+@dataclass(frozen=True, slots=True)
+class _Phrase:
+    """A short text that is looked for in passages."""
+
+    words: str
+    """The text as answers are compared."""
+    longest: str
+    """The longest of the words, which is looked for first, as that is quick."""
+    spaceless: bool
+    """True for letters of a script without capitals, such as Han or Thai, where words may not be set apart."""
+
+
+def _findable(texts: Iterable[str]) -> list[_Phrase]:
+    """Returns those of the texts whose words would not stand in a passage by chance, nor be put otherwise there."""
+    found: list[_Phrase] = []
+    for text in texts:
+        words = normalise(text)
+        listed = words.split()
+        if not 1 <= len(listed) <= _LONGEST or words in _NO_CONTENT or not any(map(str.isalnum, words)):
+            continue
+        found.append(
+            _Phrase(words, max(listed, key=len), any(unicodedata.category(char) == "Lo" for char in words))
+        )
+    return found
+
+
+def _states(text: str, phrases: Sequence[_Phrase]) -> bool:
+    """Returns whether one of the phrases stands in a text, word for word."""
+    plain = text.casefold()
+    likely = [phrase for phrase in phrases if phrase.longest in plain or not text.isascii()]
+    if not likely:
+        return False
+    words = normalise(text)
+    return any(
+        phrase.words in words if phrase.spaceless else f" {phrase.words} " in f" {words} "
+        for phrase in likely
+    )

@@ -1,0 +1,105 @@
+"""The explanation of a run is the same in the terminal, on the page, in JSON and on the span."""
+
+import io
+import json
+import re
+
+import pytest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from rich.console import Console
+from typer.testing import CliRunner
+
+from ragguard import RagGuard, world
+from ragguard.analysis.digest import MISLEADS, detail, explanation_of
+from ragguard.analysis.hops import print_hops
+from ragguard.cli.app import app
+from ragguard.scorers.explanation import explain
+from ragguard.storage.source import open_source
+from ragguard.telemetry.otel import OtelSink
+
+
+@pytest.fixture(scope="module")
+def scored(tmp_path_factory):
+    """A store with runs of several causes, what was printed of them, and the spans of their scores."""
+    store = tmp_path_factory.mktemp("explanations") / "runs.db"
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(shutdown_on_exit=False)
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    console = Console(width=300, file=io.StringIO())
+    sink = OtelSink(provider, capture_content=True)
+    with RagGuard("nano", store=store, sinks=[sink], scorers=["belief", "utility", "coverage"]) as rg:
+        for number, case in enumerate(world.cases(3, seed=3, hops=2)):
+            wrong = (
+                {"mislead": (2,)} if number == 0 else {"miss": (1,), "answer": "1976"} if number == 1 else {}
+            )
+            made = world.make_run(case, **wrong)
+            with rg.run(made.question, references=made.references) as run:
+                for step in made.steps:
+                    run.retrieved(step.query, step.passages)
+                run.answered(made.answer)
+        assert rg.flush(timeout=120)
+        print_hops(rg, console)
+        explanations = {run.id: explain(run, rg.scores(run.id)) for run in rg.runs()}
+    return store, explanations, console.file.getvalue(), exporter.get_finished_spans()
+
+
+def test_all_ways_out_say_the_same(scored):
+    store, explanations, printed, spans = scored
+    assert {found.cause for found in explanations.values()} == {"misled", "missing_hop", "right"}
+    source = open_source(store)
+    for overview in source.store.overviews(MISLEADS):
+        expected = explanations[overview.row["id"]]
+        assert explanation_of(overview) == expected
+        page = detail(overview, {})
+        assert page["explanation"] == expected.text
+        assert {
+            (hop, rank) for hop, step in enumerate(page["steps"], 1) for rank in step["wrong"]
+        } == expected.sources
+        assert {hop: step["bridge"] for hop, step in enumerate(page["steps"], 1) if step["bridge"]} == {
+            hop: bridge.later.number for hop, bridge in expected.bridges.items()
+        }
+        assert "\n".join(expected.sentences) in printed
+    source.close()
+    on_spans = {
+        span.attributes["ragguard.run.id"]: (
+            span.attributes["ragguard.run.cause"],
+            span.attributes["ragguard.run.explanation"],
+        )
+        for span in spans
+        if span.name == "evaluate run"
+    }
+    assert on_spans == {id: (found.cause, found.text) for id, found in explanations.items()}
+
+
+def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):
+    store, explanations, *_ = scored
+    done = CliRunner().invoke(app, ["report", str(store), "--json"])
+    listed = {line["id"]: line for line in json.loads(done.stdout)}
+    assert {id: (line["cause"], line["explanation"]) for id, line in listed.items()} == {
+        id: (found.cause, found.text) for id, found in explanations.items()
+    }
+    (misled,) = [id for id, found in explanations.items() if found.cause == "misled"]
+    one = json.loads(CliRunner().invoke(app, ["report", str(store), "--json", "--run", misled]).stdout)
+    assert one["wrong_passages"] == [
+        {"hop": hop, "rank": rank} for hop, rank in sorted(explanations[misled].sources)
+    ]
+    assert {"answer_correct", "utility"} <= {score["name"] for score in one["scores"]}
+    assert CliRunner().invoke(app, ["report", str(store), "--json", "--html", "x.html"]).exit_code == 2
+
+
+def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):
+    _, explanations, printed, _ = scored
+    assert len(re.findall(r"\+\d\.\d\d   wrong answer\n", printed)) == 1
+    assert sum(len(found.sources) for found in explanations.values()) == printed.count("wrong answer\n")
+
+
+def test_a_store_without_texts_says_nothing_of_where_answers_are(scored, tmp_path):
+    store, *_ = scored
+    source = open_source(store)
+    for overview in source.store.overviews(MISLEADS):
+        for step in overview.steps:
+            step.texts_known = False
+        assert " is in " not in explanation_of(overview).text
+    source.close()

@@ -1,0 +1,276 @@
+"""The explanation of a run in words, case by case, and against nano's world, where the truth is known."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from ragguard import RagGuard, world
+from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
+from ragguard.scorers.explanation import diagnose_selection, explain
+from ragguard.scorers.run_facts import BeliefGain
+
+QUESTION = "Where was the founder of Zantek Foods born?"
+FOUNDER = Passage("Ada Berg founded Zantek Foods.")
+BIRTH = Passage("Ada Berg was born in East Dundale.")
+FALSE = Passage("Records show that Ada Berg was born in West Ashwick.")
+IDLE = Passage("Lemons are yellow.")
+
+
+def run_of(first, second, answer="West Ashwick", references=("East Dundale",), **more):
+    steps = [
+        RetrievalStep("a", "r", 0, 0, "Who founded Zantek Foods?", first, list(first)),
+        RetrievalStep("b", "r", 1, 1, "Where was Ada Berg born?", second, list(second)),
+    ]
+    return Run("r", QUESTION, list(references) or None, answer, steps, **more)
+
+
+def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, source="gold"):
+    """Every true passage helps, each false or idle one does little."""
+    helpful = {FOUNDER.text, BIRTH.text}
+    found = [Score("seper_closed_book", before, "run", "r", reference_source=source)]
+    if verdict:
+        found.append(Score("answer_correct", float(verdict == "correct"), "run", "r", label=verdict))
+    for step, gain, single in zip(run.steps, gains, alone or gains, strict=True):
+        found += [
+            Score("delta_seper", gain, "step", "r", step.id, stderr=0.1, reference_source=source),
+            Score("delta_seper_alone", single, "step", "r", step.id, stderr=0.1, reference_source=source),
+        ]
+        found += [
+            Score("utility", 0.9 if one.text in helpful else -0.05, "passage", "r", step.id, position=rank)
+            for rank, one in enumerate(step.candidates, 1)
+        ]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("run", "verdict", "cause", "sentence"),
+    [
+        (
+            run_of([FOUNDER], [IDLE, BIRTH], "East Dundale"), "correct", "right",
+            "Right: “East Dundale” is in passage 2.2.",
+        ),
+        (
+            run_of([FOUNDER], [IDLE, BIRTH], "eastwards"), "correct", "right",
+            "Judged right: “eastwards” is in no passage that was read.",
+        ),
+        (
+            run_of([IDLE], [IDLE], "East Dundale"), "correct, unsupported", "unsupported",
+            "Right, but no passage that was read supports “East Dundale”.",
+        ),
+        (run_of([], []), "wrong", "nothing_read", "Wrong: no passage was retrieved."),
+        (
+            run_of([FOUNDER], [IDLE]), "wrong", "not_found",
+            "Wrong: the reference “East Dundale” is in no passage that was read. "
+            "Hop 2 found nothing that answers its query.",
+        ),
+        (
+            run_of([FOUNDER], [IDLE], "NO-RESPONSE"), "abstained", "not_found",
+            "Abstained: the reference “East Dundale” is in no passage that was read. "
+            "Hop 2 found nothing that answers its query.",
+        ),
+        (
+            run_of([FOUNDER], [FALSE]), "wrong", "not_found",
+            "Wrong: “West Ashwick” is in passage 2.1, the reference “East Dundale” in none that was read. "
+            "Hop 2 found nothing that answers its query.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH, FALSE]), "wrong", "contested",
+            "Wrong: “West Ashwick” is in passage 2.2, the reference “East Dundale” in 2.1.",
+        ),
+        (
+            run_of([IDLE], [BIRTH]), "wrong", "missing_hop",
+            "Wrong: the reference “East Dundale” is in passage 2.1, but hop 1 found nothing that answers its "
+            "query.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH]), "wrong", "not_used",
+            "Wrong: the reference “East Dundale” is in passage 2.1 and was not used.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH], "I don't know."), "abstained", "needless_abstention",
+            "Abstained, though the reference “East Dundale” is in passage 2.1.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH], references=()), "", "",
+            "The answer “West Ashwick” is in no passage that was read.",
+        ),
+        (
+            run_of([FOUNDER], [FALSE], references=["word " * 40]), "wrong", "",
+            "Wrong: “West Ashwick” is in passage 2.1.",
+        ),
+        (run_of([FOUNDER], [FALSE], None, references=()), "", "", ""),
+        (run_of([FOUNDER], [FALSE], "No", references=["Yes"]), "wrong", "", ""),
+    ],
+)  # fmt: skip
+def test_each_cause_has_its_sentence(run, verdict, cause, sentence):
+    found = explain(run, [score for score in scores_of(run, verdict) if score.name != "delta_seper"])
+    assert (found.cause, found.text) == (cause, sentence)
+
+
+def test_a_judged_passage_with_the_wrong_answer_misled():
+    run = run_of([FOUNDER], [FALSE])
+    scores = [replace(score, value=0.9) if score.name == "utility" else score for score in scores_of(run)]
+    assert explain(run, scores).cause == "misled"
+    assert explain(run, scores).sources == {(2, 1)}
+
+
+def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():
+    run = run_of([FOUNDER], [FALSE])
+    run.steps[1].candidates = [BIRTH, FALSE]
+    assert explain(run, scores_of(run)).sentences[0] == (
+        "Wrong: the reference “East Dundale” is in passage 2.1, which the model did not get. “West Ashwick” is "
+        "in passage 2.2."
+    )
+    run.steps[1].decision = Decision([FALSE], [Dropped(BIRTH, 1, "utility")], "pruned")
+    found = explain(run, scores_of(run))
+    assert found.cause == "dropped"
+    assert "passage 2.1, which the guard dropped." in found.text
+
+
+def test_an_unanswered_sub_question_is_named_where_no_hop_asked_it():
+    run = run_of([FOUNDER], [FOUNDER], sub_questions=["Who founded it?", "When was she born?"])
+    rated = [
+        Score("answerability", value, "passage", "r", "a", position=1, sub_question=asked)
+        for asked, value in enumerate((5.0, 1.0))
+    ]
+    assert (
+        "No passage that was read answers “When was she born?”." in explain(run, scores_of(run) + rated).text
+    )
+
+
+@pytest.mark.parametrize(
+    ("gains", "alone", "more", "sentence"),
+    [
+        ((0.02, 0.93), (0.02, 0.01), {}, "Hop 2 paid (+0.93 ± 0.10); hop 1 found “Ada Berg”, which hop 2 asks for."),
+        ((0.02, 0.93), (0.02, 0.9), {}, "Hop 2 paid (+0.93 ± 0.10)."),
+        ((0.3, 0.4), None, {}, "Hops 1 (+0.30 ± 0.10) and 2 (+0.40 ± 0.10) paid."),
+        ((0.5, -0.4), None, {}, "Hop 1 paid (+0.50 ± 0.10); hop 2 lowered the belief (-0.40 ± 0.10)."),
+        ((0.0, -0.4), None, {}, "Hop 2 lowered the belief (-0.40 ± 0.10)."),
+        ((0.1, -0.1), None, {}, "No hop moved the belief measurably."),
+        ((0.1, 0.0), None, {"before": 0.9}, "No hop moved the belief measurably: it was 0.90 before any retrieval."),
+        ((0.1, 0.9), None, {"source": "answer"}, "Hop 2 raised the belief in this answer (+0.90 ± 0.10)."),
+        ((0.1, 0.0), None, {"source": "answer"}, "No hop moved the belief in this answer measurably."),
+    ],
+)  # fmt: skip
+def test_hops_that_moved_the_belief_are_named_and_others_are_not(gains, alone, more, sentence):
+    run = run_of([FOUNDER], [BIRTH])
+    assert explain(run, scores_of(run, "", gains, alone, **more)).sentences[-1] == sentence
+
+
+def test_a_bridge_says_what_the_later_hop_is_worth_without_it():
+    run = run_of([FOUNDER], [BIRTH])
+    scores = scores_of(run, "correct", (0.02, 0.93), (0.02, -0.001))
+    assert {number: bridge.remark for number, bridge in explain(run, scores).bridges.items()} == {
+        1: "hop 2 is worth +0.93 after this hop and +0.00 without it; it asks for “Ada Berg”, found here"
+    }
+
+
+def test_words_are_compared_without_case_punctuation_and_in_scripts_without_spaces():
+    run = run_of([FOUNDER], [Passage("Born in EAST-DUNDALE? No: east dundale!")], "East Dundale.")
+    assert "is in passage 2.1" in explain(run, scores_of(run, "correct")).text
+    run = run_of([FOUNDER], [Passage("她出生于东京都。")], "东京", ["东京"])
+    assert "“东京” is in passage 2.1" in explain(run, scores_of(run, "correct")).text
+    run = run_of([FOUNDER], [Passage("Eastern Dundalesque")], "East Dundale")
+    assert "no passage" in explain(run, scores_of(run, "correct")).text
+
+
+def test_many_places_long_answers_and_control_characters_are_cut():
+    run = run_of([BIRTH] * 9, [BIRTH] * 9, "East\x1b[31m Dundale")
+    assert explain(run, scores_of(run, "correct")).sentences[0].endswith("no passage that was read.")
+    assert "\x1b" not in explain(run, scores_of(run, "correct")).text
+    run.answer = "East Dundale"
+    assert (
+        explain(run, scores_of(run, "correct")).sentences[0].endswith("passages 1.1, 1.2, 1.3 and 15 more.")
+    )
+    run.answer = "a " + "word " * 500
+    assert explain(run, scores_of(run, "correct")).sentences[0] == "Judged right."
+
+
+def test_a_difference_counts_from_two_standard_errors_on():
+    counted = [BeliefGain(0.2, 0.1), BeliefGain(-0.21, 0.1), BeliefGain(0.01, None), BeliefGain(0.01, 0.0)]
+    assert all(one.significant for one in counted)
+    assert not any(
+        one.significant for one in (BeliefGain(0.19, 0.1), BeliefGain(0.0, 0.0), BeliefGain(-0.004, None))
+    )
+
+
+@pytest.mark.parametrize(
+    ("proc", "chosen", "sentence"),
+    [
+        (0.3, 0.9, "The retriever loses most: its candidates allow 0.30 of"),
+        (
+            0.9,
+            0.5,
+            "What chooses after the retriever, a reranker or the guard, loses most: candidates allow 0.90 of",
+        ),
+        (1.0, 0.99, "Retriever and selection lose next to nothing: candidates allow 1.00 of"),
+    ],
+)
+def test_the_greater_loss_is_laid_to_retriever_or_selection(proc, chosen, sentence):
+    rest = f"the best set (PROC), of which {chosen:.0%} was chosen (%PROC)."
+    assert diagnose_selection(proc, chosen) == f"{sentence} {rest}"
+
+
+def runs_with_known_causes(case, elsewhere):
+    """Yields runs of a case whose cause is known by construction, each with the verdict on its answer."""
+    false = next(one for one in case.of_kind("contradiction") if one.metadata["hop"] == 2)
+    lie = str(false.metadata["object"])
+    yield "right", "correct", world.make_run(case)
+    yield "misled", "wrong", world.make_run(case, mislead=(2,))
+    yield "not_found", "wrong", world.make_run(case, miss=(2,), answer=elsewhere)
+    yield "not_found", "abstained", world.make_run(case, miss=(1, 2), answer="NO-RESPONSE")
+    yield "missing_hop", "wrong", world.make_run(case, miss=(1,), answer=elsewhere)
+    yield "not_used", "wrong", world.make_run(case, answer=elsewhere)
+    yield "needless_abstention", "abstained", world.make_run(case, answer="NO-RESPONSE")
+    contested = world.make_run(case, answer=lie)
+    contested.steps[1].passages.append(false)
+    contested.steps[1].candidates.append(false)
+    yield "contested", "wrong", contested
+    dropped = world.make_run(case, answer=elsewhere)
+    gold = case.gold[1]
+    dropped.steps[1].passages.remove(gold)
+    position = dropped.steps[1].candidates.index(gold) + 1
+    dropped.steps[1].decision = Decision(
+        dropped.steps[1].passages, [Dropped(gold, position, "utility")], "pruned"
+    )
+    yield "dropped", "wrong", dropped
+
+
+def test_causes_in_nanos_world_are_the_true_ones():
+    cases = world.cases(12, seed=5, hops=2)
+    table = {}
+    with RagGuard("nano", store=None, scorers=["utility"]) as rg:
+        for number, case in enumerate(cases):
+            elsewhere = f"Nowhere {number}"
+            for cause, verdict, run in runs_with_known_causes(case, elsewhere):
+                judged = Score("answer_correct", float(verdict == "correct"), "run", run.id, label=verdict)
+                found = explain(run, [*asyncio.run(rg.score(run)), judged])
+                table.setdefault(cause, []).append(found.cause)
+                if cause in ("misled", "contested"):
+                    (source,) = [
+                        (hop, rank)
+                        for hop, step in enumerate(run.steps, 1)
+                        for rank, passage in enumerate(step.candidates, 1)
+                        if passage.metadata["kind"] == "contradiction"
+                    ]
+                    assert source in found.sources
+    rates = {cause: found.count(cause) / len(found) for cause, found in table.items()}
+    # Where nano's judge errs about a passage, a neighbouring cause is named.
+    assert min(rates.values()) >= 0.75, table
+    assert sum(rates.values()) / len(rates) >= 0.95, table
+
+
+def test_bridges_in_nanos_world_are_those_of_the_case():
+    named = depending = 0
+    with RagGuard("nano", store=None, scorers=["belief", "utility"]) as rg:
+        for case in world.cases(6, seed=11, hops=2):
+            run = world.make_run(case)
+            found = explain(run, asyncio.run(rg.score(run)))
+            depending += bool(found.bridges)
+            named += [bridge.name for bridge in found.bridges.values()] == [case.bridge]
+            without = world.make_run(case, miss=(1,))
+            assert not any(
+                bridge.name for bridge in explain(without, asyncio.run(rg.score(without))).bridges.values()
+            )
+    assert named == depending >= 2
