@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragguard.analysis.pairs import Questions
+from ragguard.analysis.verdict import SIGNIFICANT, ComparisonVerdict, judge, primary_of
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import MOST_DRAWS, Floats
 from ragguard.metrics.registry import METRICS
@@ -18,7 +19,6 @@ from ragguard.metrics.sign_flips import FlipTest, least_p, sign_flips
 from ragguard.runtime.arguments import whole_number
 from ragguard.storage.sqlite.means import Series, titles
 
-SIGNIFICANT = 0.05
 NO_DIFFERENCE = "no difference"
 TOO_FEW = "too few questions"
 UNDECIDED = NO_DIFFERENCE, TOO_FEW
@@ -44,12 +44,17 @@ class Change:
     where so few questions bound nothing."""
     p: float
     p_corrected: float
-    """p for all metrics together: the chance that any metric without a difference looks so different."""
+    """p for several metrics together: the chance that any of them without a difference looks so different. A primary
+    metric is corrected among the primary ones, another one among all."""
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
     """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
     (there is a difference, and with so few questions even the clearest would not be called one)."""
+    direction: str = "neither"
+    """The better direction: higher, lower or neither."""
+    primary: bool = False
+    """True for the metrics on which the comparison's verdict rests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +120,29 @@ class Comparison:
     """How many random patterns of signs were tried, where there were too many questions to try all."""
 
     @property
+    def decisive(self) -> list[Change]:
+        """The changes on which the verdict rests: of the primary metrics, or of all where none of these was
+        compared."""
+        return [change for change in self.changes if change.primary] or self.changes
+
+    @property
+    def verdict(self) -> ComparisonVerdict:
+        """The verdict on the two sides."""
+        return judge(
+            self.decisive, identical=not self.moved_in_all, paired=self.paired, metrics=len(self.changes)
+        )
+
+    @property
     def about_p(self) -> str:
         """The sentence about what p means."""
-        number = len(self.changes)
-        together = f"for all {number} metrics together" if number > 1 else "for one metric"
+        number, first = len(self.changes), len(self.decisive)
+        together = (
+            f"for {'all ' if first == number else ''}{first} metrics together"
+            if first > 1
+            else "for one metric"
+        )
+        if first < number:
+            together += f", and for all {number} where it is another metric's"
         return (
             f"p is from sign flips of the questions' differences, {together}: where nothing differs, any is called "
             f"different once in {1 / SIGNIFICANT:.0f} comparisons."
@@ -149,9 +173,8 @@ class Comparison:
             f"{known[side]} {side}" if side in known else f"K is not known {side}: that side has no steps"
             for side in sides
         )
-        return f"A step, on average: {said}." + (
-            " Scores on other K are not alike." if len(known) == 2 else ""
-        )
+        other = len(known) == 2 and self.places_before != self.places_after
+        return f"A step, on average: {said}.{' Scores on other K are not alike.' if other else ''}"
 
     @property
     def nothing_read(self) -> str:
@@ -198,7 +221,7 @@ class Comparison:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for what is infinite or nan, which JSON cannot hold."""
-        data = asdict(self)
+        data = asdict(self) | {"verdict": asdict(self.verdict)}
         for change in data["changes"]:
             for name in ("effect", "low", "high"):
                 change[name] = change[name] if math.isfinite(change[name]) else None
@@ -315,25 +338,35 @@ def _changes(
     draws: int,
     seed: int,
 ) -> list[Change]:
-    """Returns the changes of all metrics, tested together by sign flips of their questions' differences."""
+    """Returns the changes of all metrics, tested by sign flips of their questions' differences: the primary ones among
+    themselves, the others among all."""
     everywhere = sorted({question for _, gaps, _ in compared for question in gaps})
     table = [np.array([gaps.get(question, math.nan) for question in everywhere]) for _, gaps, _ in compared]
-    tested = sign_flips(table, draws=min(draws, MOST_DRAWS), seed=seed)
+    draws = min(draws, MOST_DRAWS)
+    tested = sign_flips(table, draws=draws, seed=seed)
+    primary = primary_of(series for series, *_ in compared)
+    rows = [row for row, (series, *_) in enumerate(compared) if series in primary]
+    for row, alone in zip(
+        rows, sign_flips([table[row] for row in rows], draws=draws, seed=seed), strict=True
+    ):
+        tested[row] = alone
     return [
-        _change(named[series], series.level, a, np.array(list(gaps.values())), found)
+        _change(named[series], series, a, np.array(list(gaps.values())), found, primary=series in primary)
         for (series, gaps, a), found in zip(compared, tested, strict=True)
     ]
 
 
-def _change(title: str, level: str, a: Floats, gap: Floats, found: FlipTest) -> Change:
+def _change(title: str, series: Series, a: Floats, gap: Floats, found: FlipTest, *, primary: bool) -> Change:
     mean = found.value
     if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
         mean = 0.0
     spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
     effect = mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0
+    known = METRICS.get(series.name)
     change = Change(
-        title, level, len(gap), float(a.mean()), after=float((a + gap).mean()), difference=mean,
+        title, series.level, len(gap), float(a.mean()), after=float((a + gap).mean()), difference=mean,
         low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted, effect=effect, verdict="",
+        direction="neither" if known is None else known.direction, primary=primary,
     )  # fmt: skip
     return replace(change, verdict=_verdict(change))
 
@@ -343,7 +376,6 @@ def _verdict(change: Change) -> str:
         return NO_DIFFERENCE
     if change.p_corrected > SIGNIFICANT:
         return TOO_FEW if least_p(change.questions) > SIGNIFICANT else NO_DIFFERENCE
-    known = METRICS.get(change.metric.partition(".")[0])
-    if known is None or known.direction == "neither":
+    if change.direction == "neither":
         return "changed"
-    return "better" if (change.difference > 0) == (known.direction == "higher") else "worse"
+    return "better" if (change.difference > 0) == (change.direction == "higher") else "worse"

@@ -54,6 +54,6 @@ def ragguard_gate() -> Gate:
 
 def _line(change: Change) -> str:
     return (
-        f"{change.metric}: {change.before:.3f} → {change.after:.3f}, difference {change.difference:+.3f} "
-        f"({change.low:+.3f} … {change.high:+.3f}) over {change.questions} questions, p {change.p_corrected:.3f}"
+        f"{change.metric}: {change.before:.3f} → {change.after:.3f}, difference {change.difference:+z.3f} "
+        f"({change.low:+z.3f} … {change.high:+z.3f}) over {change.questions} questions, p {change.p_corrected:.3f}"
     )

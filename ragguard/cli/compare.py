@@ -10,10 +10,16 @@ import typer
 from ragguard.cli.terminal import Column, say, screen, show_table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from rich.console import Console
+
     from ragguard.analysis.comparison import Change, Comparison
 
 _MOVES = 6
 """The most metrics that are shown of one question."""
+_COLOURS = {"better": "green", "worse": "red", "changed": "yellow", "mixed": "yellow"}
+_ARROWS = {"higher": "↑", "lower": "↓"}
 
 
 def run(
@@ -34,9 +40,14 @@ def run(
         ),
     ] = 9999,
     seed: Annotated[int, typer.Option(help="The seed of these patterns.")] = 0,
+    every: Annotated[
+        bool, typer.Option("--all", help="Show every metric, and the questions that changed most.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Compare two sets of scored runs over the same questions.
+    """Compare two sets of scored runs over the same questions: which side is better, and by how much.
+
+    The verdict rests on answer_correct, ΔSePer, UDCG and coverage, as far as both sides have them.
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
@@ -56,7 +67,7 @@ def run(
         more = {"failed": [str(item) for item in broken], "fail_if_remarks": thin}
         typer.echo(json.dumps(found.as_dict() | more, indent=2))
     else:
-        _show(found)
+        _show(found, every=every)
         for said in thin:
             say(f"WARNING: --fail-if: {said}")
         for condition in broken:
@@ -65,28 +76,28 @@ def run(
         raise typer.Exit(1)
 
 
-def _show(found: Comparison) -> None:
+def _show(found: Comparison, *, every: bool) -> None:
     from ragguard.analysis.comparison import TOO_FEW, UNDECIDED
     from ragguard.analysis.text import as_markup, question_line
 
     console = screen()
-    colours = {"better": "green", "worse": "red", "changed": "yellow"}
-    changes = sorted(found.changes, key=lambda change: (change.p_corrected, change.metric))
-    thin = any(change.questions < found.paired for change in changes)
-    show_table(console, f"{found.paired} questions in common", [
-        Column("metric", [as_markup(change.metric) for change in changes]),
-        *([Column("questions", [_questions(change, found) for change in changes], right=True)] if thin else []),
-        Column("before", [f"{change.before:.3f}" for change in changes], right=True, spare=2),
-        Column("after", [f"{change.after:.3f}" for change in changes], right=True, spare=2),
-        Column("difference (95 %)", [_difference(change) for change in changes], right=True),
-        Column("effect", [f"{change.effect:+.2f}" for change in changes], right=True, spare=1),
-        Column("p", [f"{change.p_corrected:.3f}" for change in changes], right=True),
-        Column("verdict", [
-            f"[{colours.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes
-        ]),
-    ])  # fmt: skip
-    console.print(f"{found.about_p} {found.about_k}".rstrip())
-    if any(change.verdict == TOO_FEW for change in found.changes):
+    verdict = found.verdict
+    console.print(f"[bold {_COLOURS.get(verdict.word, '')}]{as_markup(verdict.sentence)}[/]")
+    shown = found.changes if every else [] if verdict.word == "identical" else found.decisive
+    if shown:
+        _show_changes(
+            console, sorted(shown, key=lambda change: (not change.primary, change.p_corrected)), found.paired
+        )
+        console.print(f"{found.about_p} {found.about_k}".rstrip())
+        others = [change for change in found.changes if change not in shown]
+        if others:
+            differ = [change.metric for change in others if change.verdict not in UNDECIDED]
+            which = f", of which these differ: {', '.join(map(as_markup, differ))}" if differ else ""
+            more = "1 more metric" if len(others) == 1 else f"{len(others)} more metrics"
+            console.print(f"{more}{which}; --all shows {'it' if len(others) == 1 else 'them'}.")
+    elif found.about_k:
+        console.print(found.about_k)
+    if any(change.verdict == TOO_FEW for change in shown):
         console.print(
             f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
             "one direction would not be told from chance. That is not the same as no difference."
@@ -107,24 +118,41 @@ def _show(found: Comparison) -> None:
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
             f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
-    if found.moved and any(change.verdict not in UNDECIDED for change in found.changes):
+    if every and found.moved:
         console.print("\nThe questions that changed most:")
         for item in found.moved:
             console.print(f"  {as_markup(question_line(item.question))}")
-            shown = [
+            moves = [
                 f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}"
                 for move in item.moves[:_MOVES]
             ]
             more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
-            console.print(f"    {', '.join(shown)}{more}")
+            console.print(f"    {', '.join(moves)}{more}")
         if found.moved_in_all > len(found.moved):
             console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
 
 
-def _questions(change: Change, found: Comparison) -> str:
-    colour = "yellow" if change.questions < found.paired else "dim"
+def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> None:
+    """Prints a table of changes; an arrow says which way is better."""
+    from ragguard.analysis.text import as_markup
+
+    thin = any(change.questions < paired for change in changes)
+    show_table(console, f"{paired} questions in common", [
+        Column("metric", [f"{as_markup(change.metric)} {_ARROWS.get(change.direction, ' ')}" for change in changes]),
+        *([Column("questions", [_questions(change, paired) for change in changes], right=True)] if thin else []),
+        Column("before", [f"{change.before:z.3f}" for change in changes], right=True, spare=2),
+        Column("after", [f"{change.after:z.3f}" for change in changes], right=True, spare=2),
+        Column("difference (95 %)", [_difference(change) for change in changes], right=True),
+        Column("effect", [f"{change.effect:+z.2f}" for change in changes], right=True, spare=1),
+        Column("p", [f"{change.p_corrected:.3f}" for change in changes], right=True),
+        Column("verdict", [f"[{_COLOURS.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes]),
+    ])  # fmt: skip
+
+
+def _questions(change: Change, paired: int) -> str:
+    colour = "yellow" if change.questions < paired else "dim"
     return f"[{colour}]{change.questions}[/]"
 
 
 def _difference(change: Change) -> str:
-    return f"{change.difference:+.3f} ({change.low:+.3f} … {change.high:+.3f})"
+    return f"{change.difference:+z.3f} ({change.low:+z.3f} … {change.high:+z.3f})"

@@ -22,7 +22,20 @@ DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
 REASONS_SHOWN = 10
 """The most reasons of failures that a command prints."""
-_ASCII = {"Δ": "d", "±": "~", "█": "#", "│": "|", "…": ".", "–": "-", "−": "-", "→": ">", "µ": "u", "×": "x"}
+_ASCII = {
+    "Δ": "d",
+    "±": "~",
+    "█": "#",
+    "│": "|",
+    "…": ".",
+    "–": "-",
+    "−": "-",
+    "→": ">",
+    "↑": "^",
+    "↓": "v",
+    "µ": "u",
+    "×": "x",
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,31 @@ def test_two_stores_are_compared(tmp_path, command):
     a, b = stored(tmp_path / "a.db", side(0)), stored(tmp_path / "b.db", side(0.05, 1))
     done = command("compare", a, b)
     assert done.exit_code == 0, done.output
+    assert done.output.startswith("Better on 40 questions: udcg +0.0")
     assert "40 questions in common" in done.output
-    assert "better" in done.output
+    assert "udcg ↑" in done.output
+
+
+def test_equal_sides_are_identical_in_a_line(tmp_path, command):
+    a = stored(tmp_path / "a.db", side(0))
+    said = command("compare", a, a).output
+    assert said.startswith("Identical: 40 questions with the same score on both sides.\n")
+    assert "in common" not in said
+    assert json.loads(command("compare", a, a, "--json").output)["verdict"]["word"] == "identical"
+
+
+def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path, command):
+    before, after = side(0), side(0.05, 1)
+    for runs, harm in ((before, 0.1), (after, 0.5)):
+        for item in runs:
+            item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
+    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    said = command("compare", a, b).output
+    assert "1 more metric, of which these differ: harm; --all shows it." in said
+    assert "changed most" not in said
+    everything = command("compare", a, b, "--all").output
+    assert "harm ↓" in everything
+    assert "The questions that changed most:" in everything
 
 
 def test_what_may_be_the_judges_doing_is_said(tmp_path, command):
@@ -65,7 +88,12 @@ def test_a_score_file_has_no_k(tmp_path, command):
     assert "K =" not in command("compare", tmp_path / "b.jsonl", tmp_path / "b.jsonl").output
     data = json.loads(command("compare", a, tmp_path / "b.jsonl", "--json").output)
     assert (data["passages_before"], data["passages_after"], data["places_after"]) == (1.0, None, None)
-    assert "Scores on other K are not alike." in " ".join(command("compare", a, a).output.split())
+    assert "not alike" not in command("compare", a, a).output
+    more = side(0)
+    for item in more:
+        item.run.steps[0].k = 3
+    c = stored(tmp_path / "c.db", more)
+    assert "Scores on other K are not alike." in " ".join(command("compare", a, c).output.split())
 
 
 def test_a_gate_fails_where_its_condition_holds(tmp_path, command):

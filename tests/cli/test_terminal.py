@@ -66,16 +66,16 @@ def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
 
 
 def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
-    said = shown(monkeypatch, 80, "compare", store, store)
+    said = shown(monkeypatch, 80, "compare", store, store, "--all")
     for name in NAMES:
         (line,) = [line for line in said.splitlines() if line.split()[:1] == [name]]
-        assert line.split() == [name, "+0.000", "(+0.000", "…", "+0.000)", "1.000", "no", "difference"]
+        assert line.split() == [name, "↑", "+0.000", "(+0.000", "…", "+0.000)", "1.000", "no", "difference"]
     assert "A wider terminal shows more: before, after, effect." in said
 
 
 def test_comparison_without_a_known_width_shows_all_columns(store):
     env = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    said = called(store, env, "compare", store).stdout.decode()
+    said = called(store, env, "compare", store, "--all").stdout.decode()
     assert "before" in said
     assert "wider" not in said
 
@@ -137,7 +137,7 @@ def test_control_characters_of_questions_metrics_and_lines_are_removed(monkeypat
     for item in after:
         item.scores = [replace(score, value=score.value + 1, engine=HOSTILE) for score in item.scores]
     write_scores(after, tmp_path / "b.jsonl")
-    said = shown(monkeypatch, 400, "compare", before, str(tmp_path / "b.jsonl"))
+    said = shown(monkeypatch, 400, "compare", before, str(tmp_path / "b.jsonl"), "--all")
     assert not set(said) & set("\x1b\x07\x9b\r\u202e")
     assert "The questions that changed most" in said
     (tmp_path / "runs.jsonl").write_text(json.dumps({"question": "q", "steps": [], HOSTILE: 1}))

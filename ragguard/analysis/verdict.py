@@ -1,0 +1,139 @@
+"""Says of two compared sides which one is better, in a sentence that rests on four primary metrics."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal, Protocol
+
+from ragguard.metrics.sign_flips import least_p
+from ragguard.storage.sqlite.means import Series
+
+SIGNIFICANT = 0.05
+PRIMARY = (
+    ("answer_correct",),
+    ("delta_seper_total", "delta_seper"),
+    ("udcg_context", "udcg"),
+    ("coverage_total", "coverage"),
+)
+"""The metrics that decide. Of each group the first one counts that both sides have: that of the run before that of its
+steps."""
+POWER = 0.8
+"""The chance with which as many questions as are asked for show the difference, if it stays as large as it is."""
+_WORTH_ASKING = 10
+"""How many times as many questions may be asked for; beyond that the difference is called too small."""
+Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
+
+
+class ComparedMetric(Protocol):
+    """A change of one metric, as a verdict reads it."""
+
+    @property
+    def metric(self) -> str: ...
+    @property
+    def questions(self) -> int: ...
+    @property
+    def difference(self) -> float: ...
+    @property
+    def low(self) -> float: ...
+    @property
+    def high(self) -> float: ...
+    @property
+    def effect(self) -> float: ...
+    @property
+    def verdict(self) -> str: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonVerdict:
+    """The verdict on two sides: a word, and a sentence that says what it rests on."""
+
+    word: Word
+    sentence: str
+
+
+def primary_of(compared: Iterable[Series]) -> set[Series]:
+    """Returns the series that decide: of gold, and of what the model got; empty where none of them was compared."""
+    named = {series.name: series for series in compared if not series.support and series.stage == "passages"}
+    firsts = (next((named[name] for name in group if name in named), None) for group in PRIMARY)
+    return {series for series in firsts if series is not None}
+
+
+def judge(
+    changes: Sequence[ComparedMetric], *, identical: bool, paired: int, metrics: int
+) -> ComparisonVerdict:
+    """Returns the verdict by these changes, which are corrected among themselves.
+
+    Args:
+        changes: The changes of the metrics that decide.
+        identical: True where no question changed in any metric.
+        paired: The number of questions that both sides have.
+        metrics: The number of all metrics that were compared.
+    """
+    if identical:
+        scores = "score" if metrics == 1 else f"{metrics} scores"
+        return ComparisonVerdict(
+            "identical", f"Identical: {_questions(paired)} with the same {scores} on both sides."
+        )
+    by_word = {
+        word: [change for change in changes if change.verdict == word]
+        for word in ("better", "worse", "changed")
+    }
+    words = [word for word, found in by_word.items() if found]
+    if not words:
+        return ComparisonVerdict("undecided", _undecided(changes, paired))
+    if len(words) == 1:
+        word: Word = "better" if words == ["better"] else "worse" if words == ["worse"] else "changed"
+        return ComparisonVerdict(
+            word, f"{word.capitalize()} on {_questions(paired)}: {_named(by_word[word])}."
+        )
+    said = "; ".join(
+        f"{word} in {', '.join(f'{one.metric} {one.difference:+z.3f}' for one in by_word[word])}"
+        for word in words
+    )
+    return ComparisonVerdict("mixed", f"Mixed on {_questions(paired)}: {said}.")
+
+
+def questions_needed(change: ComparedMetric, metrics: int) -> int | None:
+    """Returns about how many questions would show a difference among so many metrics, if it stays as large as it is;
+    None where there is none."""
+    if not change.difference:
+        return None
+    least = next(count for count in range(2, 100) if least_p(count) <= SIGNIFICANT)
+    if math.isinf(change.effect):
+        return least
+    normal = NormalDist()
+    z = normal.inv_cdf(1 - SIGNIFICANT / (2 * metrics)) + normal.inv_cdf(POWER)
+    return max(least, math.ceil((z / change.effect) ** 2) + 1)
+
+
+def _undecided(changes: Sequence[ComparedMetric], paired: int) -> str:
+    """Returns the sentence about sides that no metric tells apart, and how many more questions might."""
+    asked = [
+        (needed - change.questions, change)
+        for change in changes
+        if (needed := questions_needed(change, len(changes))) is not None
+    ]
+    said = f"Undecided on {_questions(paired)}: no difference is measurable."
+    if not asked:
+        return said
+    more, change = min(asked, key=lambda item: item[0])
+    if more > _WORTH_ASKING * change.questions:
+        return f"{said} The clearest, {_named([change])}, is too small for so few questions."
+    if more <= 0:
+        return f"{said} A few more questions may show that of {_named([change])}."
+    return f"{said} About {more:,} more questions would be enough, if {_named([change])} holds."
+
+
+def _named(changes: Sequence[ComparedMetric]) -> str:
+    """Returns the metrics with their differences; the interval, too, of a single one."""
+    if len(changes) > 1:
+        return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
+    (one,) = changes
+    return f"{one.metric} {one.difference:+z.3f} ({one.low:+z.3f} … {one.high:+z.3f})"
+
+
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count:,} questions"
