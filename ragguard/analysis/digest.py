@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from ragguard.analysis.selection import diagnose_selection
 from ragguard.capture.disagreement import difference
 from ragguard.records import Score
-from ragguard.scorers.explanation import Explanation, diagnose_selection, explain_facts
+from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.probes.relevance import sees_references
 from ragguard.scorers.run_facts import CLEAR, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
@@ -61,7 +62,7 @@ def summary(run: RunLine) -> Data:
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
     run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
-    explanation, remarks = explanation_of(overview), _remarks(overview)
+    explanation, selections = explanation_of(overview), selection_numbers(overview)
     shortened: dict[int, list[Shortened]] = {}
     for seq, *score in json.loads(overview.summary.shortened):
         shortened.setdefault(seq, []).append(tuple(score))
@@ -79,7 +80,10 @@ def detail(overview: Overview, texts: Texts) -> Data:
                 ),
                 "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
                 "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
-                "remarks": [*([bridge.remark] if bridge else []), *remarks.get(step.seq, ())],
+                "remarks": [
+                    *([bridge.remark] if bridge else []),
+                    *([diagnose_selection(*selections[step.seq])] if step.seq in selections else []),
+                ],
             }
             for number, step in enumerate(overview.steps, 1)
         ],
@@ -139,14 +143,14 @@ def explanation_of(overview: Overview) -> Explanation:
     return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
 
 
-def _remarks(overview: Overview) -> dict[int, list[str]]:
-    """Returns, by step, whether the retriever or what chose after it lost more, where both are known."""
+def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
+    """Returns PROC and %PROC of each step that has both, by its `seq`."""
     found: dict[int, dict[str, float]] = {}
     if '"pct_proc"' in overview.summary.of_steps:
         for seq, name, value, *_ in json.loads(overview.summary.of_steps):
             found.setdefault(seq, {})[name] = value / SCALE
     return {
-        seq: [diagnose_selection(values["proc"], values["pct_proc"])]
+        seq: (values["proc"], values["pct_proc"])
         for seq, values in found.items()
         if {"proc", "pct_proc"} <= values.keys()
     }

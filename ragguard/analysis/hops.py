@@ -19,6 +19,7 @@ from rich.style import Style
 from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
+from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.text import line_of
 from ragguard.capture.disagreement import disagreements
 from ragguard.capture.model_calls import notice
@@ -26,7 +27,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
-from ragguard.scorers.explanation import STATES_WRONG, Explanation, diagnose_selection, explain
+from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS
 from ragguard.scorers.view import view_step
 from ragguard.text.control_characters import strip_control_characters

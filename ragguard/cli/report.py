@@ -15,7 +15,7 @@ from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
     from ragguard.storage.source import ScoredSource
-    from ragguard.storage.sqlite.overview import RunLine
+    from ragguard.storage.sqlite.overview import Overview
 
 
 def run(
@@ -62,7 +62,7 @@ def run(
         elif run_id:
             _show_run(source, run_id)
         else:
-            _show_runs(source.store.lines(MISLEADS), sort, most)
+            _show_runs(source.store.overviews(MISLEADS, texts=False), sort, most)
         for remark in source.remarks if not (run_id or html) else _remarks(source):
             say(f"{remark}.", error=as_json)
     finally:
@@ -77,13 +77,17 @@ def _remarks(source: ScoredSource) -> list[str]:
     return [*source.remarks, *([] if source.has_texts else [without])]
 
 
-def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
-    from ragguard.analysis.digest import summary
+def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
+    from ragguard.analysis.digest import selection_numbers, summary
+    from ragguard.analysis.selection import about_selections
     from ragguard.analysis.text import as_markup, question_line, short_ids
 
     lines: list[dict[str, Any]] = []
+    selections: list[tuple[float, float]] = []
     elsewhere = 0
-    for run in runs:
+    for overview in runs:
+        run = overview.line
+        selections += selection_numbers(overview).values()
         lines.append(line := summary(run))
         elsewhere += run.scored and not line["answer"] and all(line[name] is None for name in _COLUMNS)
     if not lines:
@@ -116,6 +120,8 @@ def _show_runs(runs: Iterable[RunLine], sort: str, most: int) -> None:
     ])  # fmt: skip
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
+    if selections:
+        console.print(about_selections(selections))
     if elsewhere:
         console.print(f"{_runs(elsewhere)} with other scores than these columns have: --run ID shows them.")
     console.print(

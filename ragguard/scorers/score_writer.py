@@ -104,7 +104,7 @@ class ScoreWriter:
         self._scores.append(
             Score(
                 name,
-                float(value),
+                float(value) + 0.0,  # never -0.0
                 level,
                 self.view.run.id,
                 step_id=step.step.id if step else "",

@@ -2,6 +2,7 @@
 
 import io
 import json
+import math
 import re
 
 import pytest
@@ -71,6 +72,15 @@ def test_all_ways_out_say_the_same(scored):
         if span.name == "evaluate run"
     }
     assert on_spans == {id: (found.cause, found.text) for id, found in explanations.items()}
+
+
+def test_no_score_is_a_negative_zero(scored):
+    store, *_ = scored
+    source = open_source(store)
+    values = [score.value for run in source.store.runs() for score in source.store.scores(run.id)]
+    source.close()
+    assert 0.0 in values
+    assert all(math.copysign(1, value) > 0 for value in values if value == 0)
 
 
 def test_json_has_the_explanation_of_each_run_and_the_scores_of_one(scored):

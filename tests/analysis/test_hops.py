@@ -119,6 +119,15 @@ def test_scores_without_a_column_are_shown_by_name():
     assert "density" not in text
 
 
+def test_the_hop_says_whether_retriever_or_selection_lost_more():
+    scores = [
+        Score("proc", 0.3, "step", "r", "s", scorer="grades"),
+        Score("pct_proc", 0.9, "step", "r", "s", scorer="grades"),
+    ]
+    assert "The retriever loses most: its candidates allow 0.30" in shown(guarded(), scores)
+    assert "loses most" not in shown(guarded(), scores[:1])
+
+
 def test_a_passage_with_ratings_alone_is_judged():
     ratings = [
         Score("answerability", value, "passage", "r", "s", position=1, sub_question=asked)

@@ -191,6 +191,16 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
 
 
+def test_a_list_says_whether_retriever_or_selection_lost_more(tmp_path, command):
+    runs = [scored(number, 0.5) for number in range(3)]
+    assert "loses most" not in command("report", stored(tmp_path / "without.db", runs)).output
+    for item in runs:
+        ids = item.run.id, item.run.steps[0].id
+        item.scores += [Score("proc", 0.9, "step", *ids), Score("pct_proc", 0.5, "step", *ids)]
+    said = " ".join(command("report", stored(tmp_path / "with.db", runs)).output.split())
+    assert "Over 3 steps: What chooses after the retriever, a reranker or the guard, loses most" in said
+
+
 def test_one_scored_run_is_called_one_run(tmp_path, command):
     one = stored(tmp_path / "one.db", [scored(1, 0.5)])
     assert "1 run, newest first" in command("report", one).output

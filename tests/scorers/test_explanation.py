@@ -7,7 +7,7 @@ import pytest
 
 from ragguard import RagGuard, world
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
-from ragguard.scorers.explanation import diagnose_selection, explain
+from ragguard.scorers.explanation import explain
 from ragguard.scorers.run_facts import BeliefGain
 
 QUESTION = "Where was the founder of Zantek Foods born?"
@@ -193,23 +193,6 @@ def test_a_difference_counts_from_two_standard_errors_on():
     assert not any(
         one.significant for one in (BeliefGain(0.19, 0.1), BeliefGain(0.0, 0.0), BeliefGain(-0.004, None))
     )
-
-
-@pytest.mark.parametrize(
-    ("proc", "chosen", "sentence"),
-    [
-        (0.3, 0.9, "The retriever loses most: its candidates allow 0.30 of"),
-        (
-            0.9,
-            0.5,
-            "What chooses after the retriever, a reranker or the guard, loses most: candidates allow 0.90 of",
-        ),
-        (1.0, 0.99, "Retriever and selection lose next to nothing: candidates allow 1.00 of"),
-    ],
-)
-def test_the_greater_loss_is_laid_to_retriever_or_selection(proc, chosen, sentence):
-    rest = f"the best set (PROC), of which {chosen:.0%} was chosen (%PROC)."
-    assert diagnose_selection(proc, chosen) == f"{sentence} {rest}"
 
 
 def runs_with_known_causes(case, elsewhere):

@@ -29,7 +29,7 @@ from ragguard.storage.sqlite.counting import Counting, counters_of
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
 from ragguard.storage.sqlite.means import RunMeans, means_at
-from ragguard.storage.sqlite.overview import Overview, RunLine, overviews_at
+from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
 from ragguard.storage.sqlite.time_slice import TimeSlice
@@ -380,14 +380,10 @@ class Store:
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
-        utility is under `misleads`."""
+        utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
         return paging.iter_runs(
             self._db, self.left_out, partial(overviews_at, misleads=misleads, texts=texts)
         )
-
-    def lines(self, misleads: float) -> Iterator[RunLine]:
-        """Yields all runs for a list of them; quicker than `overviews`, as no text is read."""
-        return (overview.line for overview in self.overviews(misleads, texts=False))
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
