@@ -29,10 +29,10 @@ class ToolResult:
     def of(cls, output: object, text: str) -> ToolResult:
         """Wraps a tool's output; `text` is LlamaIndex's text of that output."""
         content = getattr(output, "content", None)
-        if isinstance(content, (list, tuple)) and hasattr(output, "isError"):  # MCP's CallToolResult
+        if isinstance(content, (list, tuple)) and (spelling := _mcp_spelling(output)):
             blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
-            structure = getattr(output, "structuredContent", None)
-            return cls(blocks, structure, bool(output.isError))
+            failed, structured = spelling
+            return cls(blocks, getattr(output, structured, None), bool(getattr(output, failed)))
         if isinstance(output, (Mapping, list, tuple)):
             return cls([], _copied(output))
         return cls([output if isinstance(output, str) else text])
@@ -45,7 +45,10 @@ class ToolResult:
         return json.dumps(self.structure, ensure_ascii=False, default=str)
 
     def split(self, splitter: Splitter) -> Iterable[str | Passage]:
-        """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data."""
+        """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data. A
+        result without a text whose data are an empty list has none."""
+        if not self.blocks and (self.structure is None or json_passages(self.structure) == []):
+            return []
         try:
             return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
         except Exception:
@@ -53,6 +56,13 @@ class ToolResult:
             if items is None:
                 raise
             return items
+
+
+def _mcp_spelling(output: object) -> tuple[str, str] | None:
+    """Returns how MCP's CallToolResult spells whether it is an error, and its structured data; None for anything else.
+    The package `mcp` spells both in snake case from version 2 on."""
+    spellings = ("is_error", "structured_content"), ("isError", "structuredContent")
+    return next((spelling for spelling in spellings if hasattr(output, spelling[0])), None)
 
 
 def _copied(value: Any) -> Any:

@@ -322,46 +322,76 @@ class McpText:
 
 
 class McpResult:
-    """MCP's CallToolResult, as llama-index-tools-mcp hands it on."""
+    """CallToolResult of `mcp` 1, as llama-index-tools-mcp hands it on."""
 
     def __init__(self, *blocks, structured=None, error=False):
         self.content = [McpText(block) for block in blocks]
         self.structuredContent, self.isError = structured, error
 
 
+def result_of_mcp_2(*blocks, structured=None, error=False):
+    """CallToolResult of `mcp` 2, which `llama-index-tools-mcp` requires from version 0.6 on."""
+    mcp_types = pytest.importorskip("mcp_types")  # not in the environments of the lowest versions
+    content = [mcp_types.TextContent(type="text", text=block) for block in blocks]
+    return mcp_types.CallToolResult(content=content, structured_content=structured, is_error=error)
+
+
+both_versions_of_mcp = pytest.mark.parametrize("made", [McpResult, result_of_mcp_2], ids=["mcp 1", "mcp 2"])
+
+
 ITEMS = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
 
 
-@pytest.mark.parametrize(
-    ("result", "splitter"),
-    [
-        (McpResult(*map(json.dumps, ITEMS)), json_items),
-        (McpResult(json.dumps(ITEMS)), json_items),
-        (McpResult("no JSON at all", structured={"result": ITEMS}), json_items),
-        (McpResult(structured={"result": ITEMS}), json_items),
-        ({"results": ITEMS}, json_items),
-        (ITEMS, json_items),
-    ],
-    ids=["a block an item", "one block", "structured content", "no blocks", "a mapping", "a list"],
-)
-async def test_mcps_results_are_read(declare, captured, result, splitter):
+async def result_of_lookup(declare, captured, result):
     async def lookup(place: str):
         """Asks an MCP server."""
         return result
 
-    declare(tools={"lookup": splitter})
+    declare(tools={"lookup": json_items})
     await asked(lookup)
     (step,) = captured.run.steps
+    return step
+
+
+@both_versions_of_mcp
+@pytest.mark.parametrize(
+    ("blocks", "structured"),
+    [
+        ([json.dumps(item) for item in ITEMS], None),
+        ([json.dumps(ITEMS)], None),
+        (["no JSON at all"], {"result": ITEMS}),
+        ([], {"result": ITEMS}),
+    ],
+    ids=["a block an item", "one block", "structured content", "no blocks"],
+)
+async def test_mcp_result_is_one_passage_an_item(declare, captured, made, blocks, structured):
+    step = await result_of_lookup(declare, captured, made(*blocks, structured=structured))
     assert [(one.id, one.text) for one in step.candidates] == [("a", "one"), ("b", "two")]
 
 
-@pytest.mark.parametrize("fails", ["by an exception", "by its result"])
-async def test_a_declared_tool_that_fails_is_a_failed_step(declare, captured, fails):
+@pytest.mark.parametrize("result", [{"results": ITEMS}, ITEMS], ids=["a mapping", "a list"])
+async def test_data_of_a_tool_are_one_passage_an_item(declare, captured, result):
+    step = await result_of_lookup(declare, captured, result)
+    assert [(one.id, one.text) for one in step.candidates] == [("a", "one"), ("b", "two")]
+
+
+@both_versions_of_mcp
+@pytest.mark.parametrize("structured", [None, {"result": []}])
+async def test_empty_mcp_result_is_a_step_without_passages(declare, captured, made, structured):
+    step = await result_of_lookup(declare, captured, made(structured=structured))
+    assert (step.status, step.candidates, step.passages) == ("ok", [], [])
+
+
+@both_versions_of_mcp
+async def test_mcp_result_that_says_error_is_a_failed_step(declare, captured, made):
+    step = await result_of_lookup(declare, captured, made("TimeoutError: too slow", error=True))
+    assert (step.status, step.error, step.passages) == ("error", "TimeoutError: too slow", [])
+
+
+async def test_declared_tool_that_raises_is_a_failed_step(declare, captured):
     async def lookup(place: str):
         """Asks an MCP server."""
-        if fails == "by an exception":
-            raise TimeoutError("too slow")
-        return McpResult("TimeoutError: too slow", error=True)
+        raise TimeoutError("too slow")
 
     declare(tools={"lookup": json_items})
     await asked(lookup)
