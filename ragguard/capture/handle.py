@@ -232,7 +232,7 @@ class RunHandle:
             k: For how many passages there is a place in the prompt, at least as many as came; a guard does not lower
                 it. None: as many as there were before a guard dropped some.
             tool: The name of the tool or retriever.
-            turn: A number that parallel retrievals share. None: a turn of its own.
+            turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
             started_ns: When it began, in nanoseconds since 1970. 0: now.
             decision: What a guard decided about the passages, as `guard.prune` returns it.
             metadata: Anything that JSON can hold, kept with the step.
@@ -261,7 +261,7 @@ class RunHandle:
             error: The exception, or what went wrong in words.
             status: `error`, or `cancelled` where somebody broke it off.
             tool: The name of the tool or retriever.
-            turn: A number that parallel retrievals share. None: a turn of its own.
+            turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
         """
         return record_failure(
             CurrentCall(self.recorder, self.key), query, error, status=status, tool=tool, turn=turn

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
+from ragguard.capture.bursts import burst_key
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import ASKED
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
+from ragguard.capture.turns import TurnKey
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
@@ -59,10 +61,12 @@ def start_step(
         if given and (own := call.recorder.claim_step(call.run_id, given)) != given:
             given, metadata = own, {**(metadata or {}), ASKED: given}
         number = _turn(turn)
-        place = (call.turn() if callable(call.turn) else call.turn) if number is None else number
+        in_turn: int | TurnKey | None = number
+        if in_turn is None:
+            in_turn = call.turn() if callable(call.turn) else call.turn or burst_key()
         call.recorder.step_started(
             key, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
-            turn=place, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
+            turn=in_turn, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
             given=given,
         )  # fmt: skip
     except FAULTS as error:
