@@ -25,6 +25,8 @@ from ragguard_llamaindex.runs import RunWriter
 
 WAITING = "WaitingForEvent"
 """The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
+WAITED = "the tool waited for an event: it is called again, and what it had retrieved before was not read"
+"""The error of a retrieval in a tool before the tool waited for a person."""
 
 _RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
@@ -89,7 +91,9 @@ class Deliveries:
         if call.splitter is not None:
             self._recorder.step_failed(call.step_id, error or "", status_of(error))
         elif not call.step_id and call.retrieved:
-            if status_of(error) == "error" and type(error).__name__ != WAITING:
+            if type(error).__name__ == WAITING:
+                self._fail(call, WAITED)
+            elif status_of(error) == "error":
                 self._fail(call, error or "")
         elif not call.step_id and not call.retrieves and self._retrieves(call, tool):
             self._open(call)

@@ -161,6 +161,8 @@ class Emitter:
                 return
             if event.decision is not None:
                 run.model_calls.decided(event.step_id, event.decision)
+            if event.error is not None:
+                run.model_calls.failed(event.step_id)
             run.emitting += 1
             if run.collected is not None:
                 run.collected.append(event)

@@ -72,6 +72,8 @@ class ModelCalls:
         self._steps: dict[str, tuple[StepEnded, int, Callable[[], Sequence[str]] | None]] = {}
         """Each retrieval that has ended, with the number of the first call that may have read it."""
         self._decisions: dict[str, Decision] = {}
+        self._failed: set[str] = set()
+        """The retrievals whose tool failed afterwards: nothing was read from them, though another may bring the same."""
         self._unread: list[str] = []
         """The retrievals that have ended since a model was last asked."""
         self.answer = ""
@@ -89,6 +91,10 @@ class ModelCalls:
         """Notes what a guard has decided about a retrieval: a passage that it dropped and that stands in a prompt came
         there by another retrieval."""
         self._decisions[step_id] = decision
+
+    def failed(self, step_id: str) -> None:
+        """Notes that the tool which made a retrieval has failed after it."""
+        self._failed.add(step_id)
 
     def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
@@ -112,6 +118,8 @@ class ModelCalls:
 
     def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
+        if step_id in self._failed:
+            return Delivered([], {})
         event, first, bodies = self._steps[step_id]
         decision = self._decisions.get(step_id, event.step.decision)
         gone = () if decision is None else {drop.position for drop in decision.dropped}

@@ -270,6 +270,26 @@ async def test_a_run_that_waits_for_a_human(recorder, captured):
     assert [one.query for one in run.steps] == ["before", "after yes"]
 
 
+async def test_retrieval_of_a_tool_that_then_waits_for_a_human_was_not_read(recorder, captured):
+    async def confirm(ctx: Context, topic: str) -> str:
+        """Searches, and asks the human; it is called again with the reply."""
+        found = await ListRetriever().aretrieve(topic)
+        await ctx.wait_for_event(HumanResponseEvent, waiter_event=InputRequiredEvent(prefix="sure?"))
+        return found[0].node.text
+
+    handler = FunctionAgent(tools=[confirm], llm=scripted(call("confirm", topic="firm"), "Ada Berg")).run(
+        user_msg=QUESTION
+    )
+    async for event in handler.stream_events():
+        if isinstance(event, InputRequiredEvent):
+            handler.ctx.send_event(HumanResponseEvent(response="yes"))
+    await handler
+    waited, read = captured.run.steps
+    assert (waited.status, waited.passages, len(waited.candidates)) == ("error", [], 2)
+    assert "the tool waited for an event" in waited.error
+    assert (read.status, [one.text for one in read.passages]) == ("ok", ["shelf 0 about firm"])
+
+
 async def test_tool_calls_outside_an_agent(recorder, captured):
     search().call("firm in Oslo")
     await ask().acall(input="who founded it?")
