@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ragguard.runtime.notices import NOTICES
 
@@ -23,6 +23,12 @@ _MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
 _MOST_STEPLESS = 64
+_APART = (
+    "a retrieval of a framework began outside of any run while run {!r} was open in this process, and is a run of its "
+    "own. If it belongs to that run, it was made where the run is not known, as in a plain thread or pool of threads: "
+    "submit contextvars.copy_context().run to the pool, use asyncio.to_thread, or note it there with "
+    "run.retrieved(query, passages). (Logged once a process)"
+)
 _READ_TOO_LATE = (
     "run {!r} ended without a retrieval, and a call with the same question was then a run of its own, without its "
     "references. A LangChain stream begins with its first read: one that is made inside `with rg.run(...) as run` and "
@@ -96,6 +102,8 @@ class CallLog:
         self._named: set[str] = set()
         """The tools that a warning has named."""
         self._warned = 0
+        self._apart = False
+        """True once a run apart was looked at."""
         self._stepless: dict[str, str] = {}
         """The latest runs of `rg.run(...)` that ended without a retrieval: question → run id."""
         self._lock = threading.RLock()
@@ -127,6 +135,13 @@ class CallLog:
         with self._lock:
             return self._of_run.pop(run_id, None) or CallsSeen()
 
+    def apart(self, a_handles: Callable[[], str]) -> None:
+        """Warns, once a process, of a run of one's own that began while a run of `rg.run(...)` was open elsewhere."""
+        if not self._apart:
+            self._apart = True
+            if run_id := a_handles():
+                NOTICES.once("a run apart", _APART.format(run_id))
+
     def stepless(self, run_id: str, question: str) -> None:
         """Notes that a run of `rg.run(...)` ended without a retrieval."""
         if not question:
@@ -146,10 +161,11 @@ class CallLog:
         if before is not None:
             NOTICES.once("a stream that is read too late", _READ_TOO_LATE.format(before))
 
-    def without_steps(self, run_id: str, *, captured: int) -> None:
-        """Warns that a run ended without a step, where a tool was called in it or none was ever `captured`."""
+    def without_steps(self, run_id: str, *, captured: int, handles: bool = False) -> None:
+        """Warns that a run ended without a step, where a tool was called in it, none was ever `captured`, or
+        `rg.run(...)` held it, which nobody writes around what retrieves nothing."""
         calls = self.forget(run_id)
-        if calls.tools() or not captured:  # else retrievals are captured, and this run needed none
+        if calls.tools() or not captured or handles:  # else retrievals are captured, and this run needed none
             self.warn(run_id, calls)
 
     def warn(self, run_id: str, calls: CallsSeen) -> None:
@@ -166,7 +182,7 @@ class CallLog:
         NOTICES.once(
             subject,
             lambda: (
-                f"the run {run_id!r} ended without a retrieval, so there is nothing to score; "
+                f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
                 f"{what_to_do(calls)}{stream}. (Logged once a process for each tool, three times at most)"
             ),
         )

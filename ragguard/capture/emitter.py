@@ -131,7 +131,7 @@ class Emitter:
             self._amend_last(run, StepAmended(run.id, step_id, index=index))
         continues = run.identity is not None and run.identity.continues
         if run.sampled and not run.index and status == "ok" and not continues:
-            self._calls.without_steps(run.id, captured=self._counts.steps)
+            self._calls.without_steps(run.id, captured=self._counts.steps, handles=run.collected is not None)
         else:
             self._calls.forget(run.id)
         if run.sampled:

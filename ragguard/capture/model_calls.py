@@ -73,7 +73,7 @@ class ModelCalls:
         """Each retrieval that has ended, with the number of the first call that may have read it."""
         self._decisions: dict[str, Decision] = {}
         self._failed: set[str] = set()
-        """The retrievals whose tool failed afterwards: nothing was read from them, though another may bring the same."""
+        """The retrievals whose tool failed afterwards: nothing was read from them, whatever else brought the same."""
         self._unread: list[str] = []
         """The retrievals that have ended since a model was last asked."""
         self.answer = ""

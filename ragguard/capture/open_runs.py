@@ -36,6 +36,8 @@ Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""
 Order: TypeAlias = tuple[tuple[int, str], ...]
 """Ranks from the outermost parallel call to the innermost one: numbers first, names among equal numbers."""
+Collected: TypeAlias = list[StepEnded | StepAmended]
+"""The events of the steps of a run that `rg.run(...)` holds."""
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Metadata, or a function that gives them when they are first read."""
 
@@ -190,7 +192,7 @@ class OpenRun:
     sampled: bool
     touched: float
     question: str = ""
-    collected: list[StepEnded | StepAmended] | None = None
+    collected: Collected | None = None
     answer: str | None = None
     answered: bool = False
     """True where the application has given the answer itself."""
@@ -293,6 +295,8 @@ class OpenRuns:
         self.steps: dict[str, Retrieval] = {}
         """The open retrievals of all runs."""
         self._runs: dict[str, OpenRun] = {}
+        self.handles = 0
+        """The number of open runs that `rg.run(...)` holds."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -309,8 +313,20 @@ class OpenRuns:
 
     def put(self, run: OpenRun) -> None:
         """Adds a run, or moves it to the end of the order, where the most recently touched runs stand."""
-        self._runs.pop(run.id, None)
+        if self._runs.pop(run.id, None) is None:
+            self.handles += run.collected is not None
         self._runs[run.id] = run
+
+    def join(self, run_id: str, collect: Collected) -> Collected | None:
+        """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
+        with self.lock:
+            run = self._runs.get(run_id)
+            if run is None:
+                return None
+            if run.collected is None:
+                run.collected = collect
+                self.handles += 1
+            return run.collected
 
     def put_step(self, one: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
         """Adds a retrieval that begins: as a numbered step, or as a part of the retrieval that encloses it."""
@@ -330,7 +346,15 @@ class OpenRuns:
 
     def pop(self, run_id: str) -> OpenRun | None:
         """Removes a run and returns it; None where no such run is open."""
-        return self._runs.pop(run_id, None)
+        run = self._runs.pop(run_id, None)
+        if run is not None and run.collected is not None:
+            self.handles -= 1
+        return run
+
+    def a_handles(self) -> str:
+        """Returns the id of the latest open run that `rg.run(...)` holds; '' where there is none."""
+        with self.lock:
+            return next((run.id for run in reversed(self._runs.values()) if run.collected is not None), "")
 
     def overdue(self, now: float) -> list[OpenRun]:
         """Returns the runs to close: those that are too old, and the oldest where there are too many."""

@@ -17,10 +17,10 @@ from typing import Any, Literal, TypeAlias
 from ragguard.capture.calls import CallLog
 from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
-from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
-from ragguard.capture.open_runs import OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
@@ -31,8 +31,6 @@ from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 
-Collected: TypeAlias = list[StepEnded | StepAmended]
-"""The events of the steps of a run that `rg.run(...)` holds."""
 Here: TypeAlias = Literal["here"]
 """The span that is current where the recorder is called."""
 
@@ -134,13 +132,7 @@ class Recorder:
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
         """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
-        with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is None:
-                return None
-            if run.collected is None:
-                run.collected = collect
-            return run.collected
+        return self._runs.join(run_id, collect)
 
     def is_handles(self, run_id: str) -> bool:
         """True for an open run that `rg.run(...)` holds."""
@@ -182,6 +174,8 @@ class Recorder:
                     return False
                 self.counts.runs += 1
                 run.emitting = 1
+            if collect is None and self._runs.handles:
+                self.calls.apart(self._runs.a_handles)
             if trace == "here":
                 trace = trace_context()
             if identity is not None and identity.instead_of:
@@ -213,6 +207,8 @@ class Recorder:
                     return
                 here.counts.runs += 1
                 here.counts.steps += 1
+            if here.runs.handles:
+                here.calls.apart(here.runs.a_handles)
             self._intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)
