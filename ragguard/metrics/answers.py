@@ -69,10 +69,15 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     if not isinstance(answer, str):
         raise InvalidInput("answer", answer, "a string")
     words = normalise(answer.replace("-", " "), language).split()
-    if not any(char.isalnum() for word in words for char in word):
+    if not any(char.isalnum() for word in words for char in word) or _NOT_APPLICABLE.fullmatch(
+        answer.strip()
+    ):
         return True
     known = _phrases(language)
-    if (end := known.abstains(words)) is not None:
+    end = known.abstains(words)
+    if end is not None and end < len(words) and _is_title(answer):
+        return False
+    if end is not None:
         turns = ((at, known.turns.at(words, at)) for at in range(end, len(words)))
         turned = next((at + length for at, length in turns if length), None)
         return turned is None or is_abstention(" ".join(words[turned:]), language)
@@ -82,6 +87,28 @@ def is_abstention(answer: str, language: Language = ENGLISH) -> bool:
     return len(clauses) == 1 and known.ends(clauses[0])
 
 
+_NOT_APPLICABLE = re.compile(r"n ?/ ?a\.?|n\.a\.", re.IGNORECASE)
+"""A mark in a table's cell, which is no word: "Na" is sodium."""
+
+
+def _is_title(answer: str) -> bool:
+    """Returns whether a text is written like the title of a work: "I Don't Know How to Love Him"."""
+    first, *others = answer.split() or [""]
+    capitals = [
+        word for word in others if word[0].isupper() and word.partition("'")[0].partition("’")[0] != "I"
+    ]
+    rest_is_short = all(len(word) <= _SMALL_WORD for word in others if not word[0].isupper())
+    return (
+        len(capitals) > 1
+        and rest_is_short
+        and answer[-1].isalnum()
+        and not answer.isupper()
+        and first[0].isupper()
+    )
+
+
+_SMALL_WORD = 3
+"""The most letters of a word that stays without a capital in a title, such as "to" or "the"."""
 _CLAUSE = re.compile(r"[.,;:!?()\n—–]+")
 _LABELS = (ABSTENTION, ABSTENTION.replace("-", " "))
 """How ragguard's own prompts tell a model to abstain, whatever the language."""

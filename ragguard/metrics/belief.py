@@ -168,7 +168,7 @@ declare(
     ),
     Metric(
         name="semantic_entropy", title="Semantic entropy", range=(0, float("inf")), unit="nats", direction="lower",
-        description="How many meanings the model wavers between; no reference needed.",
+        description="How many meanings the model wavers between; of n answers at most ln n, too low for many meanings.",
         needs="sampled answers, entailment", source=f"{SOURCE}, eq. 5", levels=("step",), function=semantic_entropy,
     ),
     Metric(

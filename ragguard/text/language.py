@@ -58,7 +58,9 @@ _SOURCES = (
 _SAY_NOTHING = (
     "does not", "do not", "doesnt", "dont", "did not", "didnt", "says nothing", "say nothing", "provides no",
     "provide no", "contains no", "contain no", "makes no", "make no", "gives no", "give no", "has no", "have no",
-    "lacks", "lack",
+    "lacks", "lack", "fails to", "fail to", "is silent", "are silent", "is insufficient", "are insufficient",
+    "provides insufficient", "provide insufficient", "contains insufficient", "contain insufficient",
+    "gives insufficient", "give insufficient", "offers no", "offer no",
 )  # fmt: skip
 _MISSING = (
     "mentioned", "stated", "given", "specified", "provided", "listed", "discussed", "described", "known", "clear",
@@ -74,12 +76,22 @@ ENGLISH = Language(
         "cannot be determined", "cant be determined", "cannot be answered", "cant be answered", "cannot answer",
         "cant answer", "cannot determine", "cant determine", "cannot say", "cant say", "cannot tell", "cant tell",
         "unable to", "i am unable", "im unable", "i was unable", "it is not possible to", "its not possible to",
-        "it is impossible to", "its impossible to", "impossible to say", "impossible to tell", "hard to say",
+        "it is impossible to", "its impossible to", "impossible to say", "impossible to tell",
+        "impossible to determine", "impossible to know", "hard to say",
         "it is hard to say", "its hard to say", "it is unclear", "its unclear", "it is unknown", "its unknown",
         "it is not known who", "it is not known what", "it is not known when", "it is not known where",
         "it is not known how", "it is not known whether", "it does not say", "it doesnt say", "it does not mention",
         "it doesnt mention", "i have no information", "i have no idea", "no idea", "i dont have", "i do not have",
-        "i lack", "i dont see", "i do not see", "i did not find", "i didnt find", "i found no", "i would rather not",
+        "im not able to", "i am not able to", "i have no clue", "no clue", "i have no way of", "i have not found",
+        "i havent found", *(
+            f"{need} more {what}"
+            for need in ("i need", "i would need", "id need")
+            for what in ("information", "context", "details")
+        ),
+        "more information is", "more context is",
+        "hard to tell", "no way to know", "no way to tell", "no way of knowing", "it isnt possible to",
+        "there is insufficient", "there is no way", "theres no way", "i lack", "i dont see", "i do not see",
+        "i did not find", "i didnt find", "i found no", "i would rather not",
         "id rather not", "i would only be guessing", "id only be guessing", "i must abstain", "i abstain", "ill pass",
         *(
             f"{there} {what}"
@@ -87,24 +99,70 @@ ENGLISH = Language(
                 "there is no", "there are no", "theres no", "there isnt any", "there is not any", "there was no",
                 "i see no", "no", "insufficient", "not enough",
             )
-            for what in ("information", "mention", "reference to", "details", "detail", "data", "indication")
+            for what in (
+                "information", "mention", "reference to", "details", "detail", "data", "indication", "context",
+                "evidence",
+            )
         ),
-        "there is not enough", "there isnt enough", "no relevant", "nothing in", "there is nothing", "theres nothing",
         *(
-            f"{which}{source} {silent}"
-            for which in ("", "provided ", "given ", "retrieved ")
+            f"{what} {cannot} be {judged}"
+            for what in ("it", "this", "that", "this question", "that question")
+            for cannot in ("cannot", "cant", "can not", "could not", "couldnt")
+            for judged in ("determined", "answered", "established", "inferred", "known", "said", "told", "found")
+        ),
+        *(
+            f"{none} {source} {says}"
+            for none in ("no", "neither")
             for source in _SOURCES
+            for says in (
+                "mentions", "mention", "states", "state", "says", "say", "contains", "contain", "gives", "give",
+                "provides", "provide", "answers", "answer", "names", "name", "specifies", "specify",
+            )
+        ),
+        *(
+            f"none of {which}{source}"
+            for which in ("given ", "provided ", "retrieved ", "these ")
+            for source in _SOURCES
+        ),
+        *(f"{which}information is not in" for which in ("", "this ", "that ", "requested ", "required ")),
+        "there is not enough", "there isnt enough", "there is no answer", "there is no record", "it is uncertain",
+        "no relevant", "nothing in", "there is nothing", "theres nothing",
+        *(
+            f"{before}{source}{behind} {silent}"
+            for before, behind in (("", ""), ("provided ", ""), ("given ", ""), ("retrieved ", ""), ("", " provided"))
+            for source in (*_SOURCES, "information")
             for silent in _SAY_NOTHING
         ),
+        *(
+            f"i {really} {dont_know}"
+            for really in ("really", "honestly", "simply", "just", "actually")
+            for dont_know in ("dont know", "do not know", "cannot", "cant", "could not", "couldnt")
+        ),
+        *(f"it is not {what}" for what in ("stated", "mentioned", "specified", "given", "provided", "disclosed")),
+        *(
+            f"{we_have_no} {what}"
+            for we_have_no in ("we do not have", "we dont have", "no such", "i have no")
+            for what in (
+                "information", "that information", "this information", "enough", "data", "details", "answer", "record",
+                "knowledge", "person is mentioned",
+            )
+        ),
+        "nothing was found", "nothing found", "no results", "no result", "no matching", "no record of", "no records of",
+        "i found nothing", "id have to guess", "i would have to guess", "i would be guessing", "youd have to look",
+        "i prefer not to", "id prefer not to", "i must decline", "i decline to", "i wont speculate",
+        "i will not speculate",
+        "answer does not appear", "answer doesnt appear",
         "question cannot be answered", "question cant be answered", "answer cannot be", "answer cant be",
         "answer is not in", "answer is not given", "answer isnt",
     ),
     blanks=(
-        "unknown", "unanswerable", "unclear", "uncertain", "undetermined", "unspecified", "not applicable",
-        "it remains unclear", "it remains unknown",
+        "unknown", "unanswerable", "question is unanswerable", "unclear", "uncertain", "undetermined", "unspecified",
+        "not applicable",
+        "it remains unclear", "it remains unknown", "undisclosed", "who knows", "beats me",
     ),
     lead_ins=(
-        "sorry", "i am sorry", "im sorry", "sorry but", "i am sorry but", "im sorry but", "i apologize", "i apologise",
+        "apologies", "apologies but", "my apologies", "my apologies but", "sorry", "i am sorry", "im sorry",
+        "sorry but", "i am sorry but", "im sorry but", "i apologize", "i apologise",
         "unfortunately", "im afraid", "i am afraid", "im afraid that", "answer is",
         *(
             f"{by} {which}{what}"
@@ -112,6 +170,8 @@ ENGLISH = Language(
             for which in ("", "provided ", "given ", "retrieved ", "these ", "this ")
             for what in (*_SOURCES, "information")
         ),
+        *(f"{by} {what} alone" for by in ("based on", "from") for what in (*_SOURCES, "information")),
+        "as an ai", "as ai", "as ai language model", "as ai model",
         *(f"based on {what} provided" for what in (*_SOURCES, "information")),
     ),
     turns=(

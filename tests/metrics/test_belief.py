@@ -1,5 +1,7 @@
 """SePer and its companions: by hand, and by the properties the paper asks of a retrieval utility."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -202,6 +204,14 @@ def test_entropy_equals_scipy_and_is_bounded(belief):
     entropy = m.semantic_entropy(weights, clusters)
     assert entropy == pytest.approx(scipy.stats.entropy(mass), abs=1e-9)
     assert 0 <= entropy <= np.log(len(mass)) + 1e-12
+
+
+@pytest.mark.parametrize(("meanings", "mean"), [(50, 2.18), (5, 1.38)])
+def test_entropy_of_ten_answers_is_too_low_by_what_the_concepts_say(meanings, mean):
+    drawn = np.random.default_rng(0).integers(0, meanings, (20_000, 10))
+    assert m.semantic_entropy(np.full(drawn.shape, 0.1), drawn).mean() == pytest.approx(mean, abs=0.01)
+    page = (Path(__file__).parents[2] / "docs" / "concepts.md").read_text()
+    assert f"{np.log(meanings):.2f}) {mean:.2f}" in page
 
 
 def test_one_meaning_has_no_entropy():
