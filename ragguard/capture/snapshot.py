@@ -17,7 +17,7 @@ from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document,
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage
 from ragguard.runtime.faults import describe
-from ragguard.text.plain import CUT, plain
+from ragguard.text.plain import CUT, METADATA, plain
 from ragguard.text.secret_filter import without_secrets
 
 LOST = "ragguard.metadata"
@@ -26,8 +26,10 @@ _TEXTS = ("text", "page_content", "content")
 """Names under which a mapping holds the text of one passage."""
 
 _GRADES = range(1, 6)
-MOST_PASSAGES = 10_000
-"""The most passages of one retrieval; an endless iterable would hold the caller for ever."""
+MOST_PASSAGES = 1_000
+"""The most passages of one retrieval: a hook has little time, and an endless iterable would hold it for ever."""
+MOST_ENTRIES = METADATA.breadth - 1
+"""The most entries of a mapping that are copied: no more of them are kept."""
 
 
 class OwnPassages(list[Passage]):
@@ -221,6 +223,9 @@ def metadata_of(metadata: Any) -> dict[str, Any]:
     if metadata is None:
         return {}
     try:
+        if len(metadata) > MOST_ENTRIES and isinstance(metadata, Mapping):
+            first = dict(islice(metadata.items(), MOST_ENTRIES))
+            return {**first, CUT: f"the first {MOST_ENTRIES} of {len(metadata):,} entries only"}
         return dict(metadata)
     except Exception as error:  # noqa: BLE001 - a mapping of the user's may raise anything
         return {LOST: f"{type(metadata).__name__} could not be copied: {type(error).__name__}"}

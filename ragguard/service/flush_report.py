@@ -132,7 +132,10 @@ class Report:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
         counted = self.captured or self.pending or self.open or self.lost or self.late or self.delivering
         if not self.complete and not counted:
-            yield "what was captured waits for the store"
+            yield (
+                "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "
+                "redaction of yours that takes long"
+            )
         elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):
             yield "how much is left was not known in time"
         if self.unguarded:

@@ -168,10 +168,17 @@ class Service:
             cause_failed=self._scoring.tally.for_good,
             cause_pending=self._engine_failure(),
             cause_retrying=self._scoring.tally.for_now,
-            no_capture_reason=""
-            if captured.unsampled or lost or late or left.pending or any(counts[name] for name in _CAPTURED)
-            else what_to_do(self.recorder.calls.total),
+            no_capture_reason=self._why_nothing(complete) if not (lost or late or left.pending) else "",
         )
+
+    def _why_nothing(self, complete: bool) -> str:
+        """Returns what was seen in place of retrievals where nothing was captured; '' where something was, or may be on
+        its way."""
+        captured = self.recorder.counts
+        under_way = captured.runs and not complete
+        if under_way or captured.unsampled or any(self.store.counts[name] for name in _CAPTURED):
+            return ""
+        return what_to_do(self.recorder.calls.total)
 
     def _lost(self) -> int:
         counts = self.store.counts

@@ -11,6 +11,7 @@ import pytest
 
 from ragguard.capture.snapshot import LOST, metadata_of, passage_of, passages_of, score_of, text_of
 from ragguard.records import CONTENT_KIND, Passage
+from ragguard.text.plain import CUT
 
 
 @dataclass
@@ -125,3 +126,17 @@ def test_what_raises_when_it_is_read_says_so(given):
 
 def test_no_metadata_is_none():
     assert metadata_of(None) == metadata_of({}) == {}
+
+
+def test_mapping_of_many_entries_is_copied_as_far_as_it_is_kept():
+    many = {f"key {number}": number for number in range(50_000)}
+    copied = metadata_of(many)
+    assert len(copied) == 256
+    assert copied["key 0"] == 0
+    assert copied[CUT] == "the first 255 of 50,000 entries only"
+
+
+def test_passages_beyond_a_thousand_are_left_out_and_that_is_said():
+    found = passages_of(f"passage {number}" for number in range(10**9))
+    assert len(found) == 1000
+    assert found[-1].metadata[CUT] == "the first 1000 passages only"

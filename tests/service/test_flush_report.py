@@ -77,7 +77,9 @@ def rejecting(label_probs):
         (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
         (Report(True, open=1), "no run has ended: 1 open"),
         (Report(False, captured=1), "not everything is scored: how much is left was not known in time"),
-        (Report(False), "not everything is scored: what was captured waits for the store"),
+        (Report(False),
+         "not everything is scored: what was captured waits for the thread that writes: for the disk, or for a "
+         "`__str__`, a splitter or a redaction of yours that takes long"),
     ],
 )  # fmt: skip
 def test_each_outcome_reads_as_a_sentence(report, sentence):
@@ -170,7 +172,7 @@ async def test_run_that_is_given_and_not_scored_brings_no_advice_to_attach_callb
     report = str(rg.flush(0.2))
     assert "1 pending" in report or "1 with scores that failed for good" in report
     assert "RagGuardCallback" not in report
-    assert "waits for the store" not in report
+    assert "waits for the thread" not in report
 
 
 def test_runs_that_were_not_sampled_are_told_as_not_captured(make):

@@ -1,10 +1,11 @@
 """Code of the user's that raises costs its own result alone: other scores are kept, nothing is tried without end."""
 
 import asyncio
+import threading
 
 import pytest
 
-from ragguard import RagGuard
+from ragguard import Passage, RagGuard
 
 QUESTION = "Who founded Corwell Mills?"
 PASSAGES = ["Records show Ursula Almberg founded Corwell Mills."]
@@ -133,3 +134,26 @@ def test_what_references_raise_is_a_failure_and_the_rest_is_scored(error, corout
         assert (report.pending, len(asked)) == (0, 1)
         assert {score.scorer for score in rg.scores(run)} == {"utility"}
         assert [one.scorer for one in rg.failures(run)] == ["references"]
+
+
+def test_report_while_a_slow_str_holds_up_the_writer_says_that(
+    tmp_path,
+):
+    entered, release = threading.Event(), threading.Event()
+
+    class Slow:
+        def __str__(self):
+            entered.set()
+            release.wait(60)
+            return "slow"
+
+    with RagGuard("nano", store=tmp_path / "runs.db", scorers=()) as rg:
+        with rg.run("Who?") as run:
+            run.retrieved("who", [Passage("Ada", metadata={"by": Slow()})])
+        assert entered.wait(10)
+        report = rg.flush(timeout=0.1)
+        release.set()
+        assert not report
+        assert "a `__str__`, a splitter or a redaction of yours that takes long" in str(report)
+        assert "no call" not in str(report)
+        assert rg.flush(timeout=10)
