@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
 from ragguard.capture.given_ids import GivenStepIds
-from ragguard.capture.model_calls import ModelCalls
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
@@ -179,7 +179,7 @@ class WholeRun:
         step = RetrievalStep(
             id, id, 0, 0, query=self.query, passages=passages, candidates=passages,
             started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
-            metadata=about, k=k,
+            metadata={**about, DELIVERED: UNKNOWN} if passages else about, k=k,
         )  # fmt: skip
         return OneStepRun(run, step)
 

@@ -222,7 +222,12 @@ def test_a_whole_run_in_one_word(recorder, captured):
     run = captured.run
     assert (run.id, run.question, run.name, run.metadata, run.started_ns) == ("r", "q", "shelf", {"a": 1}, 7)
     (step,) = run.steps
-    assert (step.run_id, step.query, step.started_ns, step.metadata) == ("r", "q", 7, {"retriever": "shelf"})
+    assert (step.run_id, step.query, step.started_ns, step.metadata) == (
+        "r",
+        "q",
+        7,
+        {"retriever": "shelf", "ragguard.delivered": "unknown"},
+    )
     assert step.candidates == [Passage("x")]
     assert recorder.open_runs == 0
 

@@ -65,7 +65,7 @@ async def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured, mode):
     first = step.passages[0]
     assert (first.id, first.text, first.score) == ("shelf-0", f"shelf 0 about {QUESTION}", 1.0)
     assert first.metadata == {"source": "shelf", "rank": 0}
-    assert step.metadata == {"retriever": "ListRetriever"}
+    assert step.metadata == {"retriever": "ListRetriever", "ragguard.delivered": "unknown"}
     assert run.started_ns <= step.started_ns <= step.ended_ns
 
 
