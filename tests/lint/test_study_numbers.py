@@ -1,0 +1,118 @@
+"""The hand-written part of a study's page says no number that its results do not have.
+
+Each number with a fraction or a percent sign must be one of the results, rounded as the page rounds it, or stand in a
+table's notes or in the name of a row, as settings do. The paper's own numbers stand in brackets that say so. Many
+results are alike when rounded to two digits: `CLAIMS` ties the sentences that a page rests on to their very cells.
+"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGES = sorted((ROOT / "docs" / "studies").glob("*.md"))
+NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?: %| of 100)?")
+OF_THE_PAPER = re.compile(r"\([^()]*the paper[^()]*\)|in the\s+paper \d[^,;)]*")
+LINK = re.compile(r"\]\([^)]*\)")
+ELSEWHERE = {"given": {"0.32"}}
+"""Numbers of a page that were measured before its study and are told as history."""
+
+CLAIMS = [
+    # page, words of the sentence, then per number: table, row, column, factor
+    ("belief", "Pearson {:.2f} for one hop", [("belief-utility", "ΔSePer, soft", "1 hop", 1)]),
+    ("belief", "and {:.2f} for two", [("belief-utility", "ΔSePer, soft", "2 hops", 1)]),
+    (
+        "belief", "between five draws of everything is {:.3f}",
+        [("belief-stability", "1 hop: 10 answers", "σ of SePer", 1)],
+    ),
+    (
+        "belief", "with σ at {:.0f} % of the mean and the correlation differing by {:.1f} %",
+        [
+            ("belief-stability", "2 hops: 10 answers", "σ/mean of SePer", 100),
+            ("belief-stability", "2 hops: 10 answers", "σ/mean of the correlation", 100),
+        ],
+    ),
+    (
+        "coverage", "τ is {:.2f}, outside its own interval of\n{:.2f} to {:.2f}",
+        [("coverage-intervals", "Hard, pipelines, k = |Z*|: Cov(Z)", column, 1) for column in (1, 2, 3)],
+    ),
+    (
+        "coverage", "(Hard, η = 5: {:.2f} instead of {:.2f})",
+        [("coverage-thresholds", f"Hard: η = {eta}", "Cov(Z)", 1) for eta in (5, 3)],
+    ),
+    (
+        "sets", "it is behind for K < N_p, by {:.2f}\n  ({:.2f} to {:.2f})",
+        [("sets-differences", "Statements-n: T − nDCG@K of the list", column, -1) for column in (1, 3, 2)],
+    ),
+    (
+        "distractors", "{:.1f} % right beside four weak ones and {:.1f} % beside four hard ones",
+        [("distractors-strength", "ragguard/nano", f"{kind}: correct, %", 1) for kind in ("weak", "hard")],
+    ),
+]  # fmt: skip
+
+
+def results_of(study):
+    return json.loads((ROOT / "studies" / "results" / f"{study}.json").read_text())
+
+
+def numbers_in(value):
+    """Yields every number within plain data."""
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        for item in value:
+            yield from numbers_in(item)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        yield float(value)
+
+
+def written(text):
+    """Returns the hand-written statements of a page about its own results."""
+    statements = text.partition("## What is not done")[0].partition("<!-- study:")[0]
+    return LINK.sub("]", OF_THE_PAPER.sub("", statements))
+
+
+def unknown_numbers(statements, tables):
+    """Returns the numbers of a text that no table has, as they stand there."""
+    measured = [abs(number) for table in tables for number in numbers_in(table["rows"])]
+    labels = [str(row[0]) for table in tables for row in table["rows"]]
+    notes = " ".join([note for table in tables for note in table["notes"]] + labels)
+    unknown = []
+    for match in NUMBER.finditer(statements):
+        digits, _, unit = match[0].partition(" ")
+        if "." not in digits and not unit:
+            continue  # a count, such as of questions
+        places = len(digits.partition(".")[2])
+        scales = (1, 100) if unit else (1,)
+        same = any(f"{number * scale:.{places}f}" == digits for number in measured for scale in scales)
+        if not same and digits not in notes:
+            unknown.append(match[0])
+    return unknown
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_numbers_of_a_page_are_in_its_results(page):
+    found = unknown_numbers(written(page.read_text()), results_of(page.stem)["tables"])
+    assert set(found) <= ELSEWHERE.get(page.stem, set())
+
+
+@pytest.mark.parametrize(("page", "sentence", "cells"), CLAIMS, ids=[claim[1][:30] for claim in CLAIMS])
+def test_a_claim_has_the_numbers_of_its_cells(page, sentence, cells):
+    tables = {table["name"]: table for table in results_of(page)["tables"]}
+    values = []
+    for name, row, column, factor in cells:
+        (cell,) = [
+            line[column if isinstance(column, int) else tables[name]["columns"].index(column)]
+            for line in tables[name]["rows"]
+            if line[0] == row
+        ]
+        values.append(factor * cell)
+    assert sentence.format(*values) in (ROOT / "docs" / "studies" / f"{page}.md").read_text()
+
+
+def test_a_number_that_was_not_measured_is_found():
+    tables = [{"rows": [["a", 0.8765], ["b", None]], "notes": ["at 3.5 of 5"]}]
+    assert unknown_numbers("0.88, 88 %, 3.5, and 7 questions", tables) == []
+    assert unknown_numbers("0.87, 89 %", tables) == ["0.87", "89 %"]
