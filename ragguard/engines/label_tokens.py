@@ -49,11 +49,6 @@ class LabelPlan:
         columns = [sum(logprobs[ask][:, column] for ask, column in path) for path in self.paths]
         return np.exp(np.stack(columns, axis=-1).astype(np.float64))
 
-    def any_of(self, flags: Sequence[NDArray[np.bool_]]) -> NDArray[np.bool_]:
-        """Returns (prompts, labels): True where one of the flags of a label's tokens is True."""
-        columns = [np.logical_or.reduce([flags[a][:, c] for a, c in path]) for path in self.paths]
-        return np.stack(columns, axis=-1)
-
 
 def plan_labels(ids: Sequence[Sequence[int]], mode: LabelMode) -> LabelPlan:
     """Returns the plan for labels, given as the token ids with which each would follow the prompt."""

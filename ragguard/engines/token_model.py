@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ragguard.engines.base import Continuation, EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.label_tokens import (
@@ -46,6 +45,10 @@ Q = TypeVar("Q", LabelRequest, DrawRequest, ContinuationRequest)
 ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
 _MOST_PLANS = 256
+EXACT_CAPABILITIES = frozenset(
+    {"exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
+)
+"""The capabilities of every model that shows its tokens."""
 
 Rendered: TypeAlias = str | list[int]
 """A prompt as the model gets it: text, or the ids of its tokens."""
@@ -92,8 +95,6 @@ class NextTokens(NamedTuple):
     logprobs: Logprobs
     """The log-probabilities of each ask: (prompts, its tokens)."""
     usage: Usage
-    bounds: list[NDArray[np.bool_]] | None = None
-    """True for each log-probability that is only an upper bound, by ask; None where all are exact."""
 
 
 class ModelReport(NamedTuple):
@@ -103,8 +104,6 @@ class ModelReport(NamedTuple):
     """The description, in which `find_out` replaces what it finds."""
     identity: str
     """A text that differs for models that give different numbers: their weights, their number type."""
-    shown: tuple[str, ...] = ()
-    """The kind of log-probabilities that are shown, as parts of the fingerprint; empty where all are always shown."""
 
 
 class TokenModel(Protocol):
@@ -165,7 +164,7 @@ class ProfiledModel:
         self._refuse_thoughts()
         plan, mode = await self._planned(request)
         longest = 1 + max(len(ask.after) for ask in plan.asks)
-        (logprobs, usage, bounds), cut = await self._fitted(
+        (logprobs, usage), cut = await self._fitted(
             request, longest, lambda fitting: self.model.next_tokens(fitting, plan.asks)
         )
         p = np.minimum(plan.combine(logprobs), 1.0)
@@ -174,10 +173,8 @@ class ProfiledModel:
                 f"{self.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
                 f"large for their number type; load it in another one"
             )
-        bound = None if bounds is None else plan.any_of(bounds)
-        exact = bound is None or not bound.any()
         usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
-        return LabelProbs(p, exact, mode, usage, bound=None if exact else bound, truncated=cut)
+        return LabelProbs(p, True, mode, usage, truncated=cut)
 
     async def draws(self, request: DrawRequest) -> Samples:
         began = time.monotonic()
@@ -302,7 +299,7 @@ async def find_out(model: TokenModel) -> ProfiledModel:
     info = reported.info
     info = replace(
         info,
-        fingerprint="/".join((info.kind, info.model, mode, *reported.shown, digest)),
+        fingerprint="/".join((info.kind, info.model, mode, digest)),
         mode=mode,
         prompts=prompts,
         notes=(*info.notes, *notes),
@@ -326,8 +323,7 @@ async def _is_nano(tokens: Tokens) -> bool:
 
 
 async def _mass(model: TokenModel, question: Prompt, letters: Sequence[Sequence[int]]) -> float:
-    """Returns the probability of the two letters as the answer's first token; upper bounds do not count."""
+    """Returns the probability of the two letters as the answer's first token."""
     plan = plan_labels(letters, "first_token")
     found = await model.next_tokens(LabelRequest((question,), LETTERS, "first_token"), plan.asks)
-    p = plan.combine(found.logprobs)
-    return float(p.sum() if found.bounds is None else p[~plan.any_of(found.bounds)].sum())
+    return float(plan.combine(found.logprobs).sum())

@@ -64,7 +64,7 @@ def test_what_a_plain_server_lacks_is_told_with_what_to_change():
 
 
 def test_as_json():
-    with serving(FakeModel(exact=False, top=3)) as url:
+    with serving(FakeModel(exact=False, shown=1)) as url:
         result = doctor(url, "--json")
     found = json.loads(result.stdout)
     assert found["model"] == "fake"

@@ -5,12 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.engines.label_tokens import checked_logprob, colliding, plan_labels
-from ragguard.errors import EngineProtocolError
+from ragguard.engines.label_tokens import colliding, plan_labels
 
 labels = st.lists(
     st.lists(st.integers(0, 5), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6, unique=True
@@ -60,17 +58,3 @@ def test_first_tokens_need_one_ask(ids):
     assert colliding(ids) == (len(ask.tokens) < len(ids))
     p = plan.combine(answers(plan))
     assert np.allclose(p[0], [math.exp(model((), label[0])) for label in ids])
-
-
-def test_a_flag_anywhere_along_a_label_is_its_flag():
-    plan = plan_labels([(1, 2), (1, 3), (4,)], "sequence")
-    flags = [np.zeros((1, len(ask.tokens)), dtype=bool) for ask in plan.asks]
-    index, ask = next((i, ask) for i, ask in enumerate(plan.asks) if ask.after == (1,))
-    flags[index][0, ask.tokens.index(3)] = True
-    assert plan.any_of(flags).tolist() == [[False, True, False]]
-
-
-@pytest.mark.parametrize("value", [-(10**400), 10**400, math.nan, 0.5, True, None, "-1"])
-def test_what_is_no_log_probability_is_an_error_of_the_model(value):
-    with pytest.raises(EngineProtocolError, match=r"the model gave .* as a log-probability"):
-        checked_logprob(value)

@@ -145,10 +145,6 @@ class FakeModel:
     def _complete(self, body: dict[str, Any]) -> Reply:
         if refusal := self._check(body):
             return refusal
-        if not self.exact and (body.get("logprobs") or 0) > self.top:
-            return _refusal(
-                f"Requested sample logprobs of {body['logprobs']}, greater than max allowed: {self.top}"
-            )
         choices: list[dict[str, Any]] = []
         prompts = [p if isinstance(p, str) else self.text(p) for p in body["prompt"]]
         for prompt in prompts:

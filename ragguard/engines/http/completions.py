@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ragguard.engines.base import Sample
 from ragguard.engines.http.body import choices_of, usage_of
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.label_tokens import checked_logprob, upper_bound
+from ragguard.engines.label_tokens import checked_logprob
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.request import Request
 from ragguard.engines.token_model import Rendered
@@ -40,38 +40,32 @@ class Completions:
     model: str
     special_tokens: bool = False
     """True where the server must put the model's first token before the prompt; a chat template contains it."""
-    exact: bool = True
-    """True where the server shows the log-probabilities of any tokens; else only those of the `top` most probable."""
-    top: int = 20
     takes_priority: bool = True
 
     async def label_logprobs(
         self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_], Usage]:
-        """Returns (prompts, tokens) log-probabilities of the next token, and True where one is an upper bound."""
-        body: dict[str, Any] = {"max_tokens": 1, "temperature": 1.0, "return_tokens_as_token_ids": True}
-        if self.exact:
-            body |= {"logprobs": 1, "logprob_token_ids": sorted(set(tokens))}
-        else:
-            body |= {"logprobs": self.top}
+    ) -> tuple[NDArray[np.float64], Usage]:
+        """Returns (prompts, tokens) log-probabilities of the next token."""
+        body: dict[str, Any] = {
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "return_tokens_as_token_ids": True,
+            "logprobs": 1,
+            "logprob_token_ids": sorted(set(tokens)),
+        }
         choices, usage = await self._ask(prompts, 1, body, request)
         logprobs = np.empty((len(prompts), len(tokens)))
-        bounds = np.zeros(logprobs.shape, dtype=np.bool_)
         names = [f"token_id:{token}" for token in tokens]
         for row, choice in enumerate(choices):
             listed = _listed(choice)
-            bound = None
             for column, name in enumerate(names):
-                value = listed.get(name)
-                if value is None:
-                    if self.exact:
-                        raise EngineProtocolError(
-                            f"{self._url}: the log-probability of {name} was asked for and is missing"
-                        )
-                    bound = upper_bound(listed.values()) if bound is None else bound
-                    value, bounds[row, column] = bound, True
-                logprobs[row, column] = value
-        return logprobs, bounds, usage
+                if name not in listed:
+                    raise EngineProtocolError(
+                        f"{self._url}: the log-probability of {name} was asked for and is missing; does this vLLM know "
+                        "logprob_token_ids?"
+                    )
+                logprobs[row, column] = listed[name]
+        return logprobs, usage
 
     async def samples(
         self, prompts: Sequence[Rendered], request: DrawRequest

@@ -1,8 +1,7 @@
 """VllmEngine: a vLLM server over HTTP, asked in as few requests as possible.
 
 All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are exact through
-`logprob_token_ids`. Each feature that an older or differently started server lacks is written into
-`EngineInfo.notes`, with the setting to change.
+`logprob_token_ids`. A server that does not know it is refused: chat completions serve it.
 """
 
 from __future__ import annotations
@@ -23,11 +22,17 @@ from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.request import Request
-from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Rendered, find_out
+from ragguard.engines.token_model import (
+    EXACT_CAPABILITIES,
+    ModelReport,
+    NextTokens,
+    ProfiledModel,
+    Rendered,
+    find_out,
+)
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
-_TOPS = (20, 5, 1)
 _MOST_TEXTS = 1024
 
 
@@ -70,19 +75,8 @@ class VllmModel:
     async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
         """Finds out which of the features that only vLLM has this server takes, one at a time."""
         notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
-        if not await self._shows(question, letters):
-            self._completions = replace(self._completions, exact=False)
-            for top in _TOPS:
-                self._completions = replace(self._completions, top=top)
-                if await self._shows(question, letters, last=top == _TOPS[-1]):
-                    break
-            notes.append(
-                f"this server does not know logprob_token_ids: a label outside the {self._completions.top} most "
-                "probable tokens has only an upper bound; a newer vLLM gives exact values, --max-logprobs a longer list"
-            )
-        exact, served = self._completions.exact, self._served
-        capabilities = {"sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
-        capabilities.add("exact_labels" if exact else "top_logprobs")
+        await self._check_exact(question, letters)
+        served, capabilities = self._served, set(EXACT_CAPABILITIES)
         try:
             await self.first_words(question, priority=1)
             capabilities.add("priority")
@@ -98,7 +92,7 @@ class VllmModel:
             capabilities=frozenset(capabilities),
             notes=tuple(notes),
         )
-        return ModelReport(info, served.root, ("exact" if exact else f"top{self._completions.top}",))
+        return ModelReport(info, served.root)
 
     async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
         """Returns how the most probable answer begins, special tokens included."""
@@ -117,13 +111,13 @@ class VllmModel:
             for prompt in rendered
         ]
         tokens = sorted({token for ask in asks for token in ask.tokens})
-        logprobs, bounds, usage = await self._completions.label_logprobs(continued, tokens, request)
-        size, values, flags = len(rendered), [], []
-        for index, ask in enumerate(asks):
-            rows, columns = slice(index * size, (index + 1) * size), np.searchsorted(tokens, ask.tokens)
-            values.append(logprobs[rows][:, columns])
-            flags.append(bounds[rows][:, columns])
-        return NextTokens(values, usage, flags)
+        logprobs, usage = await self._completions.label_logprobs(continued, tokens, request)
+        size = len(rendered)
+        values = [
+            logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
+            for index, ask in enumerate(asks)
+        ]
+        return NextTokens(values, usage)
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws all answers to all prompts in one call."""
@@ -138,16 +132,15 @@ class VllmModel:
         rows = [(cast("list[int]", prompt), text) for prompt, text in zip(rendered, texts, strict=True)]
         return await self._completions.text_logprobs(rows, request)
 
-    async def _shows(self, question: Prompt, tokens: Sequence[int], *, last: bool = False) -> bool:
-        """True where the server gives log-probabilities in the form that is set; the `last` form's error is raised."""
+    async def _check_exact(self, question: Prompt, tokens: Sequence[int]) -> None:
+        """Raises EngineRejected where the server does not give the log-probabilities of any tokens."""
         (rendered,) = await self.tokens.render([question])
         try:
             await self._completions.label_logprobs([rendered], tokens, LabelRequest((question,), ()))
-        except (EngineRejected, EngineProtocolError):
-            if last:
-                raise
-            return False
-        return True
+        except EngineProtocolError as error:
+            raise EngineRejected(
+                f"{error}; a newer vLLM gives the exact probability of each label"
+            ) from error
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
         """Returns a text that becomes exactly these tokens after a prompt, or None."""

@@ -1,6 +1,6 @@
 """Cache: asks no question twice. Memory first, then a file that processes may share, then the engine.
 
-A kept value belongs to the model's fingerprint, one prompt and the parameters, never to a call; requests say what
+A kept value belongs to the model's fingerprint, one prompt and the parameters, its labels included; requests say what
 their values and keys are. A request whose reply is meant to differ each time is never kept.
 
 What is in flight is not asked again. The first call that looks for a key is its leader; others follow and wait for
@@ -21,10 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragguard.engines.base import Engine, EngineInfo
+from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.layers.disk_cache import DiskCache
-from ragguard.engines.requests.request import Keyed, R, Request, Value
+from ragguard.engines.requests.request import R, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number
@@ -71,14 +71,15 @@ class Cache(Layer):
             raise Closed("this engine was closed; connect again")
         if not request.prompts or not request.repeatable:
             return await send_to(self._engine, request)
-        keyed = request.keyed(await self.info_within(request.deadline))
-        asked: list[tuple[Request[R], R]] = []
+        keys = request.keys(await self.info_within(request.deadline))
+        prompt_of = dict(zip(keys, request.prompts, strict=True))
+        paid: list[Usage] = []
         found: dict[bytes, Value] = {}
-        while missing := [key for key in dict.fromkeys(keyed.keys) if key not in found]:
+        while missing := [key for key in prompt_of if key not in found]:
             leader, followed = self._claim(missing, request.priority, found)
             if leader is not None:
                 try:
-                    fetched = await self._fetched(leader.keys, keyed, asked)
+                    fetched = await self._fetched({key: prompt_of[key] for key in leader.keys}, request, paid)
                 except BaseException as error:
                     self._finish(leader, {}, error)
                     # Breaks the reference cycle between the error, this frame and the leader, which holds it.
@@ -90,11 +91,8 @@ class Cache(Layer):
                 async with until(request.deadline, "a call that waited for an equal one"):
                     brought = await asyncio.wrap_future(coming)
                 found.update((key, brought[key]) for key in missing if key in brought)
-        paid = {prompt for sent, _ in asked for prompt in sent.prompts}
-        known = len(request.prompts) - len(paid)
-        return keyed.reply(
-            found, sum((reply.usage for _, reply in asked), Usage(prompts=known, cached=known))
-        )
+        known = len(keys) - sum(usage.prompts for usage in paid)
+        return request.reply([found[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine, with a note where the cache's file was given up."""
@@ -142,46 +140,43 @@ class Cache(Layer):
         leader.finish(values, error)
 
     async def _fetched(
-        self, keys: Sequence[bytes], keyed: Keyed[R], asked: list[tuple[Request[R], R]]
+        self, asked: Mapping[bytes, Prompt], request: Request[R], paid: list[Usage]
     ) -> dict[bytes, Value]:
-        """Returns the values of these keys, from the file or from the engine, and keeps them. Requests that were sent
-        to the engine are added to `asked` with their replies."""
-        found = await self._read(keys, keyed)
-        self._keep(found, keyed)
-        missing = [key for key in keys if key not in found]
+        """Returns the values of these prompts, from the file or from the engine, and keeps them. What the engine's
+        reply cost is added to `paid`."""
+        found = await self._read(list(asked), request)
+        self._keep(found, request)
+        missing = [key for key in asked if key not in found]
         if missing:
-            requests = keyed.missing(missing)
-            if len(requests) == 1:  # needs no task of its own
-                replies = [await send_to(self._engine, requests[0])]
-            else:
-                replies = await asyncio.gather(*(send_to(self._engine, request) for request in requests))
-            fresh: dict[bytes, Value] = {}
-            for request, reply in zip(requests, replies, strict=True):
-                fresh |= keyed.values(request, reply)
-                asked.append((request, reply))
-            self._keep(fresh, keyed)
+            part = request.about([asked[key] for key in missing])
+            reply = await send_to(self._engine, part)
+            paid.append(replace(reply.usage, prompts=len(missing)))
+            fresh = dict(zip(missing, part.values(reply), strict=True))
+            self._keep(fresh, request)
             if self._disk is not None:
-                self._disk.write({key: json.dumps(keyed.encoded(fresh[key])).encode() for key in missing})
+                self._disk.write(
+                    {key: json.dumps(request.encoded(value)).encode() for key, value in fresh.items()}
+                )
             found |= fresh
         return found
 
-    async def _read(self, keys: Sequence[bytes], keyed: Keyed[Any]) -> dict[bytes, Value]:
+    async def _read(self, keys: Sequence[bytes], request: Request[Any]) -> dict[bytes, Value]:
         """Returns what the file has of these keys."""
         found: dict[bytes, Value] = {}
         for key, data in (await self._disk.read(keys)).items() if self._disk is not None else ():
             try:
-                found[key] = keyed.decoded(json.loads(data))
+                found[key] = request.decoded(json.loads(data))
             except (ValueError, TypeError):
                 # A damaged row counts as missing: it is asked again and overwritten.
                 continue
         return found
 
-    def _keep(self, values: Values, keyed: Keyed[Any]) -> None:
+    def _keep(self, values: Values, request: Request[Any]) -> None:
         """Keeps values in memory; the least recently used go where there are too many."""
         with self._lock:
             for key, value in values.items():
                 self._weight -= self._kept.pop(key, (0, ()))[0]
-                self._kept[key] = weight, _ = keyed.weight(value), value
+                self._kept[key] = weight, _ = request.weight(value), value
                 self._weight += weight
             while self._weight > self._max_weight and len(self._kept) > 1:
                 _, (weight, _) = self._kept.popitem(last=False)

@@ -4,17 +4,15 @@ Only requests of the same kind, parameters and priority merge, and only within o
 own deadline, its own cancellation, and its own error when it was its prompt that broke the batch. That merging
 changes no number is the engine's promise (see `base.Engine`).
 
-Requests for different labels merge, too, where a label's probability does not depend on the labels it is asked
-with: all labels are then asked of all prompts, and each caller gets its own. So a guard's two verdicts are one
-request.
+Requests for different labels merge, too, where one token identifies each: all labels are then asked of all prompts, and
+each caller gets its own. So a guard's two verdicts are one request.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
@@ -76,15 +74,18 @@ class Coalesce(Layer):
         self._max_prompts, self._max_tokens = max_prompts, max_tokens
         # Keyed by loop: a batch belongs to one loop alone, so nothing here is shared between threads.
         self._open: dict[tuple[asyncio.AbstractEventLoop, Hashable], _CallBatch] = {}
-        self._mixes_labels = True
-        """True while calls for different labels may merge: until an engine shows that this changes its replies."""
         self._closed = False
 
     async def send(self, request: Request[R]) -> R:
         """Sends the request in a batch with others, and returns its share of the reply."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
-        group = await self._group(request)
+        # The engine is looked at only where the labels of calls may differ.
+        group = (
+            request.group(await self.info_within(request.deadline))
+            if request.columns
+            else request.group(None)
+        )
         size = len(request.prompts)
         remaining(request.deadline, f"a call of {size} prompts")
         tokens = sum(_tokens(prompt) + request.output_tokens for prompt in request.prompts)
@@ -113,24 +114,16 @@ class Coalesce(Layer):
             batch.loop.call_soon_threadsafe(self._refuse, batch)
         await self._engine.aclose()
 
-    async def _group(self, request: Request[Any]) -> Hashable:
-        """Returns the key of the requests with which this one may go out."""
-        if not self._mixes_labels or not request.columns:
-            return request.group(None)
-        return request.group(await self.info_within(request.deadline))
-
     def _batch_for(self, request: Request[Any], group: Hashable, tokens: int) -> _CallBatch:
         """Returns the open batch of the group if this much still goes in, else a new one."""
         loop = asyncio.get_running_loop()
         batch = self._open.get((loop, group))
         if batch is not None:
-            together = batch.labels | request.columns
-            fits = (
-                batch.prompts + len(request.prompts) <= self._max_prompts
-                and batch.tokens + tokens <= self._max_tokens
-            )
-            if fits and (together == batch.labels or len(together) <= _MOST_LABELS):
-                batch.labels = together
+            fits = batch.prompts + len(request.prompts) <= self._max_prompts
+            labels = batch.labels | request.columns
+            apart = labels != batch.labels and (len(labels) > _MOST_LABELS or _may_begin_alike(labels))
+            if fits and batch.tokens + tokens <= self._max_tokens and not apart:
+                batch.labels = labels
                 return batch
             self._close_batch(batch)
         batch = self._open[loop, group] = _CallBatch(group, loop, labels=request.columns)
@@ -168,13 +161,9 @@ class Coalesce(Layer):
         try:
             try:
                 reply = await send_to(self._engine, whole)
-                groups = {request.group(None) for request in requests}
-                if len(groups) > 1 and not whole.is_independent(reply):
-                    self._mixes_labels, apart = False, True
-                else:
-                    for caller, share in zip(callers, _shares(requests, whole, reply), strict=True):
-                        if not caller.answer.done():
-                            caller.answer.set_result(share)
+                for caller, share in zip(callers, whole.shares(reply, requests), strict=True):
+                    if not caller.answer.done():
+                        caller.answer.set_result(share)
             except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
                 apart = len(callers) > 1 and _may_be_one_prompt(error)
                 if not apart:
@@ -193,12 +182,6 @@ class Coalesce(Layer):
         self._close_batch(batch)
 
 
-def _shares(requests: list[Request[R]], whole: Request[R], reply: R) -> list[R]:
-    """Returns the share of each request in the reply to all of them."""
-    starts = accumulate((len(request.prompts) for request in requests), initial=0)
-    return [request.share(reply, whole, start) for request, start in zip(requests, starts, strict=False)]
-
-
 def _fail(callers: list[_Caller[Any]], error: Exception) -> None:
     """Gives the error to each caller that still waits."""
     for caller in callers:
@@ -211,6 +194,12 @@ def _may_be_one_prompt(error: Exception) -> bool:
     if isinstance(error, CircuitOpen | EngineTimeout | Closed | OSError):
         return False
     return not (isinstance(error, EngineError) and error.retryable)
+
+
+def _may_begin_alike(labels: Collection[str]) -> bool:
+    """True where two labels may have one first token, so that an engine answers them another way together than alone:
+    only if they have one first byte."""
+    return len({label.strip().encode("utf-8", "replace")[:1] for label in labels}) < len(labels)
 
 
 def _tokens(prompt: Prompt) -> int:

@@ -10,7 +10,6 @@ from ragguard.engines.llama.gguf_file import GgufFile, open_gguf
 from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
 from ragguard.engines.llama.model import NetworkModel
 from ragguard.engines.local.local_engine import (
-    LOCAL_CAPABILITIES,
     ComputingModel,
     Loaded,
     LocalEngine,
@@ -18,7 +17,7 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.pretrained import HfTokens
 from ragguard.engines.local.worker import Worker
-from ragguard.engines.token_model import ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 
 
 class GgufEngine(LocalEngine):
@@ -44,7 +43,7 @@ def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
         fingerprint="",
         context=context,
         location="in this process",
-        capabilities=LOCAL_CAPABILITIES,
+        capabilities=EXACT_CAPABILITIES,
     )
     report = ModelReport(info, file.identity())
     return Loaded(HfTokens(tokenizer), report, context), NetworkModel(network, tokenizer.ends)

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.label_tokens import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
-    LOCAL_CAPABILITIES,
     ComputingModel,
     Drawn,
     Loaded,
@@ -31,7 +30,7 @@ from ragguard.engines.local.local_engine import (
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.token_model import ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel
         fingerprint="",
         context=context,
         location=f"in this process, on {found.device}",
-        capabilities=LOCAL_CAPABILITIES,
+        capabilities=EXACT_CAPABILITIES,
     )
     model = CausalModel(found.model, ends, pad if pad is not None else 0, max_batch_tokens)
     return Loaded(HfTokens(found.tokenizer), ModelReport(info, found.identity), context), model

@@ -20,11 +20,11 @@ import numpy as np
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.label_tokens import Asks, Logprobs, NextTokenAsk, checked_logprob
-from ragguard.engines.local.local_engine import LOCAL_CAPABILITIES, Drawn, Loaded, LocalEngine, Rows
+from ragguard.engines.local.local_engine import Drawn, Loaded, LocalEngine, Rows
 from ragguard.engines.local.pretrained import HfTokens, weights_identity
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.request import Request
-from ragguard.engines.token_model import ModelReport
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import (
     Closed,
     EngineProtocolError,
@@ -148,7 +148,7 @@ class _InProcessModel:
                 fingerprint="",
                 context=context,
                 location="in this process, through vLLM",
-                capabilities=LOCAL_CAPABILITIES | {"priority"} if takes_priority else LOCAL_CAPABILITIES,
+                capabilities=EXACT_CAPABILITIES | {"priority"} if takes_priority else EXACT_CAPABILITIES,
             )
             self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), ModelReport(info, identity), context)
         return self._loaded

@@ -27,10 +27,6 @@ from ragguard.records import Usage
 
 Rows: TypeAlias = Sequence[Sequence[int]]
 """Prompts as token ids."""
-LOCAL_CAPABILITIES = frozenset(
-    {"exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}
-)
-"""The capabilities of every model in this process."""
 
 
 class LocalTokens(Tokens, Protocol):

@@ -11,7 +11,6 @@ from importlib.resources import files
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.llama.model import NetworkModel
 from ragguard.engines.local.local_engine import (
-    LOCAL_CAPABILITIES,
     ComputingModel,
     Loaded,
     LocalEngine,
@@ -21,7 +20,7 @@ from ragguard.engines.local.worker import Worker
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.nano.weights import load_network
 from ragguard.engines.special_tokens import SpecialTokens
-from ragguard.engines.token_model import ModelReport, ProfiledModel
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
@@ -63,7 +62,7 @@ def _open() -> tuple[Loaded, ComputingModel]:
         prompts="nano",
         context=network.config.max_position_embeddings,
         location="in this process",
-        capabilities=LOCAL_CAPABILITIES,
+        capabilities=EXACT_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
     loaded = Loaded(

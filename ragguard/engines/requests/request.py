@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeAlias, TypeVar
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
 from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt
@@ -14,8 +15,8 @@ from ragguard.records import Usage
 R = TypeVar("R", bound="Reply")
 
 Value: TypeAlias = tuple[Any, ...]
-"""A part of a reply as it is kept in memory: a tuple, of plain values where there are many, since the garbage collector
-does not look at those."""
+"""The answer to one prompt as it is kept in memory: a tuple of plain values, since the garbage collector does not look
+at those. The last one is the number of tokens that were cut from the prompt."""
 
 
 class Reply(Protocol):
@@ -66,74 +67,77 @@ class Request(ABC, Generic[R]):
         """Puts the request to an engine by its verb, and checks the shape of the reply."""
 
     @abstractmethod
-    def about(self, prompts: Sequence[Prompt]) -> Request[R]:
-        """Returns the same request about other prompts."""
-
-    @abstractmethod
-    def empty(self) -> R:
-        """Returns the reply to a request about no prompts."""
-
-    @abstractmethod
-    def gathered(self, replies: Sequence[R], seconds: float) -> R:
-        """Returns one reply from the replies about consecutive parts of the prompts."""
-
-    @abstractmethod
-    def group(self, info: EngineInfo | None) -> Hashable:
-        """Returns a key that is equal for requests that may go out as one. Labels may differ only where the engine's
-        `info` shows that this changes no number; without it they may not."""
-
-    @abstractmethod
-    def joined(self, others: Sequence[Request[R]]) -> Request[R]:
-        """Returns this request and others of its group as one."""
-
-    @abstractmethod
-    def share(self, reply: R, whole: Request[R], first: int) -> R:
-        """Returns the part of the reply to `whole` that answers this request, whose prompts begin at `first` there."""
-
-    @abstractmethod
-    def is_independent(self, reply: R) -> bool:
-        """True where the reply holds for each of several joined requests, whatever else was asked with it."""
-
-    @abstractmethod
     def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
         """Returns the most that the request costs if its prompts have so many tokens."""
 
     @abstractmethod
-    def keyed(self, info: EngineInfo) -> Keyed[R]:
-        """Takes the request apart into the keys under which the parts of its reply are kept."""
+    def stem(self, info: EngineInfo) -> str:
+        """Returns everything that a prompt's answer depends on, but the prompt."""
 
+    @abstractmethod
+    def values(self, reply: R) -> list[Value]:
+        """Returns the value of each prompt in a reply."""
 
-class Keyed(Protocol[R]):
-    """A request with a key for each part of its reply, so that only parts that are not known are asked for."""
+    @abstractmethod
+    def reply(self, values: Sequence[Value], usage: Usage) -> R:
+        """Returns the reply that holds these values, one for each prompt."""
 
-    @property
-    def keys(self) -> Sequence[bytes]:
-        """The keys of all parts of the reply."""
-        ...
-
-    def missing(self, keys: Sequence[bytes]) -> list[Request[R]]:
-        """Returns the requests that bring the values of these keys, as few as can be."""
-        ...
-
-    def values(self, request: Request[R], reply: R) -> dict[bytes, Value]:
-        """Returns the values in the reply to one of `missing`'s requests, by their keys."""
-        ...
-
-    def reply(self, found: Mapping[bytes, Value], usage: Usage) -> R:
-        """Returns the reply to the whole request."""
-        ...
-
+    @abstractmethod
     def weight(self, value: Value) -> int:
         """Returns the memory that a value takes, as the number of label probabilities that take as much."""
-        ...
 
     def encoded(self, value: Value) -> Any:
         """Returns a value in the form in which it is kept as JSON."""
-        ...
+        return value
 
+    @abstractmethod
     def decoded(self, data: Any) -> Value:
         """Returns a value that was kept as JSON; raises ValueError or TypeError for anything else."""
-        ...
+
+    def about(self, prompts: Sequence[Prompt]) -> Self:
+        """Returns the same request about other prompts."""
+        return cast(Self, replace(cast(Any, self), prompts=tuple(prompts)))
+
+    def empty(self) -> R:
+        """Returns the reply to a request about no prompts."""
+        return self.reply((), Usage())
+
+    def gathered(self, replies: Sequence[R], seconds: float) -> R:
+        """Returns one reply from the replies about consecutive parts of the prompts."""
+        values = [value for reply in replies for value in self.values(reply)]
+        return self.reply(values, replace(sum((one.usage for one in replies), Usage()), seconds=seconds))
+
+    def group(self, info: EngineInfo | None) -> Hashable:
+        """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline, and
+        in their labels where that changes no number of this engine."""
+        return cast(Hashable, replace(cast(Any, self), prompts=(), deadline=None))
+
+    def joined(self, others: Sequence[Request[R]]) -> Self:
+        """Returns one request about the prompts of this request and of others of its group."""
+        requests: list[Request[R]] = [self, *others]
+        prompts = tuple(prompt for request in requests for prompt in request.prompts)
+        known = [request.deadline for request in requests if request.deadline is not None]
+        deadline = max(known) if len(known) == len(requests) else None
+        return cast(Self, replace(cast(Any, self), prompts=prompts, deadline=deadline))
+
+    def shares(self, reply: R, requests: Sequence[Request[R]]) -> list[R]:
+        """Returns the parts of the reply to this request that answer the requests of which it was made."""
+        values, first, found = self.values(reply), 0, []
+        for request in requests:
+            last = first + len(request.prompts)
+            usage = usage_share(reply.usage, first, last, len(self.prompts))
+            found.append(request.reply(request.taken(values[first:last], self), usage))
+            first = last
+        return found
+
+    def taken(self, values: Sequence[Value], whole: Request[R]) -> Sequence[Value]:
+        """Returns the part of each value of the reply to `whole` that this request asks for."""
+        return values
+
+    def keys(self, info: EngineInfo) -> list[bytes]:
+        """Returns the key of each prompt, under which its value is kept."""
+        stem = self.stem(info)
+        return [_digest(stem, prompt) for prompt in self.prompts]
 
 
 def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
@@ -152,28 +156,12 @@ def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
     )
 
 
-def cuts_between(truncated: Mapping[int, int], first: int, last: int) -> dict[int, int]:
-    """Returns the cuts of prompts `first` to `last`, with indices that begin at the first of them."""
-    return {index - first: cut for index, cut in truncated.items() if first <= index < last}
+def cuts_of(values: Sequence[Value]) -> dict[int, int]:
+    """Returns the tokens that were cut from prompts, which are the last of each value, by the index of the prompt."""
+    return {index: value[-1] for index, value in enumerate(values) if value[-1]}
 
 
-def cuts_together(replies: Iterable[Reply]) -> dict[int, int]:
-    """Returns the cuts of replies about consecutive parts of the prompts, with indices among all prompts."""
-    found: dict[int, int] = {}
-    first = 0
-    for reply in replies:
-        found |= {first + index: cut for index, cut in reply.truncated.items()}
-        first += len(reply)
-    return found
-
-
-def latest(requests: Sequence[Request[Any]]) -> float | None:
-    """Returns the deadline of several requests that are sent as one: None where one of them has none."""
-    known = [request.deadline for request in requests if request.deadline is not None]
-    return max(known) if len(known) == len(requests) else None
-
-
-def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:
+def _digest(stem: str, prompt: Prompt) -> bytes:
     """Returns the digest of everything that a prompt's answer depends on, the spans that may be cut included."""
     digest = hashlib.sha256(stem.encode())
     for message in prompt.messages:
@@ -183,4 +171,4 @@ def prompt_digest(stem: str, prompt: Prompt) -> hashlib._Hash:
     digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
     if prompt.text:
         digest.update(b"\0then " + prompt.text.encode("utf-8", "surrogatepass"))
-    return digest
+    return digest.digest()

@@ -15,7 +15,7 @@ from ragguard.engines.http.vllm import VllmEngine
 from ragguard.errors import EngineRejected
 
 LABELS = ("NO-RESPONSE", "A", "B")
-TALK = [Message("system", "Reply with a letter."), Message("user", "  Who <b>runs</b> it?\n")]
+TALK = [Message("system", "Reply with a letter."), Message("user", "  Who runs it?\n")]
 
 
 async def asked(model: FakeModel, prompts=("Who?",), labels=LABELS, mode=None):
@@ -98,19 +98,19 @@ async def test_labels_that_begin_alike_are_told_apart_unless_told_otherwise():
     assert np.allclose(probs.p, [0.05, 0.05 * 0.8])
 
 
-@pytest.mark.parametrize(("top", "expected"), [(20, 20), (5, 5), (3, 1)])
-async def test_an_older_server_shows_only_the_most_probable(top, expected):
-    info, probs, _ = await asked(FakeModel(exact=False, top=top), labels=("A", "B", "2", "zebra"))
-    assert not probs.exact
-    assert "exact_labels" not in info.capabilities
-    assert any("logprob_token_ids" in note and "newer vLLM" in note for note in info.notes)
-    assert f"top{expected}" in info.fingerprint
-    assert probs.bound is not None
-    truth = np.array([0.6, 0.2, 0.004, 0.0])
-    assert probs.bound[0].tolist() == [expected < n for n in (1, 2, 9, 99)]
-    assert np.allclose(probs.p[0][~probs.bound[0]], truth[~probs.bound[0]])
-    assert (probs.p[0] >= truth - 1e-9).all()
-    assert (probs.p <= 1).all()
+async def test_vllm_without_logprob_token_ids_is_refused_and_served_by_its_chat_completions():
+    async with MisbehavingServer(FakeModel(exact=False).handle) as server:
+        alone = VllmEngine(server.url)
+        with pytest.raises(EngineRejected, match=r"logprob_token_ids.*newer vLLM"):
+            await alone.info()
+        await alone.aclose()
+        engine = open_engine(server.url)
+        info = await engine.info()
+        assert info.kind == "openai"
+        assert any("newer vLLM" in note for note in info.notes)
+        probs = await engine.label_probs(["Who?"], ("A", "zebra"))
+        assert (probs.exact, probs.bound.tolist()) == (False, [[False, True]])
+        await engine.aclose()
 
 
 async def test_priorities_are_dropped_where_the_server_refuses_them():
@@ -172,40 +172,37 @@ async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
 async def test_a_system_turn_that_the_template_refuses_goes_before_the_question():
     info, probs, requests = await asked(FakeModel(template="no system"), [TALK])
     assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert "<user>Reply with a letter.\n\n  Who <b>runs</b> it?" in requests[0].json["prompt"][0]
+    assert "<user>Reply with a letter.\n\n  Who runs it?" in requests[0].json["prompt"][0]
     assert any("no system turn" in note for note in info.notes)
 
 
 async def test_a_template_that_trims_is_learned_so():
     _, _, requests = await asked(FakeModel(template="trims"), [TALK])
     assert requests[0].json["prompt"] == [
-        "<bos><system>Reply with a letter.\n<user>Who <b>runs</b> it?\n<assistant>"
+        "<bos><system>Reply with a letter.\n<user>Who runs it?\n<assistant>"
     ]
 
 
-async def test_a_message_that_the_template_changes_is_left_to_the_server():
-    plain = "Who runs it?"
-    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <b>A?"])
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    bodies = [request.json for request in requests if request.path == "/v1/completions"]
-    assert {type(body["prompt"][0]) for body in bodies} == {str, list}
-    ids = next(body["prompt"][0] for body in bodies if isinstance(body["prompt"][0], list))
-    model = FakeModel(template="escapes")
-    assert len(ids) == len(model.tokens("<bos><user>Who < b>A?\n<assistant>"))
+@pytest.mark.parametrize(
+    ("template", "kinds", "shown"), [("whole", {str, list}, "Who <b>A?"), ("escapes", {list}, "Who < b>A?")]
+)
+async def test_text_that_may_be_a_special_token_is_templated_by_the_server(template, kinds, shown):
+    model = FakeModel(template=template)
+    prompts = ["Who runs it?", "<query>\nWho?\n</query>", "Who <b>A?"]
+    _, probs, requests = await asked(model, prompts)
+    assert np.allclose(probs.p, [[0.1, 0.6, 0.2]] * 3)
+    sent = [prompt for request in requests for prompt in request.json.get("prompt", [])]
+    assert {type(prompt) for prompt in sent if not isinstance(prompt, str) or len(prompt) > 1} == kinds
+    ids = [prompt for prompt in sent if isinstance(prompt, list)]
+    assert model.tokens(f"<bos><user>{shown}\n<assistant>") in [[model._token(i) for i in row] for row in ids]
 
 
 async def test_a_model_without_a_template_gets_plain_text():
     info, probs, requests = await asked(FakeModel(template="none"), [TALK])
-    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\n\n"]
+    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who runs it?\n\n"]
     assert requests[0].json["add_special_tokens"] is True
     assert any("no chat template" in note for note in info.notes)
     assert len(probs) == 1
-
-
-async def test_a_server_that_knows_no_arguments_for_templates_is_asked_without():
-    info, probs, _ = await asked(FakeModel(refuses=frozenset({"chat_template_kwargs"})))
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert info.notes == ("vLLM 0.0-fake",)
 
 
 async def test_the_model_is_told_by_its_name_and_numbers():

@@ -7,16 +7,12 @@ import sqlite3
 import sys
 import threading
 import time
-from contextlib import aclosing
 
 import numpy as np
 import pytest
-from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer
 from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import LabelProbs, Message, Prompt, Span
-from ragguard.engines.http.vllm import VllmEngine
 from ragguard.engines.layers import Cache, Coalesce
 from ragguard.errors import (
     Closed,
@@ -44,48 +40,14 @@ async def test_equal_questions_are_asked_once():
     assert (second.usage.prompts, second.usage.cached) == (2, 1)
 
 
-async def test_a_label_is_shared_whatever_company_it_is_asked_in():
-    engine = ScriptedEngine()
-    cache = Cache(engine)
-    await cache.label_probs(["a"], ["X", "Y"])
-    answer = await cache.label_probs(["a", "b"], ["Z", "Y", "X"])
-    assert [(call.texts, call.labels) for call in engine.calls[1:]] == [
-        (["a"], ("Z",)),
-        (["b"], ("Z", "Y", "X")),
-    ]
-    np.testing.assert_array_equal(answer.p, [[p(text, label) for label in "ZYX"] for text in "ab"])
-    assert answer.usage.cached == 0
-    assert (await cache.label_probs(["b"], ["Y"])).usage.cached == 1
-
-
-async def test_labels_that_may_begin_alike_are_kept_as_they_were_asked():
-    """An engine answers such labels by the whole of them, but one alone by its first token."""
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        cache = Cache(engine)
-        alone = [await cache.label_probs(["Who?"], [label]) for label in ("Ada", "Ada Berg")]
-        assert [(one.p[0, 0], one.mode) for one in alone] == [(pytest.approx(0.05), "first_token")] * 2
-        for labels in (["Ada", "Ada Berg", "B"], ["B", "Ada Berg", "Ada"]):
-            together = await cache.label_probs(["Who?"], labels)
-            expected = await engine.label_probs(["Who?"], labels)
-            assert together.mode == expected.mode == "sequence"
-            np.testing.assert_allclose(together.p, expected.p)
-        assert together.usage.cached == 1
-        first = await cache.label_probs(["Who?"], ["Ada", "Ada Berg"], mode="first_token")
-        np.testing.assert_allclose(first.p, [[0.05, 0.05]])
-        assert first.usage.cached == 1
-        assert (await cache.label_probs(["Who?"], ["B"])).mode == "first_token"
-
-
-async def test_questions_that_differ_in_prompt_mode_or_model_share_no_answer():
+async def test_questions_that_differ_in_prompt_labels_mode_or_model_share_no_answer():
     engine = ScriptedEngine()
     cache = Cache(engine)
     cuttable = Prompt((Message("user", "a"),), (Span(0, 0, 1),))
-    same = Prompt((Message("user", "a"),))
     for prompt, mode in (("a", None), ("a", "sequence"), (cuttable, None), ([Message("system", "a")], None)):
         await cache.label_probs([prompt], ["X"], mode=mode)
-    assert len(engine.calls) == 4
-    await cache.label_probs([same], ["X"], mode="first_token")
-    assert len(engine.calls) == 4, "the default mode is the same as naming it"
+    await cache.label_probs(["a"], ["X", "Y"])
+    assert len(engine.calls) == 5
     other = ScriptedEngine(model="other")
     assert (await Cache(other).label_probs(["a"], ["X"])).usage.cached == 0
 
@@ -249,9 +211,6 @@ async def test_bounds_errors_and_cuts_come_back_as_they_were(tmp_path):
     np.testing.assert_array_equal(fresh.p, again.p)
     np.testing.assert_array_equal(fresh.bound, again.bound)
     assert (again.exact, again.truncated, again.stderr) == (False, {0: 5}, None)
-    cache = Cache(Rich(), tmp_path / "cache.db")
-    assert (await cache.label_probs(["b"], ["Y"])).exact
-    await cache.aclose()
 
 
 async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
@@ -275,11 +234,11 @@ async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
     engine = ScriptedEngine()
     cache = Cache(engine, path)
     answer = await cache.label_probs(
-        [f"{name}{i}" for name in ("one ", "two ", "") for i in range(100)], ["Y"]
+        [f"{name}{i}" for name in ("one ", "two ", "") for i in range(100)], ["X", "Y"]
     )
     drawn = await cache.sample(["naïve 東京 \ud800"], n=2, seed=3)
     assert (answer.usage.cached, drawn.usage.cached, engine.calls) == (300, 1, [])
-    assert answer.p[100, 0] == p("two 0", "Y")
+    assert answer.p[100, 1] == p("two 0", "Y")
     assert drawn.answers == (await ScriptedEngine().sample(["naïve 東京 \ud800"], n=2, seed=3)).answers
     await cache.aclose()
 

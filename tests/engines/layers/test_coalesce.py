@@ -83,7 +83,9 @@ async def test_different_labels_are_asked_together_and_each_caller_gets_its_own(
 async def test_calls_with_more_than_sixteen_labels_together_are_split():
     engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=5)
-    await asyncio.gather(*(layer.label_probs([f"{i}"], [f"a{i}", f"b{i}"]) for i in range(20)))
+    await asyncio.gather(
+        *(layer.label_probs([f"{i}"], [chr(65 + 2 * i), chr(66 + 2 * i)]) for i in range(20))
+    )
     assert [len(call.labels) for call in engine.calls] == [16, 16, 8]
     many = [str(i) for i in range(30)]
     await asyncio.gather(*(layer.label_probs([f"{i}"], many) for i in range(20)))
@@ -101,24 +103,11 @@ async def test_where_more_labels_cost_more_or_change_numbers_they_are_asked_apar
     assert [call.labels for call in engine.calls] == [("A",), ("B",)]
 
 
-async def test_labels_that_begin_alike_only_together_keep_the_mode_they_have_alone():
-    class Colliding(ScriptedEngine):
-        """Labels that begin with the same letter are told apart by their whole sequences."""
-
-        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
-            if len({label[0] for label in labels}) < len(labels):
-                mode = "sequence"
-            return await super().label_probs(prompts, labels, mode, deadline, priority)
-
-    engine = Colliding()
+async def test_labels_that_may_begin_alike_are_asked_apart():
+    engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=5)
-    for _ in range(2):
-        no, norway = await asyncio.gather(
-            layer.label_probs(["p"], ["NO"]), layer.label_probs(["p"], ["Norway", "Peru"])
-        )
-        assert (no.mode, norway.mode) == ("first_token", "first_token")
-    # Found out once: together, then apart; from then on apart at once.
-    assert [len(call.labels) for call in engine.calls] == [3, 1, 2, 1, 2]
+    await asyncio.gather(layer.label_probs(["p"], ["NO"]), layer.label_probs(["p"], ["Norway", "Peru"]))
+    assert [call.labels for call in engine.calls] == [("NO",), ("Norway", "Peru")]
 
 
 async def test_numbers_of_the_wrong_shape_are_an_error_and_not_somebody_elses():
