@@ -19,7 +19,6 @@ from ragguard.engines.base import (
     EngineInfo,
     LabelMode,
     LabelProbs,
-    Prompt,
     PromptLike,
     Samples,
     as_continued,
@@ -189,11 +188,6 @@ class FoundModel(Protocol):
         """Returns the log-probabilities of the text behind each prompt."""
         ...
 
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included; the most that they can be where the model does
-        not tell."""
-        ...
-
 
 class ModelEngine(Verbs):
     """An engine on a model. A kind of it overrides `look` and `aclose`."""
@@ -231,10 +225,6 @@ class ModelEngine(Verbs):
     async def found(self, deadline: float | None = None) -> FoundModel:
         """Returns the model; finds out what it is the first time."""
         return await self._found.get(deadline)
-
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the tokens of each prompt, its chat template included; may be a request for each."""
-        return await (await self.found(deadline)).count_tokens(prompts, deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the model; finds out what it is the first time."""

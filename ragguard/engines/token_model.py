@@ -205,9 +205,6 @@ class ProfiledModel:
         ]
         return ContinuationReply(found, replace(usage, seconds=time.monotonic() - began), cut)
 
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        return await self.model.tokens.count(self.model.tokens.special.neutralised(prompts), deadline)
-
     async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
         key = (request.labels, request.mode)
         if key not in self._plans:

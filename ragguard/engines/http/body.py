@@ -1,11 +1,10 @@
-"""Reads the body of a server's reply up to a limit, also where it is compressed or endless, and the parts that are
-alike in all APIs: the choices and their cost."""
+"""Reads the body of a server's reply up to a limit, also where it is endless, and the parts that are alike in all APIs:
+the choices and their cost."""
 
 from __future__ import annotations
 
 import json
-import zlib
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -25,9 +24,6 @@ LARGE_REPLIES = 4
 they were read."""
 _SMALL = 64 * 2**10
 _STEP = 64 * 2**10
-_WINDOWS = {"gzip": 31, "x-gzip": 31, "deflate": 15, "identity": None, "": None}
-"""zlib's name for each encoding that is understood."""
-
 
 _large_replies = PerProcess(lambda: Limiter(LARGE_REPLIES))
 
@@ -41,15 +37,16 @@ class BodyTooLarge(Exception):
 
 
 async def read_body(response: httpx.Response, limit: int) -> bytes:
-    """Returns the decompressed body, or raises `BodyTooLarge` without holding more than the limit and a little."""
+    """Returns the body, or raises `BodyTooLarge` without holding more than the limit and a little."""
     encoding = response.headers.get("content-encoding", "").strip().lower()
-    if encoding not in _WINDOWS:
+    if encoding not in ("", "identity"):
         raise EngineProtocolError(
-            f"the reply is encoded as {encoding[:40]!r}; only gzip and deflate are understood"
+            f"the reply is compressed ({encoding[:40]!r}), which was not asked for: switch that off in the server, or "
+            "in the proxy before it"
         )
     body = bytearray()
     async with AsyncExitStack() as slot:
-        async for piece in _decoded(response, _WINDOWS[encoding]):
+        async for piece in response.aiter_raw(_STEP):
             if len(body) <= _SMALL < len(body) + len(piece):
                 await slot.enter_async_context(_large_replies.get().admitted())
             body += piece
@@ -58,23 +55,6 @@ async def read_body(response: httpx.Response, limit: int) -> bytes:
                 del body[MOST_BYTES_OF_AN_ERROR:]
                 raise BodyTooLarge(bytes(body))
         return bytes(body)
-
-
-async def _decoded(response: httpx.Response, window: int | None) -> AsyncIterator[bytes]:
-    """Yields the body in pieces of at most `_STEP` bytes, decompressed."""
-    if window is None:
-        async for raw in response.aiter_raw(_STEP):
-            yield raw
-        return
-    unpack = zlib.decompressobj(window)
-    async for raw in response.aiter_raw(_STEP):
-        while raw:
-            try:
-                piece = unpack.decompress(raw, _STEP)
-            except zlib.error as error:
-                raise EngineProtocolError(f"the reply cannot be decompressed: {error}") from error
-            yield piece
-            raw = unpack.unconsumed_tail
 
 
 def parsed(body: bytes) -> Any:

@@ -175,7 +175,12 @@ class HttpClient:
         return client
 
     def _new_client(self) -> httpx.AsyncClient:
-        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        # A compressed reply could become gigabytes.
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "application/json",
+            "Accept-Encoding": "identity",
+        }
         if self._key:
             headers["Authorization"] = f"Bearer {self._key}"
         return httpx.AsyncClient(

@@ -284,10 +284,6 @@ class ChatModel:
             truncated=_cuts(answers),
         )
 
-    async def count_tokens(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        """Returns the most tokens that each prompt can have, since these servers do not count them: its bytes."""
-        return [sum(len(m.content.encode("utf-8", "replace")) for m in prompt.messages) for prompt in prompts]
-
     def _shown(self, choices: Sequence[Choice]) -> Choice:
         """Returns the one choice if it lists the most probable first tokens, or is empty."""
         (choice,) = choices

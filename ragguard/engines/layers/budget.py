@@ -80,7 +80,7 @@ class Budget(Layer):
             raise BudgetExceeded(refusal)
         began, rest, replies = time.monotonic(), list(request.prompts), []
         while rest:
-            piece, most = await self._piece(request, rest, info)
+            piece, most = self._piece(request, rest, info)
             replies.append(await self._spend(request.about(piece), most))
             rest = rest[len(piece) :]
         return request.gathered(replies, time.monotonic() - began)
@@ -90,7 +90,7 @@ class Budget(Layer):
         with self.account.reserving(Cost()):
             return await self._engine.info()
 
-    async def _piece(
+    def _piece(
         self, request: Request[R], prompts: Sequence[Prompt], info: EngineInfo
     ) -> tuple[list[Prompt], Cost]:
         """Returns as many of the prompts as may go out now, and the most that they can cost."""
@@ -104,11 +104,6 @@ class Budget(Layer):
                 fitting, low = middle, middle + 1
         piece = list(prompts[: max(1, fitting)])
         most = self._most(request.about(piece), info)
-        count_tokens = getattr(self._engine, "count_tokens", None)
-        if not fitting and count_tokens is not None:
-            with self.account.reserving(Cost()):
-                (tokens,) = await count_tokens(piece, request.deadline)
-            most = request.about(piece).cost(info, tokens)
         if refusal := self.account.refusal(most):
             raise BudgetExceeded(refusal)
         return piece, most

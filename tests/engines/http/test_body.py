@@ -1,12 +1,10 @@
-"""What a server may send back is bounded: in bytes, also decompressed, in depth, and in what it is encoded in."""
+"""What a server may send back is bounded: in bytes, in depth, and in what it is encoded in."""
 
 from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import tracemalloc
-import zlib
 from contextlib import aclosing
 
 import httpx
@@ -27,40 +25,24 @@ async def reply_to(reply):
         return await client.get("/models")
 
 
-@pytest.mark.parametrize(
-    ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("GZIP", gzip.compress)]
-)
-async def test_a_compressed_reply_is_read(encoding, pack):
-    body = pack(json.dumps({"data": ["x" * 1000] * 1000}).encode())
-    assert len((await reply_to(Reply(body, headers={"Content-Encoding": encoding})))["data"]) == 1000
+@pytest.mark.parametrize("status", [200, 400])
+async def test_compressed_reply_is_not_asked_for_and_refused(status):
+    packed = Reply(gzip.compress(b"{}"), status=status, headers={"Content-Encoding": "gzip"})
+    with pytest.raises(EngineProtocolError, match="compressed"):
+        await reply_to(packed)
 
 
-async def test_a_small_reply_that_unpacks_to_gigabytes_is_refused_without_unpacking_it():
-    bomb = gzip.compress(b'{"data": "' + b"x" * (20 * MOST_BYTES) + b'"}')
-    assert len(bomb) < MOST_BYTES / 20
-    tracemalloc.start()
-    try:
-        with pytest.raises(EngineProtocolError, match="larger than 32 MiB"):
-            await reply_to(Reply(bomb, headers={"Content-Encoding": "gzip"}))
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 * MOST_BYTES
-
-
-async def test_bombs_on_many_connections_are_bounded_together():
+async def test_large_replies_on_many_connections_are_bounded_together():
     limit = MOST_BYTES // 16
-    bomb = gzip.compress(b"x" * (4 * limit))
 
     async def trickle():
-        for start in range(0, len(bomb), 1024):
-            yield bomb[start : start + 1024]
+        for _ in range(4 * limit // 2**14):
+            yield b"x" * 2**14
             await asyncio.sleep(0)
 
     async def read():
-        response = httpx.Response(200, headers={"Content-Encoding": "gzip"}, content=trickle())
         with pytest.raises(BodyTooLarge) as refused:
-            await read_body(response, limit)
+            await read_body(httpx.Response(200, content=trickle()), limit)
         return refused.value
 
     tracemalloc.start()
@@ -117,15 +99,6 @@ async def test_a_charset_that_nobody_knows(status):
     reply = Reply(b"\xff\xfeno json", status=status, headers={"Content-Type": "text/plain; charset=klingon"})
     with pytest.raises(EngineOverloaded if status == 500 else EngineProtocolError, match="no json"):
         await reply_to(reply)
-
-
-@pytest.mark.parametrize(
-    ("body", "encoding"),
-    [(b"x", "br"), (b"not gzip at all", "gzip"), (gzip.compress(b"{}", mtime=0)[:-12], "gzip")],
-)
-async def test_body_that_cannot_be_decompressed_is_a_protocol_error(body, encoding):
-    with pytest.raises(EngineProtocolError):
-        await reply_to(Reply(body, headers={"Content-Encoding": encoding}))
 
 
 async def test_a_number_of_many_digits_is_no_json():

@@ -91,22 +91,6 @@ async def test_reply_without_usage_is_counted_as_reserved():
     assert budget.spent.tokens >= 100 + 300 / 3
 
 
-async def test_a_prompt_that_may_not_fit_is_counted_where_the_engine_can_count():
-    class Counting(ScriptedEngine):
-        async def count_tokens(self, prompts, deadline=None):
-            return [len(prompt.messages[-1].content.split()) for prompt in prompts]
-
-    text = "a-rather-long-word-of-this-tokenizer " * 200
-    with pytest.raises(BudgetExceeded, match="tokens are needed"):
-        await Budget(ScriptedEngine(), tokens=3000).label_probs([text], ["X"])
-    budget = Budget(Counting(), tokens=3000)
-    for _ in range(14):
-        await budget.label_probs([text], ["X"])
-    assert budget.spent.tokens == 14 * 201
-    with pytest.raises(BudgetExceeded):
-        await budget.label_probs([text], ["X"])
-
-
 class Dense(ScriptedEngine):
     """A model whose tokens are the bytes of a text, as some are for other scripts, digits and symbols."""
 
