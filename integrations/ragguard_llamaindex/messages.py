@@ -119,9 +119,9 @@ def answer_of(said: object) -> tuple[str | None, str]:
     if isinstance(said, (StreamingResponse, AsyncStreamingResponse)):
         return said.response_txt, ""
     if isinstance(said, AgentOutput):
+        if said.structured_response is not None:
+            return json.dumps(said.structured_response, ensure_ascii=False, default=str), "structured"
         text, kind = _message(said.response)
-        if not text and said.structured_response is not None:
-            return json.dumps(said.structured_response, ensure_ascii=False, default=str), ""
         return text or None, kind
     if isinstance(said, (ChatMessage, ChatResponse)):
         text, kind = _message(said if isinstance(said, ChatMessage) else said.message)
@@ -145,10 +145,10 @@ def _answer_of_other(said: object) -> tuple[str | None, str]:
     for name in _SAID:
         if isinstance(fields.get(name), str):
             return fields[name], ""
-    texts = {name: value for name, value in fields.items() if isinstance(value, str)}
-    if len(texts) == 1:
-        return next(iter(texts.values())), ""
-    several = texts or (said if _are_texts(said) else None)
+    values = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
+    if len(values) == 1 and isinstance(only := next(iter(values.values())), str):
+        return only, ""
+    several = values or (said if _are_texts(said) else None)
     if several:
         return json.dumps(several, ensure_ascii=False), ""
     if isinstance(said, BaseModel) and not isinstance(said, StopEvent):

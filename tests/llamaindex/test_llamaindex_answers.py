@@ -8,10 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 from llama_index.core import Settings
-from llama_index.core.agent.workflow import FunctionAgent
+from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
 from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.evaluation import EvaluationResult, FaithfulnessEvaluator
 from llama_index.core.evaluation.base import BaseEvaluator
+from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine, RetryQueryEngine, RetrySourceQueryEngine
 from llama_index.core.tools import RetrieverTool
@@ -128,11 +129,20 @@ def report(gives):
     ("gives", "answer"),
     [
         ({"summary": "Ada Berg"}, "Ada Berg"),
-        ({"verdict": "Ada Berg", "count": 3}, "Ada Berg"),
+        ({"verdict": "Ada Berg", "sources": [object()]}, "Ada Berg"),
+        ({"founder": "Ada Berg", "year": 1931}, '{"founder": "Ada Berg", "year": 1931}'),
+        (
+            AgentOutput(
+                response=ChatMessage("She is Ada Berg."),
+                structured_response={"founder": "Ada Berg"},
+                current_agent_name="",
+            ),
+            '{"founder": "Ada Berg"}',
+        ),
         ({"verdict": "Ada Berg", "ground": "she did"}, '{"verdict": "Ada Berg", "ground": "she did"}'),
         (("Ada Berg", "she did"), '["Ada Berg", "she did"]'),
     ],
-    ids=["a usual name", "one text", "two texts", "a pair"],
+    ids=["a usual name", "one text", "a text and a number", "a structured response", "two texts", "a pair"],
 )
 async def test_an_answer_in_pieces(recorder, captured, gives, answer):
     await report(gives).run(topic=QUESTION)
