@@ -43,14 +43,10 @@ class Writer:
         put.put(n.RUN_NAME, run.name)
         put.put(n.RUN_STATUS, run.status)
         put.put(n.RUN_STEPS, len(run.steps))
-        put.put(n.SKIPPED, put.skipped or None)
-        put.put(n.RUN_ID, run.id)
-        put.put(n.OI_KIND, "CHAIN")
-        return put
+        return _identified(put, "CHAIN", run.id)
 
     def step(self, step: RetrievalStep) -> Attributes:
-        """Returns the attributes of a step's RETRIEVER span. The documents come first and the identity last, since
-        OpenTelemetry evicts the oldest attributes where there are too many."""
+        """Returns the attributes of a step's RETRIEVER span, the documents first."""
         put = Attributes(self.max_text)
         with_text = self.content.spans and self.content.outputs
         fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
@@ -77,14 +73,10 @@ class Writer:
         put.put(n.STEP_INDEX, step.index)
         put.put(n.STEP_STATUS, step.status)
         put.put(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
-        put.put(n.SKIPPED, put.skipped or None)
-        put.put(n.STEP_ID, step.id)
-        put.put(n.RUN_ID, step.run_id)
         put.put(n.GEN_AI_TOP_K, step.k)
         put.put(n.GEN_AI_DATA_SOURCE, source(step))
         put.put(n.GEN_AI_OPERATION, "retrieval")
-        put.put(n.OI_KIND, "RETRIEVER")
-        return put
+        return _identified(put, "RETRIEVER", step.run_id, step)
 
     def decision(self, decision: Decision, step: RetrievalStep, scores: Iterable[Score] = ()) -> Attributes:
         """Returns the attributes of a guard's GUARDRAIL span; `scores` are those of the step."""
@@ -105,11 +97,7 @@ class Writer:
         put.put(n.GUARD_REASON, decision.reason)
         put.put(n.GUARD_STATUS, decision.status)
         put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error") else None)
-        put.put(n.SKIPPED, put.skipped or None)
-        put.put(n.STEP_ID, step.id)
-        put.put(n.RUN_ID, step.run_id)
-        put.put(n.OI_KIND, "GUARDRAIL")
-        return put
+        return _identified(put, "GUARDRAIL", step.run_id, step)
 
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
         """Returns the attributes of the span of advice that was given after a step."""
@@ -130,11 +118,7 @@ class Writer:
         put.put(n.ADVICE_ACTION, advice.action)
         self._usage(put, advice.usage)
         put.put(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
-        put.put(n.SKIPPED, put.skipped or None)
-        put.put(n.STEP_ID, step.id)
-        put.put(n.RUN_ID, step.run_id)
-        put.put(n.OI_KIND, "EVALUATOR")
-        return put
+        return _identified(put, "EVALUATOR", step.run_id, step)
 
     def evaluation(
         self,
@@ -162,17 +146,12 @@ class Writer:
         put.put(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
         put.put(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
         put.put(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
-        put.put(n.SKIPPED, put.skipped or None)
-        if step is not None:
-            put.put(n.STEP_INDEX, step.index)
-            put.put(n.STEP_ID, step.id)
+        put.put(n.STEP_INDEX, None if step is None else step.index)
         if explanation is not None:
             quotes = self.content.spans and self.content.inputs and self.content.outputs
             put.put(n.RUN_EXPLANATION, explanation.text if quotes else None)
             put.put(n.RUN_CAUSE, explanation.cause)
-        put.put(n.RUN_ID, run_id)
-        put.put(n.OI_KIND, "EVALUATOR")
-        return put
+        return _identified(put, "EVALUATOR", run_id, step)
 
     def _usage(self, put: Attributes, usage: Usage) -> None:
         put.put(n.USAGE_REQUESTS, usage.requests)
@@ -220,6 +199,15 @@ class Writer:
         put.put(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
         put.put(n.FAILURE_RETRY, failure.will_retry)
         return n.EVENT_EVALUATION, put.values
+
+
+def _identified(put: Attributes, kind: str, run_id: str, step: RetrievalStep | None = None) -> Attributes:
+    """Adds what identifies a span, last: OpenTelemetry evicts the oldest attributes where there are too many."""
+    put.put(n.SKIPPED, put.skipped or None)
+    put.put(n.STEP_ID, None if step is None else step.id)
+    put.put(n.RUN_ID, run_id)
+    put.put(n.OI_KIND, kind)
+    return put
 
 
 def passage_id(passage: Passage) -> str:

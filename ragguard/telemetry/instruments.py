@@ -3,37 +3,29 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from opentelemetry.metrics import Meter
 
 from ragguard.records import Score, ScoredRun, Usage
-from ragguard.runtime.notices import NOTICES
 from ragguard.telemetry import names as n
 from ragguard.telemetry.attributes import score_name
 from ragguard.telemetry.values import identifier
 
 T = TypeVar("T")
-Prices = Mapping[str, tuple[float, float]]
-"""Model, or another part of an engine's fingerprint → money per million prompt tokens and per million output tokens."""
 
 
 class Instruments:
     """Records scored runs as OpenTelemetry metrics."""
 
-    def __init__(self, meter: Meter, prices: Prices) -> None:
-        self._prices = prices
-        self._unmatched = set(prices)
-        """The names in `prices` that are part of no engine's fingerprint so far."""
+    def __init__(self, meter: Meter) -> None:
         self._score = _made(meter.create_histogram, "ragguard.evaluation.score")
         self._duration = _made(meter.create_histogram, "ragguard.evaluation.duration")
         self._guard = _made(meter.create_histogram, "ragguard.guard.duration")
         self._failures = _made(meter.create_counter, "ragguard.evaluation.failures")
         self._tokens = _made(meter.create_counter, "ragguard.usage.tokens")
         self._requests = _made(meter.create_counter, "ragguard.usage.requests")
-        self._cost = _made(meter.create_counter, "ragguard.usage.cost")
 
     def record(self, scored: ScoredRun) -> None:
         """Adds one scored run to all metrics."""
@@ -67,23 +59,6 @@ class Instruments:
             self._tokens.add(usage.prompt_tokens, {"model": model, "type": "input"})
             self._tokens.add(usage.output_tokens, {"model": model, "type": "output"})
             self._requests.add(usage.requests, {"model": model})
-            name = next((name for name in self._prices if name in engine), None)
-            if name is not None:
-                self._unmatched.discard(name)
-                to_read, to_write = self._prices[name]
-                cost = (usage.prompt_tokens * to_read + usage.output_tokens * to_write) / 1e6
-                self._cost.add(cost, {"model": model})
-            elif self._unmatched and usage.prompt_tokens:
-                NOTICES.once(f"no price of {engine}", partial(_no_price, engine, sorted(self._unmatched)))
-
-
-def _no_price(engine: str, names: Sequence[str]) -> str:
-    """Returns the warning about an engine without a price where prices have names that match no engine."""
-    return (
-        f"prices= of OtelSink has no price of the engine {engine!r}, so its cost is not in `ragguard.usage.cost`; "
-        f"names that match no engine so far: {', '.join(map(repr, names))}. Name the model as the server does, or any "
-        "other part of that text"
-    )
 
 
 def _made(create: Callable[[str, str, str], T], name: str) -> T:

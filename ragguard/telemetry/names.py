@@ -90,6 +90,7 @@ OURS = (
     SCORE_SIGN := Name(
         "ragguard.evaluation.sign", "string", "positive or negative: a histogram takes sizes only", "metric",
     ),
+    SINK := Name("ragguard.sink", "int", "the number of the sink in its process, where several report", "metric"),
     SCORE_SCORER := Name("ragguard.evaluation.scorer", "string", "scorer, version and settings", "event"),
     SCORE_ENGINE := Name("ragguard.evaluation.engine", "string", "fingerprint of the model", "evaluation", "event"),
     SCORE_PROMPTS := Name("ragguard.evaluation.prompts", "string", "prompt set and version", "evaluation", "event"),
@@ -163,9 +164,8 @@ METRICS: dict[str, tuple[str, str, str]] = {
     "ragguard.evaluation.failures": ("counter", "{failure}", "scores that could not be given, by scorer and error"),
     "ragguard.usage.tokens": ("counter", "{token}", "what scoring cost, by type (input, output) and model"),
     "ragguard.usage.requests": ("counter", "{request}", "requests made for scoring, by model"),
-    "ragguard.usage.cost": ("counter", "{currency}", "what scoring cost in money, where prices are given"),
-    "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring"),
-    "ragguard.dropped": ("counter", "{event}", "what was lost, by reason"),
+    "ragguard.queue.depth": ("gauge", "{run}", "runs that wait for scoring, by sink"),
+    "ragguard.dropped": ("counter", "{event}", "what was lost, by reason and sink"),
     "ragguard.guard.decisions": (
         "counter", "{decision}", "guards' decisions, by status and, where passages could not be judged, by cause",
     ),

@@ -27,10 +27,10 @@ from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.gauges import BacklogGauge
-from ragguard.telemetry.instruments import Instruments, Prices
+from ragguard.telemetry.instruments import Instruments
 from ragguard.telemetry.open_traces import OpenTraces, RunTrace
 from ragguard.telemetry.otlp import Exporting, configured
-from ragguard.telemetry.values import identifier
+from ragguard.telemetry.values import Attributes, identifier
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
@@ -59,9 +59,6 @@ class OtelSink:
         max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
         max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
         max_attributes: How many attributes a span may have: no more passages are written than fit.
-        prices: Model → money for a million prompt tokens and for a million output tokens, for the metric
-            `ragguard.usage.cost`. The model is named as its server names it (`nano` for nano), or by any other part
-            of what `score.engine` holds.
     """
 
     def __init__(
@@ -79,7 +76,6 @@ class OtelSink:
         max_documents: int = 20,
         max_text: int = 4096,
         max_attributes: int = 128,
-        prices: Prices | None = None,
     ) -> None:
         if max_documents < 0 or max_text < 64:
             raise InvalidInput("max_documents, max_text", (max_documents, max_text), "at least 0 and 64")
@@ -93,7 +89,7 @@ class OtelSink:
         self._given = (tracer_provider, meter_provider, logger_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._log_records, self._own_trace, self._prices = log_records, own_trace, prices or {}
+        self._log_records, self._own_trace = log_records, own_trace
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
         self._here = PerProcess(self._begin)
         self._here.get()
@@ -107,14 +103,13 @@ class OtelSink:
             exporting = Exporting(endpoint, project, spans_only=spans_only)
             tracers, meters, loggers = exporting.traces, exporting.metrics, exporting.logs
         meter = metrics.get_meter("ragguard", __version__, meters)
-        gauge = BacklogGauge(meter, meters)
+        gauge = BacklogGauge(meters)
         if exporting is not None:
             gauge.add(lambda: 0, exporting.lost)
         tracer = trace.get_tracer("ragguard", __version__, tracers)
         return _Outlets(
-            exporting=exporting, tracer=tracer, loggers=loggers, gauge=gauge,
-            instruments=Instruments(meter, self._prices),
-        )  # fmt: skip
+            exporting=exporting, tracer=tracer, loggers=loggers, gauge=gauge, instruments=Instruments(meter)
+        )
 
     @property
     def tells_texts(self) -> bool:
@@ -215,38 +210,52 @@ class OtelSink:
         return target
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
-        span = self._here.get().tracer.start_span(
-            _line("retrieval", source(step)), context=_under(above),
-            kind=SpanKind.CLIENT, start_time=step.started_ns or None,
+        error = _line(step.error.partition(":")[0]) if step.status == "error" else None
+        return self._write_span(
+            _line("retrieval", source(step)), above, step.started_ns, max(step.started_ns, step.ended_ns),
+            attributes=lambda: self._write.step(step), error=error, kind=SpanKind.CLIENT,
         )  # fmt: skip
-        if span.is_recording():
-            span.set_attributes(self._write.step(step).values)
-            if step.status == "error":
-                span.set_status(Status(StatusCode.ERROR, _line(step.error.partition(":")[0])))
-        span.end(max(step.started_ns, step.ended_ns) or None)
-        return span.get_span_context()
 
     def _decision_span(
         self, step: RetrievalStep, decision: Decision, target: SpanContext, scores: Sequence[Score]
     ) -> None:
         length = int(decision.elapsed_ms * 1e6)
         start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
-        span = self._here.get().tracer.start_span("guard", context=_under(target), start_time=start)
-        if span.is_recording():
-            about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
-            span.set_attributes(self._write.decision(decision, step, about).values)
-            if decision.status == "error":
-                span.set_status(Status(StatusCode.ERROR, _line(decision.reason)))
-        span.end(start + length)
+        about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
+        self._write_span(
+            "guard", target, start, start + length,
+            attributes=lambda: self._write.decision(decision, step, about),
+            error=_line(decision.reason) if decision.status == "error" else None,
+        )  # fmt: skip
 
     def _advice_span(self, step: RetrievalStep, advice: Advice, target: SpanContext) -> None:
         start = advice.started_ns or step.ended_ns or time.time_ns()
-        span = self._here.get().tracer.start_span("ragguard.advice", context=_under(target), start_time=start)
+        self._write_span(
+            "ragguard.advice", target, start, start + int(advice.elapsed_ms * 1e6),
+            attributes=lambda: self._write.advice(advice, step),
+            error=_line(*advice.reasons[:1]) if advice.status == "error" else None,
+        )  # fmt: skip
+
+    def _write_span(
+        self,
+        name: str,
+        above: SpanContext,
+        start: int,
+        end: int,
+        attributes: Callable[[], Attributes],
+        error: str | None,
+        kind: SpanKind = SpanKind.INTERNAL,
+    ) -> SpanContext:
+        """Writes a span with its times; `attributes` are asked for only where the span is recorded."""
+        span = self._here.get().tracer.start_span(
+            name, context=_under(above), kind=kind, start_time=start or None
+        )
         if span.is_recording():
-            span.set_attributes(self._write.advice(advice, step).values)
-            if advice.status == "error":
-                span.set_status(Status(StatusCode.ERROR, _line(*advice.reasons[:1])))
-        span.end(start + int(advice.elapsed_ms * 1e6))
+            span.set_attributes(attributes().values)
+            if error is not None:
+                span.set_status(Status(StatusCode.ERROR, error))
+        span.end(end or None)
+        return span.get_span_context()
 
     def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
         """Writes the scores and failures of a step; None: those of the run as a whole."""

@@ -35,7 +35,7 @@ async def test_spans_and_their_attributes(content, request):
 async def test_metrics_and_their_attributes():
     provider, meter = TracerProvider(shutdown_on_exit=False), InMemoryMetricReader()
     meters = MeterProvider([meter], shutdown_on_exit=False)
-    sink = OtelSink(provider, meter_provider=meters, prices={"reader/first_token": (1.0, 2.0)})
+    sink = OtelSink(provider, meter_provider=meters)
     for scored in fixed_runs():
         await sink.submit(scored)
     data = meter.get_metrics_data()
