@@ -11,7 +11,7 @@ from ragguard.capture.disagreement import difference
 from ragguard.records import Score
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.probes.relevance import sees_references
-from ragguard.scorers.run_facts import CLEAR, HopFacts, Number, RunFacts, with_numbers
+from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
 from ragguard.text.control_characters import strip_control_characters
 
@@ -129,7 +129,7 @@ def explanation_of(overview: Overview) -> Explanation:
     of_passages = (
         Number(step=seq, rank=rank, name=name, value=value / SCALE, sub_question=sub)
         for seq, rank, name, value, sub in json.loads(summary.of_passages)
-        if name in ("utility", "answerability")
+        if name == "utility" or (name == "answerability" and overview.sub_questions)
     )
     others = (
         Number(
@@ -138,7 +138,7 @@ def explanation_of(overview: Overview) -> Explanation:
         )
         for rows in (summary.of_steps, summary.of_run)
         for seq, name, value, error, label, source, stage in json.loads(rows)
-        if stage == "passages"
+        if name in READ and stage == "passages"
     )  # fmt: skip
     return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
 

@@ -114,11 +114,6 @@ class _AnswerEvidence:
 
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
-        texts = [
-            (hop.number, rank, text, rank in hop.read, rank in hop.dropped)
-            for hop in facts.hops
-            for rank, text in enumerate(hop.texts, 1)
-        ]
         known = all(hop.texts_known for hop in facts.hops)
         self._answer = _findable([facts.answer]) if known else []
         self._references = _findable(facts.references) if known else []
@@ -128,14 +123,23 @@ class _AnswerEvidence:
         """The passages that were read and state a reference."""
         self._unread_at: list[tuple[Place, bool]] = []
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
-        for number, rank, text, read, dropped in texts:
-            if read and _states(text, self._answer):
-                self.places.append((number, rank))
-            if _states(text, self._references):
-                if read:
-                    self._reference_at.append((number, rank))
-                else:
-                    self._unread_at.append(((number, rank), dropped))
+        longest = [phrase.longest for phrase in (*self._answer, *self._references)]
+        for hop in facts.hops if longest else ():
+            for rank, text in enumerate(hop.texts, 1):
+                plain = text.casefold()
+                if any(word in plain for word in longest) or not text.isascii():
+                    self._look(hop, rank, normalise(text))
+
+    def _look(self, hop: HopFacts, rank: int, words: str) -> None:
+        """Notes what a passage states, by its words."""
+        place = hop.number, rank
+        if rank in hop.read and _states(words, self._answer):
+            self.places.append(place)
+        if _states(words, self._references):
+            if rank in hop.read:
+                self._reference_at.append(place)
+            else:
+                self._unread_at.append((place, rank in hop.dropped))
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
@@ -280,12 +284,12 @@ def _found_name(question: str, hop: HopFacts, query: str) -> str:
     for start in starts:
         end = next((at for at in range(start, len(words)) if not capital[at]), len(words))
         names.append(" ".join(words[start:end]))
-    read = [hop.texts[rank - 1] for rank in sorted(hop.read)]
+    read = [normalise(hop.texts[rank - 1]) for rank in sorted(hop.read)] if names else []
     found = [
         name
         for name in names
         if (form := _findable([name]))
-        and not _states(question, form)
+        and not _states(normalise(question), form)
         and any(_states(text, form) for text in read)
     ]
     return max(found, key=len, default="")
@@ -371,14 +375,9 @@ def _findable(texts: Iterable[str]) -> list[_Phrase]:
     return found
 
 
-def _states(text: str, phrases: Sequence[_Phrase]) -> bool:
-    """Returns whether one of the phrases stands in a text, word for word."""
-    plain = text.casefold()
-    likely = [phrase for phrase in phrases if phrase.longest in plain or not text.isascii()]
-    if not likely:
-        return False
-    words = normalise(text)
+def _states(words: str, phrases: Iterable[_Phrase]) -> bool:
+    """Returns whether one of the phrases stands among the words of a text."""
     return any(
         phrase.words in words if phrase.spaceless else f" {phrase.words} " in f" {words} "
-        for phrase in likely
+        for phrase in phrases
     )

@@ -16,6 +16,10 @@ CLEAR = 0.2
 """The least size of a utility that is called help or harm."""
 ANSWERS = 3
 """The least rating, from 0 to 5, with which a passage is said to answer a sub-question."""
+READ = frozenset(
+    ("utility", "answerability", "delta_seper", "delta_seper_alone", "answer_correct", "seper_closed_book")
+)
+"""The scores that explanations read."""
 _ERRORS = 2
 """How many standard errors a difference must exceed to count as one."""
 
@@ -118,7 +122,7 @@ def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
             label=score.label, source=score.reference_source, sub_question=score.sub_question,
         )
         for score in scores
-        if score.stage == "passages"
+        if score.stage == "passages" and score.name in READ
     )  # fmt: skip
     facts = RunFacts(
         question=run.question, answer=run.answer or "", references=run.references or (),
