@@ -12,6 +12,7 @@ from ragguard.analysis.digest import MISLEADS, STATES, best, named
 from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.scorers.run_facts import BeliefGain
 from ragguard.storage.sqlite.kept import unread_positions
 from ragguard.text.control_characters import strip_control_characters
 
@@ -54,7 +55,7 @@ def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
         _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
     )
     total = best(scored.scores, "delta_seper_total")
-    gain = Text("") if total is None else Text(f"{total.value:+z.2f}", colour_of(total.value))
+    gain = Text("") if total is None else _gain(total)
     return (
         Text(began, "dim"),
         Text(strip_control_characters(question_line(run.question))),
@@ -75,9 +76,9 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
         cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
         return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
     numbers = [
-        Text("–") if gain is None else Text(f"{gain.value:+z.2f}", colour_of(gain.value)),
-        Text("–" if udcg is None else f"{udcg.value:.3f}"),
-        Text("–" if covered is None else f"{covered.value:.2f}"),
+        Text("–") if gain is None else _gain(gain),
+        Text("–" if udcg is None else f"{udcg.value:z.3f}"),
+        Text("–" if covered is None else f"{covered.value:z.2f}"),
     ]
     cell.append_text(Text(" · ").join(numbers))
     unread = unread_positions(step)
@@ -91,6 +92,12 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     if contested is not None and contested.value > 0:
         cell.append(" contested", "yellow")
     return cell
+
+
+def _gain(score: Score) -> Text:
+    """Returns a gain of belief, in colour where it exceeds two standard errors."""
+    clear = BeliefGain(score.value, score.stderr).significant
+    return Text(f"{score.value:+z.2f}", ("red" if score.value < 0 else "green") if clear else "bright_black")
 
 
 def _outcome(scored: ScoredRun) -> Text:

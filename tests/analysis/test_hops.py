@@ -1,5 +1,6 @@
 """The table of hops: everything that was asked for is on it."""
 
+import io
 from dataclasses import replace
 
 import pytest
@@ -278,3 +279,17 @@ def test_scores_of_an_open_run_are_said_to_be_provisional():
     early = Score("udcg", 0.61, "step", "r", "s", metadata={PROVISIONAL: True})
     assert "provisional until the end" in shown(replace(guarded(), status="open"), [early])
     assert "provisional" not in shown(guarded(), [replace(early, metadata={})])
+
+
+@pytest.mark.parametrize(("utility", "colour"), [(-0.05, "90"), (0.05, "90"), (-0.5, "31"), (0.5, "32")])
+def test_a_bar_has_colour_only_where_it_is_clear(utility, colour):
+    console = Console(
+        width=160, record=True, file=io.StringIO(), force_terminal=True, color_system="standard"
+    )
+    run = guarded()
+    run.steps[0].decision = None
+    console.print(hop_table(run, [Score("utility", utility, "passage", "r", "s", position=1)]))
+    cells = round(abs(utility) * 6)
+    (line,) = [line for line in console.export_text(styles=True).splitlines() if "It was founded" in line]
+    assert f"\x1b[{colour}m{'█' * cells or ''}" in line
+    assert ("\x1b[31m" in line or "\x1b[32m" in line) == (abs(utility) > 0.2)

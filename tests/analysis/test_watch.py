@@ -84,3 +84,14 @@ def test_a_hop_that_failed_says_so():
     one = scored()
     one.run.steps[1].status = "error"
     assert "2 error" in watch_line(one)
+
+
+@pytest.mark.parametrize(
+    ("gain", "colour"), [(-0.3, "red"), (0.3, "green"), (-0.15, "bright_black"), (0.0, "bright_black")]
+)
+def test_a_gain_has_colour_only_beyond_two_standard_errors(gain, colour):
+    total = Score("delta_seper_total", gain, "run", "r", stderr=0.1)
+    table = watch_table([ScoredRun(Run("r", "who?"), [total])])
+    (cell,) = table.columns[3].cells
+    assert str(cell.style) == colour
+    assert not cell.plain.startswith("-0.00")
