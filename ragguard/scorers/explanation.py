@@ -6,12 +6,13 @@ were judged to answer their hop's query, and which changes of belief exceed two 
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
+from ragguard.scorers.phrases import findable, names_in, states
 from ragguard.scorers.run_facts import CLEAR, BeliefGain, HopFacts, RunFacts, facts_of
 from ragguard.text.control_characters import strip_control_characters
 from ragguard.text.language import normalise
@@ -37,10 +38,8 @@ KNOWN_BEFORE = 0.8
 """The least belief before any retrieval at which the model is said to have known the answer."""
 _SHOWN = 3
 """The most hops, and places of passages, that a sentence names."""
-_LONGEST, _LONGEST_SHOWN = 8, 80
-"""The most words of an answer that is looked for in passages, and the most characters of a text that is quoted."""
-_NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
-"""Answers that stand in a text by chance."""
+_LONGEST_SHOWN = 80
+"""The most characters of a text that is quoted."""
 STATES_WRONG = "wrong answer"
 """The verdict on a passage in which the answer of a wrong run stands."""
 Place = tuple[int, int]
@@ -115,16 +114,37 @@ class _AnswerEvidence:
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
         known = all(hop.texts_known for hop in facts.hops)
-        self._answer = _findable([facts.answer]) if known else []
-        self._references = _findable(facts.references) if known else []
+        self._answer = findable([facts.answer]) if known else []
+        self._references = findable(facts.references) if known else []
         self.places: list[Place] = []
         """The passages that were read and state the answer."""
         self._reference_at: list[Place] = []
         """The passages that were read and state a reference."""
         self._unread_at: list[tuple[Place, bool]] = []
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
+        self.said = facts.answer
+        """The answer, or the name in it that a passage has."""
+        self._look_through()
+        for name in names_in(facts.answer) if known and not self.places else ():
+            self._answer_is(name)
+
+    def _answer_is(self, name: str) -> None:
+        """Looks for a name that the answer brings, in place of the answer: one that is not in question, queries and
+        references."""
+        known = (self._facts.question, *self._facts.references, *(hop.query for hop in self._facts.hops))
+        name_of_answer = findable([name])
+        if self.places or any(states(normalise(text), name_of_answer) for text in known):
+            return
+        self._answer, self.said = name_of_answer, name
+        self._reference_at, self._unread_at = [], []
+        self._look_through()
+        if not self.places:
+            self._answer, self.said = findable([self._facts.answer]), self._facts.answer
+
+    def _look_through(self) -> None:
+        """Looks for the answer and the references in all passages."""
         longest = [phrase.longest for phrase in (*self._answer, *self._references)]
-        for hop in facts.hops if longest else ():
+        for hop in self._facts.hops if longest else ():
             for rank, text in enumerate(hop.texts, 1):
                 plain = text.casefold()
                 if any(word in plain for word in longest) or not text.isascii():
@@ -133,9 +153,9 @@ class _AnswerEvidence:
     def _look(self, hop: HopFacts, rank: int, words: str) -> None:
         """Notes what a passage states, by its words."""
         place = hop.number, rank
-        if rank in hop.read and _states(words, self._answer):
+        if rank in hop.read and states(words, self._answer):
             self.places.append(place)
-        if _states(words, self._references):
+        if states(words, self._references):
             if rank in hop.read:
                 self._reference_at.append(place)
             else:
@@ -155,7 +175,7 @@ class _AnswerEvidence:
                 "nothing_read",
                 f"{said}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
             )
-        source = f"{_quoted(self._facts.answer)} is in {_places(self.places)}" if self.places else ""
+        source = f"{_quoted(self.said)} is in {_places(self.places)}" if self.places else ""
         if not self._references:
             return "", f"{said}: {source}." if source and verdict == "wrong" else ""
         reference = f"the reference {_quoted(self._facts.references[0])}"
@@ -176,19 +196,19 @@ class _AnswerEvidence:
         if not supported:
             return "unsupported", f"{right}, but no passage that was read supports {quoted}."
         if self.places:
-            return "right", f"{right}: {quoted} is in {_places(self.places)}."
-        return (
-            "right",
-            f"{right}: {quoted} is in no passage that was read." if self._answer else f"{right}.",
-        )
+            return "right", f"{right}: {_quoted(self.said)} is in {_places(self.places)}."
+        if self._reference_at:
+            reference = _quoted(self._facts.references[0])
+            return "right", f"{right}: the reference {reference} is in {_places(self._reference_at)}."
+        found = f": {quoted} is in no passage that was read" if self._answer else ""
+        return "right", f"{right}{found}."
 
     def _unjudged(self) -> str:
-        if not self._answer or not self._facts.hops:
+        if self.places:
+            return f"The answer {_quoted(self.said)} is in {_places(self.places)}."
+        if not self._answer or not self._facts.hops or is_abstention(self._facts.answer):
             return ""
-        return (
-            f"The answer {_quoted(self._facts.answer)} is in "
-            f"{_places(self.places) if self.places else 'no passage that was read'}."
-        )
+        return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
 
     def _though_read(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains an answer that is not right though a reference was read."""
@@ -203,7 +223,7 @@ class _AnswerEvidence:
         if source:
             return "contested", f"{said}: {source}, {reference} in {at.partition(' ')[2]}."
         if said == "Wrong":
-            return "not_used", f"Wrong: {reference} is in {at} and was not used."
+            return "not_used", f"Wrong, though {reference} is in {at}."
         return "needless_abstention", f"Abstained, though {reference} is in {at}."
 
     def _unread(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
@@ -274,23 +294,16 @@ def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
 
 
 def _found_name(question: str, hop: HopFacts, query: str) -> str:
-    """Returns the longest name in a later query that a hop found: its words begin with capitals or digits, the question
-    does not have it, and a passage that was read does."""
-    words = [word.strip(".,;:!?\"'“”‘’()[]") for word in query.split()]
-    words = [word.removesuffix("'s").removesuffix("’s") for word in words]
-    capital = [bool(word) and (word[0].isupper() or word[0].isdigit()) for word in words]
-    starts = [at for at in range(len(words)) if capital[at] and (at == 0 or not capital[at - 1])]
-    names: list[str] = []
-    for start in starts:
-        end = next((at for at in range(start, len(words)) if not capital[at]), len(words))
-        names.append(" ".join(words[start:end]))
+    """Returns the longest name in a later query that the question does not have and that a passage of the hop has."""
+    names = names_in(query)
+    asked = normalise(question)
     read = [normalise(hop.texts[rank - 1]) for rank in sorted(hop.read)] if names else []
     found = [
         name
         for name in names
-        if (form := _findable([name]))
-        and not _states(normalise(question), form)
-        and any(_states(text, form) for text in read)
+        if (phrase := findable([name]))
+        and not states(asked, phrase)
+        and any(states(text, phrase) for text in read)
     ]
     return max(found, key=len, default="")
 
@@ -347,37 +360,3 @@ def _places(places: Sequence[Place]) -> str:
 def _quoted(text: str) -> str:
     line = strip_control_characters(" ".join(text.split()))
     return f"“{line if len(line) <= _LONGEST_SHOWN else line[: _LONGEST_SHOWN - 1] + '…'}”"
-
-
-@dataclass(frozen=True, slots=True)
-class _Phrase:
-    """A short text that is looked for in passages."""
-
-    words: str
-    """The text as answers are compared."""
-    longest: str
-    """The longest of the words, which is looked for first, as that is quick."""
-    spaceless: bool
-    """True for letters of a script without capitals, such as Han or Thai, where words may not be set apart."""
-
-
-def _findable(texts: Iterable[str]) -> list[_Phrase]:
-    """Returns those of the texts whose words would not stand in a passage by chance, nor be put otherwise there."""
-    found: list[_Phrase] = []
-    for text in texts:
-        words = normalise(text)
-        listed = words.split()
-        if not 1 <= len(listed) <= _LONGEST or words in _NO_CONTENT or not any(map(str.isalnum, words)):
-            continue
-        found.append(
-            _Phrase(words, max(listed, key=len), any(unicodedata.category(char) == "Lo" for char in words))
-        )
-    return found
-
-
-def _states(words: str, phrases: Iterable[_Phrase]) -> bool:
-    """Returns whether one of the phrases stands among the words of a text."""
-    return any(
-        phrase.words in words if phrase.spaceless else f" {phrase.words} " in f" {words} "
-        for phrase in phrases
-    )

@@ -108,10 +108,11 @@ class RunFacts:
 def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
     """Returns what is known of a run by its scores."""
     steps: dict[str, HopFacts] = {}
-    for number, (turn, step) in enumerate(numbered(run.steps), 1):
+    turns = {step.id: turn for turn, step in numbered(run.steps)}
+    for number, step in enumerate(run.steps, 1):
         seen = view_step(step, 0)
         steps[step.id] = HopFacts(
-            number, turn, step.query or run.question, [passage.text for passage in seen.all],
+            number, turns[step.id], step.query or run.question, [passage.text for passage in seen.all],
             read=frozenset(at + 1 for at in seen.got),
             dropped=frozenset(drop.position for drop in step.decision.dropped) if step.decision else frozenset(),
             texts_known=not seen.textless,

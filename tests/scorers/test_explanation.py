@@ -8,6 +8,7 @@ import pytest
 from ragguard import RagGuard, world
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.explanation import explain
+from ragguard.scorers.phrases import names_in
 from ragguard.scorers.run_facts import BeliefGain
 
 QUESTION = "Where was the founder of Zantek Foods born?"
@@ -52,6 +53,10 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, so
         ),
         (
             run_of([FOUNDER], [IDLE, BIRTH], "eastwards"), "correct", "right",
+            "Judged right: the reference “East Dundale” is in passage 2.2.",
+        ),
+        (
+            run_of([FOUNDER], [IDLE], "eastwards"), "correct", "right",
             "Judged right: “eastwards” is in no passage that was read.",
         ),
         (
@@ -85,7 +90,7 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, so
         ),
         (
             run_of([FOUNDER], [BIRTH]), "wrong", "not_used",
-            "Wrong: the reference “East Dundale” is in passage 2.1 and was not used.",
+            "Wrong, though the reference “East Dundale” is in passage 2.1.",
         ),
         (
             run_of([FOUNDER], [BIRTH], "I don't know."), "abstained", "needless_abstention",
@@ -100,6 +105,16 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, so
             "Wrong: “West Ashwick” is in passage 2.1.",
         ),
         (run_of([FOUNDER], [FALSE], None, references=()), "", "", ""),
+        (run_of([FOUNDER], [FALSE], "I don't know.", references=()), "", "", ""),
+        (
+            run_of([FOUNDER], [BIRTH, FALSE], "As far as I can see, she was born in the town of West Ashwick."),
+            "wrong", "contested",
+            "Wrong: “West Ashwick” is in passage 2.2, the reference “East Dundale” in 2.1.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH], "As far as the documents say, Ada Berg was born somewhere in the north."),
+            "wrong", "not_used", "Wrong, though the reference “East Dundale” is in passage 2.1.",
+        ),
         (run_of([FOUNDER], [FALSE], "No", references=["Yes"]), "wrong", "", ""),
     ],
 )  # fmt: skip
@@ -171,20 +186,35 @@ def test_words_are_compared_without_case_punctuation_and_in_scripts_without_spac
     assert "is in passage 2.1" in explain(run, scores_of(run, "correct")).text
     run = run_of([FOUNDER], [Passage("她出生于东京都。")], "东京", ["东京"])
     assert "“东京” is in passage 2.1" in explain(run, scores_of(run, "correct")).text
-    run = run_of([FOUNDER], [Passage("Eastern Dundalesque")], "East Dundale")
+    run = run_of([FOUNDER], [Passage("Eastern Dundalesque")], "East Dundale", ["somewhere"])
     assert "no passage" in explain(run, scores_of(run, "correct")).text
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("Where was Ada Berg born?", ["Ada Berg"]),
+        ("Ada Berg's firm, Zantek Foods, was founded in 1929.", ["Ada Berg", "Zantek Foods", "1929"]),
+        ("He met Bo Lund. She left.", ["Bo Lund"]),
+        ("1929 it was", ["1929"]),
+        ("no name here", []),
+        ("", []),
+    ],
+)
+def test_names_are_runs_of_capitals(text, names):
+    assert names_in(text) == names
 
 
 def test_many_places_long_answers_and_control_characters_are_cut():
     run = run_of([BIRTH] * 9, [BIRTH] * 9, "East\x1b[31m Dundale")
-    assert explain(run, scores_of(run, "correct")).sentences[0].endswith("no passage that was read.")
     assert "\x1b" not in explain(run, scores_of(run, "correct")).text
     run.answer = "East Dundale"
     assert (
         explain(run, scores_of(run, "correct")).sentences[0].endswith("passages 1.1, 1.2, 1.3 and 15 more.")
     )
     run.answer = "a " + "word " * 500
-    assert explain(run, scores_of(run, "correct")).sentences[0] == "Judged right."
+    said = "Judged right: the reference “East Dundale” is in passages 1.1, 1.2, 1.3 and 15 more."
+    assert explain(run, scores_of(run, "correct")).sentences[0] == said
 
 
 def test_a_difference_counts_from_two_standard_errors_on():
