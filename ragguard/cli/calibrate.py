@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from ragguard.advice import AdviceCalibration
     from ragguard.guard import DistractorGuard
-    from ragguard.guard.calibration import Calibration, Example
+    from ragguard.guard.calibration import Calibration, Example, Order
     from ragguard.records import Run
 
 
@@ -38,6 +38,12 @@ def run(
             help="The probability with which the share is kept (0.95, say); without it, its expectation is."
         ),
     ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
+        ),
+    ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
         str, typer.Option("--for", help="What is calibrated: guard, or advice (when to stop searching).")
@@ -64,7 +70,9 @@ def run(
     console = notes()
     count = _LabelCount()
     try:
-        _check_options(what, max_loss, of_guard=(max_gold_loss, confidence, min_keep) != (0.05, None, 1))
+        _check_options(
+            what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
+        )
         source = RunSource(files, console, {})
         if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
@@ -77,7 +85,8 @@ def run(
             _end(source, console)
             return
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
-        found = asyncio.run(_calibrate(guard, count.examples(source.runs()), max_gold_loss, confidence))
+        given = count.examples(source.runs())
+        found = asyncio.run(_calibrate(guard, given, max_gold_loss, confidence, order))
         found.save(out)
     except (RagguardError, OSError) as error:
         say(f"ragguard calibrate: {error}", error=True)
@@ -111,7 +120,7 @@ def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None
         raise InvalidInput(
             "--for",
             what,
-            "--max-loss beside it; --max-gold-loss, --confidence and --min-keep are the guard's",
+            "--max-loss beside it; --max-gold-loss, --confidence, --order and --min-keep are the guard's",
         )
 
 
@@ -153,10 +162,10 @@ class _LabelCount:
 
 
 async def _calibrate(
-    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None
-) -> Calibration:
+    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None, order: str,
+) -> Calibration:  # fmt: skip
     async with aclosing(guard):
-        return await guard.acalibrate(examples, max_gold_loss, confidence)
+        return await guard.acalibrate(examples, max_gold_loss, confidence, cast("Order", order))
 
 
 def _sentence(found: Calibration, count: _LabelCount, out: Path) -> str:
@@ -169,7 +178,7 @@ def _sentence(found: Calibration, count: _LabelCount, out: Path) -> str:
     others = "" if count.unlabelled == 0 else f"; {count.unlabelled:,} without labels were left out"
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     return (
-        f"threshold {found.threshold:.4f}: {promise}\n"
+        f"threshold {found.threshold:.4f} on {found.order}: {promise}\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
         f"skipped{others})\n"
         f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "

@@ -11,14 +11,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.records import Passage, RetrievalStep
 
+Order = Literal["help", "utility"]
+"""What passages are ordered by: the probability that they help, or the paper's utility."""
 Floats = NDArray[np.float64]
 FORMAT = 1
 
@@ -58,6 +62,8 @@ class Calibration:
     engine: str
     judge: str
     prompts: str
+    order: Order = "utility"
+    """The number on which the threshold is: the probability that a passage helps, or its utility."""
     passages_kept: float | None = None
     """The mean number of passages of an example that the threshold keeps. Where that is `min_keep`, the bound had no
     effect: the best passages of each example held all the gold, and all others could be dropped."""
@@ -93,8 +99,10 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     return found
 
 
-def check_promise(examples: int, max_gold_loss: float, confidence: float | None) -> None:
-    """Raises `CalibrationError` where the examples are too few to keep the bound."""
+def check_promise(examples: int, max_gold_loss: float, confidence: float | None, order: str = "help") -> None:
+    """Raises `CalibrationError` where the examples are too few for the bound, `InvalidInput` for an unknown order."""
+    if order not in get_args(Order):
+        raise InvalidInput("order", order, " or ".join(get_args(Order)))
     least = least_examples("max_gold_loss", max_gold_loss, confidence)
     if examples < least:
         bound = (
@@ -108,20 +116,51 @@ def check_promise(examples: int, max_gold_loss: float, confidence: float | None)
         )
 
 
+def policy_of(calibration: Calibration) -> Policy:
+    """Returns the policy that drops what is under a calibration's threshold."""
+    kind = HelpThreshold if calibration.order == "help" else UtilityThreshold
+    return kind(calibration.threshold)
+
+
+def calibrated(
+    judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, confidence: float | None,
+    order: Order, min_keep: int, *, skipped: int, engine: str, judge: str, prompts: str,
+) -> Calibration:  # fmt: skip
+    """Returns the calibration that the judged passages of labelled examples give."""
+    values = [[item.p_helps if order == "help" else item.utility for item in row] for row in judged]
+    lowest = 0.0 if order == "help" else -1.0
+    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, confidence, min_keep, lowest)
+    return Calibration(
+        threshold, max_gold_loss, confidence, len(values), skipped=skipped, gold_loss=loss,
+        distractors_dropped=dropped, min_keep=min_keep, engine=engine, judge=judge, prompts=prompts, order=order,
+        passages_kept=mean_kept(values, threshold, min_keep),
+    )  # fmt: skip
+
+
 def choose_threshold(
-    utilities: Sequence[Sequence[float | None]],
+    values: Sequence[Sequence[float | None]],
     gold: Sequence[Sequence[bool]],
     max_gold_loss: float,
     confidence: float | None,
     min_keep: int,
+    lowest: float = -1.0,
 ) -> tuple[float, float, float]:
-    """Returns the threshold that keeps the bound and drops the most, the loss, and the share of distractors dropped."""
-    n = len(utilities)
+    """Returns the threshold that keeps the bound and drops the most, the loss, and the share of distractors dropped.
+
+    Args:
+        values: The numbers by which the passages of each example are ordered.
+        gold: Which of these are gold.
+        max_gold_loss: The share of gold that may be lost.
+        confidence: The probability with which it is kept; None: the expected loss is bounded.
+        min_keep: How many passages always stay.
+        lowest: A threshold that drops nothing.
+    """
+    n = len(values)
     check_promise(n, max_gold_loss, confidence)
-    falls = [_falls_at(values, min_keep) for values in utilities]
+    falls = [_falls_at(row, min_keep) for row in values]
     marks = [np.asarray(flags, dtype=bool) for flags in gold]
     gold_falls = [fall[is_gold] for fall, is_gold in zip(falls, marks, strict=True)]
-    levels = np.unique(np.concatenate([*falls, [-1.0, 1.0]]))
+    levels = np.unique(np.concatenate([*falls, [lowest, 1.0]]))
     levels = levels[np.isfinite(levels)]
     losses = _mean_losses(gold_falls, levels)
     kept = np.array([keeps_bound(loss, n, max_gold_loss, confidence) for loss in losses])
@@ -131,14 +170,14 @@ def choose_threshold(
     drops = int(np.searchsorted(others, levels[best], side="left"))
     # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
     # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.
-    threshold = float(np.nextafter(others[drops - 1], np.inf)) if drops else -1.0
+    threshold = float(np.nextafter(others[drops - 1], np.inf)) if drops else lowest
     loss = float(_mean_losses(gold_falls, np.array([threshold]))[0])
     return threshold, loss, drops / len(others) if len(others) else math.nan
 
 
-def mean_kept(utilities: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:
+def mean_kept(values: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:
     """Returns the mean number of passages of an example that a threshold keeps."""
-    return float(np.mean([np.sum(_falls_at(values, min_keep) >= threshold) for values in utilities]))
+    return float(np.mean([np.sum(_falls_at(row, min_keep) >= threshold) for row in values]))
 
 
 def _falls_at(values: Sequence[float | None], min_keep: int) -> Floats:

@@ -25,11 +25,11 @@ from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput
-from ragguard.guard.calibration import Calibration, Example, check_promise, choose_threshold, mean_kept
+from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
 from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
-from ragguard.guard.policies import Judged, Policy, UtilityThreshold
+from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.guard.policy_choice import PolicyChoice
 from ragguard.records import Decision, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, whole_number
@@ -61,8 +61,8 @@ class DistractorGuard:
     Args:
         engine: The model that reads the passages: an address, `nano`, `vllm:MODEL`, `hf:MODEL`, an Engine, or
             `rg.engine` to share the cache and the budget of a RagGuard.
-        threshold: Passages of a lower utility are dropped; from -1 (drops nothing) to 1. `ragguard calibrate` finds
-            one.
+        threshold: Passages of a lower utility are dropped; from -1 (drops nothing) to 1. The default is uncalibrated:
+            with a weak judge it drops gold, too. `ragguard calibrate` finds one with a promise.
         budget_ms: How many milliseconds a call may take. What is not judged by then is kept, with the status
             `timeout`.
         min_keep: How many passages always stay, 0 or more: those of the highest utility.
@@ -171,8 +171,9 @@ class DistractorGuard:
         return await self._judge.judged(query, list(enumerate(passages, 1)))
 
     def calibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
-    ) -> Calibration:
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None,
+        order: Order = "help",
+    ) -> Calibration:  # fmt: skip
         """Chooses the threshold from labelled examples and uses it from now on; `acalibrate` in asynchronous code.
 
         Args:
@@ -181,29 +182,26 @@ class DistractorGuard:
                 `confidence`.
             confidence: The probability, between 0 and 1, with which the bound holds. None: the expected share is
                 bounded.
+            order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
+                or `utility`, which drops next to nothing where the judge errs.
         """
-        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, confidence))
+        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, confidence, order))
 
     async def acalibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None
-    ) -> Calibration:
-        """Chooses the utility threshold that drops at most that share of gold passages, and uses it from now on."""
+        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None,
+        order: Order = "help",
+    ) -> Calibration:  # fmt: skip
+        """Chooses the threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        check_promise(len(useful), max_gold_loss, confidence)  # checked before the models are asked
-
-        async def utilities_of(example: Example) -> list[float | None]:
-            return [item.utility for item in await self.judged(example.query, example.passages)]
-
-        utilities = await in_parallel([partial(utilities_of, one) for one in useful], CALIBRATED_AT_ONCE)
-        threshold, loss, dropped = choose_threshold(
-            utilities, [example.gold for example in useful], max_gold_loss, confidence, self.min_keep
+        check_promise(len(useful), max_gold_loss, confidence, order)  # checked before the models are asked
+        judged = await in_parallel(
+            [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
         engine, judge, prompts = await self._judge.identity()
-        calibration = Calibration(
-            threshold, max_gold_loss, confidence, len(useful), skipped=len(given) - len(useful),
-            gold_loss=loss, distractors_dropped=dropped, min_keep=self.min_keep, engine=engine, judge=judge,
-            prompts=prompts, passages_kept=mean_kept(utilities, threshold, self.min_keep),
+        calibration = calibrated(
+            judged, [one.gold for one in useful], max_gold_loss, confidence, order, self.min_keep,
+            skipped=len(given) - len(useful), engine=engine, judge=judge, prompts=prompts,
         )  # fmt: skip
         await self.ause(calibration)
         return calibration
@@ -219,8 +217,8 @@ class DistractorGuard:
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
         names = ("engine", "judge", "prompts", "min_keep")
         check_same("this guard", zip(names, theirs, mine, strict=True))
-        others = tuple(policy for policy in self.policies if not isinstance(policy, UtilityThreshold))
-        self.policies = (UtilityThreshold(found.threshold), *others)
+        others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
+        self.policies = (policy_of(found), *others)
 
     async def aclose(self) -> None:
         """Closes the engines."""

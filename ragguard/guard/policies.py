@@ -33,6 +33,17 @@ class Judged:
     problem: str = ""
     """The reason why the passage has no utility; empty where it has one."""
 
+    @property
+    def p_helps(self) -> float | None:
+        """The probability that the passage helps, by two witnesses: the judge, who finds it relevant with probability
+        r, and the reader, who abstains with probability p. It is r(1−p) / (r(1−p) + (1−r)p), with r and p kept within
+        [0.01, 0.99], so that one of them alone cannot outvote the other. None where the passage could not be judged.
+        """
+        if self.p_relevant is None or self.p_abstain is None:
+            return None
+        r, p = _within(self.p_relevant), _within(self.p_abstain)
+        return r * (1 - p) / (r * (1 - p) + (1 - r) * p)
+
 
 @runtime_checkable
 class Policy(Protocol):
@@ -65,6 +76,30 @@ class UtilityThreshold:
             item.position: f"utility {_less(item.utility, self.threshold)}"
             for item in judged
             if item.utility is not None and item.utility < self.threshold
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class HelpThreshold:
+    """Drops passages that help with less than a probability, by judge and reader together (`Judged.p_helps`).
+
+    The order that `calibrate` takes: a gold passage which the judge misjudges has a utility under that of a passage
+    which does nothing, so that a promise about gold leaves a threshold on utility nothing to drop.
+    """
+
+    threshold: float
+    """Passages that help with a lower probability are dropped; from 0 (drops nothing) to 1."""
+    needs_utility = True
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.threshold, int | float) or not 0 <= self.threshold <= 1:
+            raise InvalidInput("threshold", self.threshold, "a probability in [0, 1]; 0 drops nothing")
+
+    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
+        return {
+            item.position: f"helps with probability {_less(item.p_helps, self.threshold)}"
+            for item in judged
+            if item.p_helps is not None and item.p_helps < self.threshold
         }
 
 
@@ -148,7 +183,8 @@ class Deduplicate:
 
 def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) -> dict[int, str]:
     """Returns the passages that the policies drop, in order: a reason for each position. Where fewer than `min_keep`
-    would be left, some of these stay: first those that could not be judged, then those of the highest utility."""
+    would be left, some of these stay: first those that could not be judged, then the best ones, by the probability that
+    they help where a HelpThreshold is among the policies, else by utility."""
     left, reasons = tuple(judged), dict[int, str]()
     for policy in policies:
         asked = policy.drop(left)
@@ -156,10 +192,13 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
         reasons |= gone
         left = tuple(item for item in left if item.position not in gone)
     if len(left) < min_keep:
-        best = sorted(
-            (item for item in judged if item.position in reasons),
-            key=lambda item: (-(item.utility if item.utility is not None else 1.0), item.position),
-        )
+        by_help = any(isinstance(policy, HelpThreshold) for policy in policies)
+
+        def worst_last(item: Judged) -> tuple[float, int]:
+            value = item.p_helps if by_help else item.utility
+            return (-1.0 if value is None else -value, item.position)
+
+        best = sorted((item for item in judged if item.position in reasons), key=worst_last)
         for item in best[: min_keep - len(left)]:
             del reasons[item.position]
     return reasons
@@ -168,6 +207,10 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
 def names_of(policies: Sequence[Policy]) -> str:
     """Returns the names of the policies' classes."""
     return ", ".join(type(policy).__name__ for policy in policies)
+
+
+def _within(p: float) -> float:
+    return min(0.99, max(0.01, p))
 
 
 def _less(value: float, limit: float) -> str:

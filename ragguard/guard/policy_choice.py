@@ -8,7 +8,15 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from ragguard.guard.health import GuardOutcome
-from ragguard.guard.policies import Judged, Policy, TopUtility, UtilityThreshold, choose, names_of
+from ragguard.guard.policies import (
+    HelpThreshold,
+    Judged,
+    Policy,
+    TopUtility,
+    UtilityThreshold,
+    choose,
+    names_of,
+)
 from ragguard.records import Dropped
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
@@ -16,7 +24,7 @@ from ragguard.runtime.threads import DaemonThreads
 
 POLICY_THREADS = 8
 """Threads on which one guard's policies run; further calls wait, within their budgets. Each guard has its own."""
-QUICK = (UtilityThreshold, TopUtility)
+QUICK = (UtilityThreshold, HelpThreshold, TopUtility)
 """Policies that compare numbers only: they need no thread."""
 
 

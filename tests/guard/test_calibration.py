@@ -10,11 +10,15 @@ from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.calibration import (
     Calibration,
     Example,
+    calibrated,
+    check_promise,
     choose_threshold,
     examples_of,
     gold_of,
     mean_kept,
+    policy_of,
 )
+from ragguard.guard.policies import Judged, choose
 from ragguard.records import Passage, RetrievalStep
 
 
@@ -115,6 +119,35 @@ def test_too_few_examples_are_refused(limit, confidence, least):
 def test_limits_that_cannot_be_right_are_refused(limit, confidence):
     with pytest.raises(InvalidInput):
         choose_threshold(*draw(np.random.default_rng(4), 50), limit, confidence, 1)
+
+
+def with_erring_judge(rng, n):
+    """One gold passage, which the judge misjudges once in ten times, among five that do nothing."""
+    rows = []
+    for _ in range(n):
+        said = [0.1 if rng.random() < 0.1 else 0.9, *rng.uniform(0.01, 0.1, 5)]
+        p = [0.05, *rng.uniform(0.9, 0.99, 5)]
+        rows.append([
+            Judged(Passage("x"), at, (2 * r - 1) * (1 - q), q, p_relevant=r)
+            for at, (r, q) in enumerate(zip(said, p, strict=True), 1)
+        ])  # fmt: skip
+    return rows, [[True] + [False] * 5] * n
+
+
+@pytest.mark.parametrize(("order", "least", "most"), [("help", 0.95, 1.0), ("utility", 0.0, 0.05)])
+def test_calibration_by_help_drops_what_one_by_utility_must_keep_where_the_judge_errs(order, least, most):
+    judged, gold = with_erring_judge(np.random.default_rng(0), 200)
+    found = calibrated(judged, gold, 0.05, None, order, 1, skipped=0, engine="e", judge="j", prompts="p")
+    assert found.gold_loss <= 0.05
+    assert least <= found.distractors_dropped <= most
+    gone = choose([policy_of(found)], judged[0], 1)
+    assert set(gone) <= {2, 3, 4, 5, 6}
+    assert (len(gone) == 5) == (order == "help")
+
+
+def test_calibration_of_an_unknown_order_is_refused():
+    with pytest.raises(InvalidInput, match="help or utility"):
+        check_promise(100, 0.05, None, "gain")
 
 
 def test_saved_and_loaded(tmp_path):

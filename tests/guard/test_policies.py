@@ -5,7 +5,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard.errors import InvalidInput
-from ragguard.guard.policies import Deduplicate, Judged, Policy, TokenBudget, TopUtility, UtilityThreshold
+from ragguard.guard.policies import (
+    Deduplicate,
+    HelpThreshold,
+    Judged,
+    Policy,
+    TokenBudget,
+    TopUtility,
+    UtilityThreshold,
+    choose,
+)
 from ragguard.records import Passage
 
 
@@ -96,3 +105,29 @@ def test_a_higher_threshold_drops_no_less(utilities, a, b):
     low, high = sorted((a, b))
     items = judged(*utilities)
     assert set(UtilityThreshold(low).drop(items)) <= set(UtilityThreshold(high).drop(items))
+
+
+def test_probability_that_a_passage_helps_needs_both_witnesses():
+    def helps(p_relevant, p_abstain):
+        return Judged(Passage("x"), 1, 0.0, p_abstain, p_relevant=p_relevant).p_helps
+
+    assert helps(0.5, 0.5) == pytest.approx(0.5)
+    assert helps(0.9, 0.5) == pytest.approx(0.9)
+    assert helps(0.5, 0.2) == pytest.approx(0.8)
+    assert helps(0.8, 0.4) == pytest.approx(0.8 * 0.6 / (0.8 * 0.6 + 0.2 * 0.4))
+    assert helps(0.0, 0.0) == pytest.approx(0.5)  # sure and contrary: neither outvotes the other
+    assert helps(None, 0.5) is None
+
+
+def test_help_threshold_drops_what_does_nothing_before_gold_that_was_misjudged():
+    misjudged = Judged(Passage("gold"), 1, -0.76, 0.05, p_relevant=0.1)
+    idle = Judged(Passage("idle"), 2, -0.03, 0.97, p_relevant=0.02)
+    assert misjudged.utility < idle.utility
+    assert HelpThreshold(0.05).drop([misjudged, idle]) == {2: "helps with probability 0.00 < 0.05"}
+    assert choose([HelpThreshold(1.0)], [misjudged, idle], 1) == {2: "helps with probability 0.00 < 1.00"}
+
+
+@pytest.mark.parametrize("threshold", [-0.1, 1.1, "0.5", None])
+def test_help_threshold_refuses_what_is_no_probability(threshold):
+    with pytest.raises(InvalidInput, match="a probability in"):
+        HelpThreshold(threshold)
