@@ -1,4 +1,4 @@
-"""What a calibrated guard drops and keeps where its judge errs, by the number that passages are ordered by.
+"""Measures a calibrated guard where its judge errs, by the number that passages are ordered by.
 
     make bench-guard_calibration
 

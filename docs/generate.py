@@ -40,7 +40,8 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "Scorers": {"ragguard.scorers": "Belief Utility Coverage Contested Grades"},
     "The guard": {
         "ragguard.guard": """
-            DistractorGuard DistractorGuard.calibrate UtilityThreshold HelpThreshold TopUtility TokenBudget Deduplicate Example
+            DistractorGuard DistractorGuard.calibrate UtilityThreshold HelpThreshold TopUtility TokenBudget Deduplicate
+            Example
         """,
     },
     "Scoring in parts": {

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragguard.capture.context import CurrentCall, framework_call
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
-from ragguard.capture.plain_steps import keep_advice, record_failure, record_step
+from ragguard.capture.plain_steps import keep_advice, note_decision, record_failure, record_step
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status
+from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
 
 _NO_RUN = (
@@ -149,6 +151,16 @@ def retrieved(
         call, query, documents, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
         decision=decision, metadata=metadata, id=id,
     )  # fmt: skip
+
+
+def decided(verdict: Verdict) -> None:
+    """Keeps what a guard has decided that plain code inside a run has asked; outside of any run nothing."""
+    call = current_call()
+    if call is not None:
+        try:
+            note_decision(call, verdict)
+        except FAULTS as error:
+            call.recorder.faults.note("prune", error)
 
 
 def warn_outside() -> None:

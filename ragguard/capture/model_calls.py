@@ -111,6 +111,10 @@ class ModelCalls:
         if call is not None:
             call.reply, call.reply_of = reply, texts_of
 
+    def retrievals(self) -> list[StepEnded]:
+        """Returns the retrievals in the order in which they ended."""
+        return [event for event, _, _ in list(self._steps.values())]
+
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
         asked, or several times."""

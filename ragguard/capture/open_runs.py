@@ -265,6 +265,11 @@ class OpenRun:
         if one.status == "ok" and one.followed:
             self.model_calls.retrieved(one.step_id, event, one.bodies)
 
+    def retrievals(self) -> list[StepEnded]:
+        """Returns the retrievals that have ended and whose passages are at hand, the latest first."""
+        events = self.model_calls.retrievals() if self.collected is None else list(self.collected)
+        return [event for event in reversed(events) if isinstance(event, StepEnded)]
+
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""
         return any(one.turn == turn and one.outer is None for one in self.steps.values())

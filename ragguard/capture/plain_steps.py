@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, SupportsIndex
 
 from ragguard.capture.bursts import burst_key
 from ragguard.capture.context import CurrentCall
+from ragguard.capture.decisions import Verdict, about
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import ASKED
 from ragguard.capture.recorder import Recorder
@@ -113,6 +114,22 @@ def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:
         advice.step_id = ended[-1]  # redaction has changed the ids in the store
     recorder.step_advised(advice.step_id, run_id, advice)
     return advice
+
+
+def note_decision(call: CurrentCall, verdict: Verdict) -> None:
+    """Makes a guard's decision that of the latest retrieval of the run which had all the passages it was given.
+
+    Where no framework tells what the model reads of that retrieval, it reads what the guard has kept.
+    """
+    given = {passage.text for passage in verdict.judged}
+    for event in call.recorder.retrievals(call.run_id) if given else ():
+        step = event.step
+        if step.status == "ok" and step.decision is None and given <= {one.text for one in step.candidates}:
+            decision = about(verdict, step.candidates)
+            gone = {drop.position for drop in decision.dropped}
+            kept = [one for rank, one in enumerate(step.candidates, 1) if rank not in gone]
+            call.recorder.step_amended(step.id, call.run_id, kept, decision)
+            return
 
 
 def _turn(value: object) -> int | None:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 from ragguard.capture.calls import CallLog
 from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
-from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended
+from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
@@ -145,6 +145,10 @@ class Recorder:
     def ended_steps(self, run_id: str) -> list[str]:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
         return [] if (run := self._runs.get(run_id)) is None else [*run.ended]
+
+    def retrievals(self, run_id: str) -> list[StepEnded]:
+        """The retrievals of an open run that have ended and whose passages are at hand, the latest first."""
+        return [] if (run := self._runs.get(run_id)) is None else run.retrievals()
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,

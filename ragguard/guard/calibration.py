@@ -22,7 +22,7 @@ from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThresh
 from ragguard.records import Passage, RetrievalStep
 
 Order = Literal["help", "utility"]
-"""What passages are ordered by: the probability that they help, or the paper's utility."""
+"""The number that passages are ordered by: the probability that they help, or the paper's utility."""
 Floats = NDArray[np.float64]
 FORMAT = 1
 

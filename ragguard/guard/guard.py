@@ -18,6 +18,8 @@ from threading import TIMEOUT_MAX
 from typing import Any, NoReturn, cast
 
 from ragguard.analysis.conformal import check_same
+from ragguard.capture.anywhere import decided
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passage_of
 from ragguard.engines.base import Engine
@@ -240,6 +242,7 @@ class DistractorGuard:
             started_ns=time.time_ns() - int(elapsed * 1e9),
         )  # fmt: skip
         self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
+        decided(Verdict(decision, given, engine=self.engine))
         return decision
 
     def _in_background(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:

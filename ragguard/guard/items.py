@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.enclosing import paused
 from ragguard.errors import InvalidInput
 from ragguard.guard.guard import DistractorGuard
 from ragguard.records import Decision, Passage
@@ -29,7 +30,8 @@ def pruned(
 ) -> tuple[list[Item], Verdict]:
     """Returns the items that stay, in their order, and the guard's verdict; `passages` are the items' contents."""
     try:
-        decision = guard.prune(query, passages)
+        with paused():  # what a framework's guard decides is kept by the framework's hooks
+            decision = guard.prune(query, passages)
     except Exception as error:  # noqa: BLE001 - whatever a guard of the user's own does, the items get through
         decision = _failed(passages, error)
     return _kept(guard, items, passages, decision)
@@ -40,7 +42,8 @@ async def apruned(
 ) -> tuple[list[Item], Verdict]:
     """Does what `pruned` does, on an event loop."""
     try:
-        decision = await guard.aprune(query, passages)
+        with paused():
+            decision = await guard.aprune(query, passages)
     except Exception as error:  # noqa: BLE001 - as above
         decision = _failed(passages, error)
     return _kept(guard, items, passages, decision)

@@ -1,0 +1,65 @@
+"""A guard that plain code inside a run asks: its decision is that of the retrieval which it is about."""
+
+from __future__ import annotations
+
+from langchain_core.documents import Document
+from support.scripted_engine import ScriptedEngine
+
+from ragguard import RagGuard
+from ragguard.guard import DistractorGuard
+
+HELPS, MISLEADS, OTHER = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "It rains."
+
+
+def says(text, label):
+    if label == "NO-RESPONSE":
+        return 0.05
+    return 0.9 if (label == "A") == (HELPS in text) else 0.1
+
+
+def captured():
+    guard = DistractorGuard(ScriptedEngine(label=says), budget_ms=20_000)
+    return RagGuard("nano", store=None, scorers=()), guard
+
+
+def test_plain_guard_after_a_retrieval_is_the_guard_of_its_step():
+    rg, guard = captured()
+    with rg, rg.run("Who?") as run:
+        run.retrieved("other", [OTHER])
+        run.retrieved("who", [MISLEADS, HELPS])
+        decision = guard.prune("who", [Document(MISLEADS), Document(HELPS)])
+    other, step = run.steps
+    assert other.decision is None
+    assert [drop.position for drop in step.decision.dropped] == [1]
+    assert [one.text for one in step.passages] == [HELPS]
+    assert [one.text for one in step.candidates] == [MISLEADS, HELPS]
+    assert decision.status == step.decision.status == "pruned"
+
+
+async def test_plain_guard_awaited_is_the_guard_of_its_step():
+    rg, guard = captured()
+    async with rg, rg.run("Who?") as run:
+        run.retrieved("who", [MISLEADS, HELPS])
+        await guard.aprune("who", [MISLEADS, HELPS])
+    assert run.steps[0].decision is not None
+
+
+def test_decision_that_is_given_with_the_step_stays_and_goes_to_no_other():
+    rg, guard = captured()
+    with rg, rg.run("Who?") as run:
+        run.retrieved("before", [OTHER])
+        decision = guard.prune("who", [MISLEADS, HELPS])
+        run.retrieved("who", decision.kept, candidates=[MISLEADS, HELPS], decision=decision)
+    before, step = run.steps
+    assert before.decision is None
+    assert step.decision == decision
+
+
+def test_plain_guard_outside_of_a_run_or_about_other_passages_changes_nothing():
+    rg, guard = captured()
+    with rg:
+        guard.prune("who", [MISLEADS, HELPS])
+        with rg.run("Who?") as run:
+            run.retrieved("who", [MISLEADS])
+            guard.prune("who", [MISLEADS, HELPS])
+    assert run.steps[0].decision is None
