@@ -27,7 +27,8 @@ PUBLIC = {
         Prompt Retry Sample Samples Span VllmEngine connect_entailer
     """,
     "ragguard.guard": """
-        Calibration Deduplicate DistractorGuard Example HelpThreshold Judged Policy TokenBudget TopUtility UtilityThreshold
+        Calibration Deduplicate DistractorGuard Example HelpThreshold Judged Policy TokenBudget TopUtility
+        UtilityThreshold
     """,
     "ragguard.parts": """
         JobReport Part PartFolder PartJob PartScorer PreparedJob Processes ScoringSettings carry_out find_runs
