@@ -92,8 +92,8 @@ class EngineOverloaded(EngineError):
 
     retryable = True
 
-    def __init__(self, message: str, retry_after: float | None = None) -> None:
-        self.retry_after = retry_after
+    def __init__(self, message: str, retry_after: float | None = None, *, status: int | None = None) -> None:
+        self.retry_after, self.status = retry_after, status
         super().__init__(message)
 
 

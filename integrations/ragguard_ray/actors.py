@@ -31,7 +31,7 @@ _log = logger("ragguard")
 ADDRESSES = (
     "HOST:PORT of the head of a Ray cluster, auto for a cluster of this machine, or local to start one here"
 )
-_KEYS = ("RAGGUARD_API_KEY", "OPENAI_API_KEY")
+_KEYS = ("RAGGUARD_API_KEY", "RAGGUARD_HEADERS", "OPENAI_API_KEY", "AZURE_OPENAI_API_KEY")
 """The variables of the environment that actors on other machines get from the driver's."""
 _CONNECT_SECONDS = 5.0
 _STORE_BYTES = 200 * 2**20

@@ -6,7 +6,7 @@ import functools
 import os
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, ParamSpec
+from typing import Annotated, Any, ParamSpec
 
 import typer
 import typer.core
@@ -107,5 +107,15 @@ def root(
     version: bool = typer.Option(
         False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
     ),
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="'NAME: VALUE'",
+            help="A header of each request to a server, such as 'api-key: KEY'; stands before the command.",
+        ),
+    ] = None,
 ) -> None:
     """Tells what each retrieval did for the model that reads it."""
+    if header:
+        os.environ["RAGGUARD_HEADERS"] = "\n".join([os.environ.get("RAGGUARD_HEADERS", ""), *header])

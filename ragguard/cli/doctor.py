@@ -89,8 +89,11 @@ def run(
 
 async def _examine(engine: str, model: str | None, patience: float) -> Examination:
     from ragguard.engines.connect import open_engine
+    from ragguard.engines.layers import Patience, Retry
 
-    async with aclosing(open_engine(engine, model=model, timeout_s=patience)) as opened:
+    # Nothing is repeated but what a server asks to repeat later.
+    patient = Patience(attempts=1)
+    async with aclosing(Retry(open_engine(engine, model=model, timeout_s=patience), patient)) as opened:
         return await examine(opened)
 
 

@@ -32,6 +32,7 @@ def connect(
     cache: str | Path | None = None,
     budget: Account | Limits | None = None,
     engine_args: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Engine:
     """Returns an engine ready for many callers: cached, merged into batches, repeated where that helps, within a
     budget.
@@ -51,6 +52,8 @@ def connect(
             several engines share.
         engine_args: vLLM's own engine arguments for `vllm:MODEL`, such as `{"max_model_len": 8192,
             "gpu_memory_utilization": 0.8}`. None: vLLM's own choices.
+        headers: More headers of each HTTP request to a server, such as `{"api-key": KEY}`. None: those of
+            RAGGUARD_HEADERS alone, one `NAME: VALUE` a line.
     """
     account = Account.of(budget)
     _check_engine_args(engine, engine_args)
@@ -58,7 +61,14 @@ def connect(
         return Budget(engine, account=account) if account else engine
 
     def make() -> Layer:
-        bare = open_engine(engine, model=model, api_key=api_key, timeout_s=timeout_s, engine_args=engine_args)
+        bare = open_engine(
+            engine,
+            model=model,
+            api_key=api_key,
+            timeout_s=timeout_s,
+            engine_args=engine_args,
+            headers=headers,
+        )
         limited = Budget(bare, account=account) if account else bare
         return Cache(Coalesce(Retry(Priority(limited))), cache)
 
@@ -82,18 +92,22 @@ def open_engine(
     api_key: str | None = None,
     timeout_s: float | None = None,
     engine_args: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
 ) -> Engine:
     """Returns the engine without layers."""
+    is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
+    if headers is not None and not is_server:
+        raise InvalidInput("headers", sorted(headers), "nothing, as only a server takes them")
     if not isinstance(engine, str):
         if not implements(engine, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
     scheme, colon, rest = engine.strip().partition(":")
-    if scheme in ("http", "https"):
+    if is_server:
         from ragguard.engines.http.server import ServerEngine
 
-        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S)
+        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S, headers=headers)
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"

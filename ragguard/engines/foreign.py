@@ -19,6 +19,7 @@ from ragguard.engines.requests.request import R, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.call_limit import CallLimit, TimedCall
+from ragguard.runtime.deadline import in_words
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.outcome import catch_exit
 from ragguard.runtime.per_process import PerProcess
@@ -89,7 +90,7 @@ class ForeignCalls:
     async def _too_long(self, loop: BackgroundLoop) -> EngineTimeout:
         """Returns the error of a call that takes too long. Where its loop does not answer, further calls get another
         thread."""
-        why = f"{self._what} has not returned from a call for {self._limit.seconds:g} s"
+        why = f"{self._what} has not returned from a call for {in_words(self._limit.seconds)}"
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
                 await loop.within(asyncio.sleep(0))

@@ -9,6 +9,14 @@ from types import TracebackType
 from ragguard.errors import EngineTimeout
 
 
+def in_words(seconds: float) -> str:
+    """Returns a time as a reader says it: `0.5 s`, `90 s`, `10 minutes`, `2 hours`."""
+    for size, name in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
 def seconds_left(deadline: float) -> float:
     """Returns the seconds until the deadline, 0 once it has passed."""
     return max(0.0, deadline - time.monotonic())

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import keep_secret, without_secrets
+
+_HEADERS = "a mapping from names to values of printable ASCII characters, such as {'api-key': KEY}"
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 class Credentials(NamedTuple):
@@ -38,6 +43,32 @@ def checked_key(argument: str, value: object) -> str:
             "a key of printable ASCII characters without spaces",
         )  # fmt: skip
     return key
+
+
+def checked_headers(argument: str, given: object) -> dict[str, str]:
+    """Returns HTTP headers, whose values are registered as secrets: they may hold a key.
+
+    Raises InvalidInput for what no HTTP header can hold; the values are not shown.
+    """
+    if not isinstance(given, Mapping):
+        raise InvalidInput(argument, type(given).__name__, _HEADERS)
+    headers = {}
+    for name, value in given.items():
+        if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name.strip()) and isinstance(value, str)):
+            raise InvalidInput(argument, f"a header named {str(name)[:40]!r}", _HEADERS)
+        keep_secret(value.strip())
+        if not value.strip().isascii() or not value.strip().isprintable():
+            raise InvalidInput(argument, f"a value of {name.strip()} with other characters", _HEADERS)
+        headers[name.strip()] = value.strip()
+    return headers
+
+
+def header_lines(argument: str, text: str) -> dict[str, str]:
+    """Returns the headers of a text with one `NAME: VALUE` a line."""
+    lines = [line.partition(":") for line in text.splitlines() if line.strip()]
+    if not all(colon for _, colon, _ in lines):
+        raise InvalidInput(argument, "a line without a colon", "NAME: VALUE, one a line")
+    return checked_headers(argument, {name: value for name, _, value in lines})
 
 
 def split_credentials(argument: str, url: str, allowed: str) -> tuple[str, Credentials | None]:

@@ -7,10 +7,11 @@ import json
 import socket
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer
+from support.misbehaving_server import MisbehavingServer, Reply
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
@@ -148,3 +149,19 @@ def test_a_real_vllm_server_is_well(vllm_server):
     assert result.exit_code == 0, result.output
     assert "prompts nano/" in result.stdout
     assert "exact: the first token" in result.stdout
+
+
+def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_for_is_kept(monkeypatch):
+    monkeypatch.setenv("RAGGUARD_HEADERS", "X-Team: search")
+    model, busy = FakeModel(face="openai"), [2]
+
+    def handle(request):
+        if (request.headers.get("api-key"), request.headers.get("x-team")) != ("gateway-key", "search"):
+            return Reply({"error": {"message": "who are you?"}}, 401)
+        busy[0] -= 1
+        return Reply({}, 429, {"retry-after": "0.01"}) if busy[0] >= 0 else model.handle(request)
+
+    with serving(SimpleNamespace(handle=handle)) as url:
+        result = CliRunner().invoke(app, ["--header", "api-key: gateway-key", "doctor", url])
+    assert result.exit_code == 0, result.output
+    assert "gateway-key" not in result.output

@@ -14,7 +14,8 @@ from ragguard.engines.connect import open_engine
 from ragguard.engines.engine import ConnectedEngine, layers_of
 from ragguard.engines.entailment.connected_entailer import connect_entailer
 from ragguard.engines.foreign import ForeignEngine
-from ragguard.engines.http.http_client import HttpClient, key_from_environment, parse_address
+from ragguard.engines.http.address import key_from_environment, parse_address
+from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import BudgetExceeded, EngineUnreachable, InvalidInput, UnknownName
 from ragguard.scorers.settings import ScoringSettings

@@ -46,6 +46,13 @@ class Dialect:
     """True where the server gives several choices for one request."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that switch thinking off."""
+    refusal: str = ""
+    """The refusal that named no parameter, where the smallest body stands in for the whole one."""
+
+    @classmethod
+    def smallest(cls, limit_name: str, refusal: str) -> Dialect:
+        """Returns the dialect of a model, messages and a limit of tokens alone."""
+        return cls(0, limit_name, temperature=False, seed=False, many=False, refusal=refusal)
 
     def without(self, refusal: str) -> Dialect | None:
         """Returns the dialect without the parameter that a server's refusal names; None if it names none of them."""

@@ -12,15 +12,14 @@ import os
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
 import httpx
 
 from ragguard.engines.account import count_reply, count_request
+from ragguard.engines.http.address import key_from_environment, parse_address
 from ragguard.engines.http.body import (
     MOST_BYTES,
     MOST_BYTES_OF_AN_ERROR,
@@ -40,9 +39,13 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from ragguard.runtime.deadline import until
+from ragguard.runtime.deadline import in_words, until
 from ragguard.runtime.faults import brief
-from ragguard.text.credentials import Credentials, checked_key, split_credentials
+from ragguard.text.credentials import (
+    checked_headers,
+    checked_key,
+    header_lines,
+)
 from ragguard.text.secret_filter import clean_cause
 
 _CONNECT_S = 10.0
@@ -53,6 +56,10 @@ _TOO_LONG = re.compile(
     r"|too many (input )?tokens|longer than the maximum",
     re.IGNORECASE,
 )
+_PERMANENT = frozenset(
+    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "account_deactivated"}
+)
+"""The refusals that stay whatever their status says, by the code or the type of the error."""
 _LIMIT = re.compile(
     r"(?:context (?:length|size|window)|max_model_len|maximum model length)\D{0,12}?(\d+)", re.IGNORECASE
 )
@@ -62,61 +69,16 @@ _LENGTH = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Address:
-    """The parts of a server's address."""
-
-    base: str
-    """The URL before the OpenAI paths, such as `http://host:8000/v1`."""
-    root: str
-    """The URL before vLLM's own paths (`/version`, `/tokenize`)."""
-    model: str | None = None
-    """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
-    credentials: Credentials | None = field(default=None, repr=False)
-    query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """The parameters that each request carries, such as `api-version`; they may hold a key and are never shown."""
-    loopback: bool = False
-
-
-def parse_address(url: str) -> Address:
-    """Takes an address apart: `http(s)://host:port/v1`, with or without `/v1`, `#model` or `?model=`. Other
-    parameters of the query are sent with each request."""
-    allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
-    bare, credentials = split_credentials("engine", url, allowed)
-    parts = urlsplit(bare)
-    host, port = parts.hostname, parts.port
-    if parts.scheme not in ("http", "https") or not host:
-        raise InvalidInput("engine", bare, allowed)
-    name = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
-    path = parts.path.rstrip("/")
-    base = origin + (path or "/v1")
-    query = parse_qsl(parts.query)
-    asked = unquote(parts.fragment) or next((value for name, value in query if name == "model"), "")
-    sent = tuple((name, value) for name, value in query if name != "model")
-    return Address(
-        base,
-        base.removesuffix("/v1"),
-        asked or None,
-        credentials,
-        query=sent,
-        loopback=host in ("127.0.0.1", "localhost", "::1"),
-    )
-
-
-def key_from_environment(address: Address) -> str | None:
-    """Returns `RAGGUARD_API_KEY`, else `OPENAI_API_KEY`; the latter goes over https or to this machine only."""
-    names = ["RAGGUARD_API_KEY"]
-    if address.loopback or address.base.startswith("https:"):
-        names.append("OPENAI_API_KEY")
-    return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
-
-
 class HttpClient:
     """Sends requests to one server. Safe to use from several event loops and threads at once."""
 
     def __init__(
-        self, url: str, api_key: str | None = None, timeout_s: float = 120.0, connections: int = 64
+        self,
+        url: str,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.address = parse_address(url)
         if not timeout_s > 0:
@@ -127,6 +89,8 @@ class HttpClient:
         self._connections = connections
         given = None if api_key is None else checked_key("api_key", api_key)
         self._key = key_from_environment(self.address) if given is None else given
+        self._headers = header_lines("RAGGUARD_HEADERS", os.environ.get("RAGGUARD_HEADERS", ""))
+        self._headers |= checked_headers("headers", headers or {})
         self._clients: dict[asyncio.AbstractEventLoop, httpx.AsyncClient] = {}
         """The connections of each event loop. Single operations of a dict need no lock between threads."""
         self._closed = False
@@ -176,19 +140,23 @@ class HttpClient:
 
     def _new_client(self) -> httpx.AsyncClient:
         # A compressed reply could become gigabytes.
-        headers = {
-            "Content-Type": "application/json",
-            "Accept": "application/json",
-            "Accept-Encoding": "identity",
-        }
+        headers = httpx.Headers(
+            {
+                "Content-Type": "application/json",
+                "Accept": "application/json",
+                "Accept-Encoding": "identity",
+            }
+        )
         if self._key:
-            headers["Authorization"] = f"Bearer {self._key}"
+            name, scheme = ("api-key", "") if self.address.is_azure else ("Authorization", "Bearer ")
+            headers[name] = scheme + self._key
+        headers.update(self._headers)
         return httpx.AsyncClient(
             headers=headers,
             params=self.address.query,
             # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
             verify=self._is_encrypted(),
-            auth=None if self._key else self.address.credentials,
+            auth=None if "authorization" in headers else self.address.credentials,
             # Requests to this machine never use a proxy.
             trust_env=not self.address.loopback,
             # The whole exchange is timed by the caller's deadline; here only the hand-shake.
@@ -237,7 +205,14 @@ class HttpClient:
                 "is this an OpenAI-compatible server?"
             ) from error
         if status != 200:
-            raise _refusal(method, url, status, headers, body, known=url in self._answered)
+            refusal = _refusal(method, url, status, headers, body, known=url in self._answered)
+            if status in (401, 403):
+                refusal.args = (f"{refusal}; {self._about_key()}",)
+            elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
+                refusal.args = (
+                    f"{refusal}; Azure's deployments want a version: ADDRESS?api-version=2024-10-21",
+                )
+            raise refusal
         try:
             answer = parsed(body)
         except ValueError as error:
@@ -253,6 +228,19 @@ class HttpClient:
         self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer
+
+    def _about_key(self) -> str:
+        """Returns what to do about a key that is missing or refused."""
+        if self._key or self._headers or self.address.credentials:
+            return (
+                "the key that was given is not accepted: check it (api_key, RAGGUARD_API_KEY, OPENAI_API_KEY), and "
+                "that it is one of this server; where the server wants it in another header, give "
+                "headers={'api-key': KEY}, or --header 'api-key: KEY'"
+            )
+        if os.environ.get("OPENAI_API_KEY") and not self.address.is_azure:
+            return "OPENAI_API_KEY goes over https or to this machine only: give the key as RAGGUARD_API_KEY"
+        other = "AZURE_OPENAI_API_KEY" if self.address.is_azure else "OPENAI_API_KEY"
+        return f"give the key as RAGGUARD_API_KEY or {other}"
 
     async def _exchange(
         self, method: str, url: str, content: bytes | None
@@ -275,6 +263,13 @@ def _may_pass(status: int) -> bool:
     return status in (408, 429) or 500 <= status < 600
 
 
+def _codes(answer: Any) -> set[str]:
+    """Returns the words by which a reply names its error."""
+    error = answer.get("error") if isinstance(answer, Mapping) else None
+    named = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
+    return {word for word in named if isinstance(word, str)}
+
+
 def _code(error: Any) -> int:
     """Returns the status that an error object in a reply names; 0 where it names none."""
     code = error.get("code") if isinstance(error, Mapping) else None
@@ -287,17 +282,21 @@ def _refusal(
     method: str, url: str, status: int, headers: httpx.Headers, body: bytes, *, known: bool
 ) -> EngineError:
     """Returns the error for a reply with this status; `known` is true where the URL has answered well before."""
-    from_server = True
+    from_server, answer = True, None
     try:
-        said = _message(parsed(body))
+        said = _message(answer := parsed(body))
     except ValueError:
         said, from_server = brief(as_text(body, _LOOKED_AT))[:200], False
     said = said or httpx.codes.get_reason_phrase(status) or "nothing"
     what = f"{method} {url}: {status}, the server said: {said}"
+    if not _PERMANENT.isdisjoint(_codes(answer)):
+        return EngineRejected(f"{what}; waiting does not help: look at the account's quota and its bills")
     if _may_pass(status):
-        return EngineOverloaded(what, retry_after=_retry_after(headers))
+        wait = _retry_after(headers)
+        asks = "" if wait is None else f"; it asks to come back in {in_words(wait)}"
+        return EngineOverloaded(what + asks, retry_after=wait, status=status)
     if status in (401, 403):
-        return EngineRejected(f"{what}; give the key as RAGGUARD_API_KEY or OPENAI_API_KEY")
+        return EngineRejected(what)
     if 300 <= status < 400:
         return EngineRejected(f"{what}; it points elsewhere: use that address")
     if status in (400, 413, 422) and _TOO_LONG.search(said):

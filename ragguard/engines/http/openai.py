@@ -11,37 +11,35 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo, LabelProbs, Message, Prompt, Sample, Samples
+from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.http.chat import Choice, ChoiceLimit, Dialect, ask, estimated, listed, spelled
+from ragguard.engines.http.chat_trials import LABEL_TOKENS, accepted, collides, thought
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
-from ragguard.engines.label_tokens import ABSTENTION, CONTRASTS
+from ragguard.engines.label_tokens import ABSTENTION
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.thinking import LETTERS, QUESTION, SWITCH_OFF
+from ragguard.engines.thinking import LETTERS, SWITCH_OFF
 from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.limiter import Limiter, in_parallel
 
-_LABEL_TOKENS = 8
-"""The most tokens of an answer that is to be a label."""
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
     {"reasoning_effort": "none"},
     {"reasoning_effort": "minimal"},
 )
-_LOOK_TOKENS = 16
 _CUTS = 4
 _CHARACTERS_PER_TOKEN = 3.0
 """An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
@@ -66,6 +64,7 @@ class OpenAIEngine(HttpEngine):
         url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
         model: The model to ask for, where the server has several. None: the only one.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
         at_once: How many requests may be in flight together.
         answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
@@ -79,6 +78,7 @@ class OpenAIEngine(HttpEngine):
         model: str | None = None,
         *,
         api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
         at_once: int = 16,
         answers: int = 20,
@@ -86,7 +86,9 @@ class OpenAIEngine(HttpEngine):
     ) -> None:
         if answers < 2:
             raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
-        super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once)
+        super().__init__(
+            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
+        )
         self._limits = ChatLimits(at_once, answers, thinking_tokens)
 
     async def look(self) -> ChatModel:
@@ -104,13 +106,13 @@ async def look_at_chat(
     patience: Patience | None = None,
 ) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
-    said = list(notes)
-    dialect, choices = await _accepted(client, served.id, Dialect())
-    thinks = _thought(choices)
+    said = [*notes, *([served.note] if served.note else [])]
+    dialect, choices = await accepted(client, served.id, Dialect())
+    thinks = thought(choices)
     if thinks:
         for switch in _SWITCHES:
-            silent, found = await _accepted(client, served.id, replace(dialect, extras=switch))
-            if silent.extras and not _thought(found):
+            silent, found = await accepted(client, served.id, replace(dialect, extras=switch))
+            if silent.extras and not thought(found):
                 dialect, choices, thinks = silent, found, False
                 said.append(f"the model thinks first: switched off by {', '.join(switch)}")
                 break
@@ -133,12 +135,17 @@ async def look_at_chat(
         mass = sum(math.exp(token.logprob) for token in (spelled(x, first) for x in LETTERS) if token)
         if mass < ENOUGH_MASS:
             said.append(weak_letters(mass))
-        if await _collides(client, served.id, dialect):
+        if await collides(client, served.id, dialect):
             ambiguous = frozenset({ABSTENTION})
             said.append(
                 f"{ABSTENTION} begins with the same token as a common word: its share of answers is sampled"
             )
-    if not dialect.many:
+    if dialect.refusal:
+        said.append(
+            f"the server refused a whole request and named no parameter ({dialect.refusal}): it is asked with model, "
+            f"messages and {dialect.limit_name} alone, without log-probabilities, temperature, seed and n"
+        )
+    elif not dialect.many:
         said.append("the server gives one answer a request: n samples are n requests")
     shown = bool(dialect.top) and not thinks
     thinking = limits.thinking_tokens if thinks else 0
@@ -157,7 +164,7 @@ async def look_at_chat(
         location=client.address.base,
         notes=tuple(said),
         label_requests=1 if listed or dialect.many else limits.answers,
-        label_tokens=1 if listed else limits.answers * (_LABEL_TOKENS + thinking),
+        label_tokens=1 if listed else limits.answers * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
     return ChatModel(
@@ -170,40 +177,6 @@ async def look_at_chat(
         patience=patience,
         limiter=Limiter(limits.at_once),
     )
-
-
-async def _accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
-    """Asks the plain question without each parameter that the server refuses, until it answers."""
-    while True:
-        n = 2 if dialect.many else 1
-        try:
-            question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, seed=1)
-            choices, _ = await ask(client, model, dialect, question, top=True)
-        except EngineRejected as error:
-            less = dialect.without(str(error))
-            if less is None:
-                raise
-            dialect = less
-            continue
-        if len(choices) < n:
-            dialect = replace(dialect, many=False)
-        if not choices[0].first and dialect.top:
-            dialect = replace(dialect, top=0)
-        return dialect, choices
-
-
-async def _collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
-    """True where the abstention begins with the same token as a common word."""
-    prompt = Prompt((Message("user", f"Repeat this and write nothing else: {ABSTENTION}"),))
-    repeated = DrawRequest((prompt,), 1, _LABEL_TOKENS, 0.0)
-    (choice, *_), _ = await ask(client, model, dialect, repeated, top=True)
-    token = spelled(ABSTENTION, choice.first)
-    start = token.text.strip(" ▁\n") if token else ""
-    return bool(start) and any(word.startswith(start) for word in CONTRASTS)
-
-
-def _thought(choices: Sequence[Choice]) -> bool:
-    return any(choice.thought for choice in choices)
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +233,7 @@ class ChatModel:
         drawn = DrawRequest(
             request.prompts,
             n=self.limits.answers if sampled else 1,
-            max_tokens=_LABEL_TOKENS if sampled else 1,
+            max_tokens=LABEL_TOKENS if sampled else 1,
             temperature=1.0 if sampled else 0.0,
             seed=0 if sampled else None,
             deadline=request.deadline,

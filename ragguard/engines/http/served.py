@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.errors import EngineProtocolError, EngineRejected
+from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
+
+_NO_LIST = frozenset({400, 404, 405, 500, 501})
+"""The statuses with which a server without a list of models replies; others are of the key, or may pass."""
 
 
 class HttpEngine(ModelEngine):
@@ -21,9 +25,10 @@ class HttpEngine(ModelEngine):
         api_key: str | None = None,
         timeout_s: float = 120.0,
         connections: int = 64,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._client = HttpClient(url, api_key, timeout_s, connections)
+        self._client = HttpClient(url, api_key, timeout_s, connections, headers)
         self._wanted = model or self._client.address.model
 
     def __repr__(self) -> str:
@@ -44,29 +49,34 @@ class ServedModel:
     root: str = ""
     """The name or the folder of the weights, where the server reports it."""
     context: int | None = None
+    note: str = ""
+    """How the server's list differs from the name that was given."""
 
 
 async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
-    """Returns the model to ask for. Raises EngineRejected with the list where it is not there, or where none was named
-    and there are several."""
-    base = client.address.base
+    """Returns the model to ask for. One that is named is trusted where the server's list is empty or cannot be read.
+
+    Raises EngineRejected with the list where it has other models alone, or where none was named and there are several.
+    """
+    base, note = client.address.base, ""
     try:
-        answer = await client.get("/models")
-    except EngineRejected as error:
-        # Gateways may hide the list, which is not needed where a model is named.
-        if wanted and error.status == 404:
-            return ServedModel(wanted)
-        raise
-    listed = answer.get("data") if isinstance(answer, Mapping) else None
-    if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
-        raise EngineProtocolError(
-            f"GET {base}/models: no list of models in the answer; is this an OpenAI-compatible server?"
-        )
+        listed = await _listed(client)
+    except (EngineRejected, EngineOverloaded, EngineProtocolError) as error:
+        # Gateways may hide the list, or have none.
+        if wanted is None or not (isinstance(error, EngineProtocolError) or error.status in _NO_LIST):
+            raise
+        return ServedModel(wanted, note=f"{wanted} is asked for as it was named: no list of models ({error})")
     names = ", ".join(str(model["id"]) for model in listed) or "none"
     if wanted:
         found = [model for model in listed if model["id"] == wanted]
-        if not found:
+        if not found and len(alike := [m for m in listed if _spelled_alike(str(m["id"]), wanted)]) == 1:
+            found, note = alike, f"the server spells {wanted} as {alike[0]['id']}"
+        if not found and listed and not client.address.is_azure:
             raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
+        if not found:
+            return ServedModel(
+                wanted, note=f"{wanted} is asked for as it was named: the server does not list it"
+            )
     else:
         # Adapters name their base model, which is taken unless an adapter is named.
         found = [model for model in listed if not model.get("parent")]
@@ -78,8 +88,26 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
     meta = model.get("meta")
     context = model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
     return ServedModel(
-        str(model["id"]),
-        str(model.get("owned_by") or ""),
-        str(model.get("root") or ""),
-        context if isinstance(context, int) else None,
+        id=str(model["id"]),
+        owner=str(model.get("owned_by") or ""),
+        root=str(model.get("root") or ""),
+        context=context if isinstance(context, int) else None,
+        note=note,
     )
+
+
+async def _listed(client: HttpClient) -> list[Mapping[str, Any]]:
+    """Returns the server's list of models."""
+    answer = await client.get("/models")
+    listed = answer.get("data") if isinstance(answer, Mapping) else None
+    if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
+        raise EngineProtocolError(
+            f"GET {client.address.base}/models: no list of models in the answer; is this an OpenAI-compatible server?"
+        )
+    return listed
+
+
+def _spelled_alike(listed: str, wanted: str) -> bool:
+    """True for one model in two spellings: `models/x` or `openai/x` for `x`, `x:latest` for `x`, other letter cases."""
+    one, other = (name.lower().removesuffix(":latest") for name in (listed, wanted))
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

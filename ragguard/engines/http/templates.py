@@ -3,7 +3,7 @@
 vLLM takes many prompts at once as text, but templates only one conversation in each request. So the template is
 learned once for each sequence of roles: the server templates marked messages, and the text of the result is split at
 the marks. The result is used only where it gives the same tokens as the server does; else the server templates every
-prompt, in one small request each. So it does for a prompt with text that may be a special token, such as `<b>`.
+prompt, in one small request each.
 """
 
 from __future__ import annotations
@@ -25,16 +25,12 @@ from ragguard.runtime.limiter import in_parallel
 
 # Made of letters and digits of any vocabulary, so that even a vocabulary of words returns them unchanged.
 _MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
-_PROOF = (
-    "  <query>\nAda Berg runs it.\n</query>\n\n<document 1>\nWho?\n</document>\n ",
-    "\n A  B: 0, 5 ",
-    " Oslo\t\n",
-    " C ",
-)
-# Texts that may be special tokens: some templates remove these from messages, and no test can find all of them. The
-# frames of ragguard's own prompts are part of the proof.
-_FRAME = re.compile(r"<(?!/?(?:query|document)>)[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|◁[^\s▷]{1,32}▷")
+_PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
+# Texts that may be special tokens: some templates remove these from messages, and no test can find all of them.
+_FRAME = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|◁[^\s▷]{1,32}▷")
 _AT_ONCE = 32
+_MOST_KNOWN = 4096
+_PROOFS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +60,7 @@ class Templates:
         self.folds = False
         """True where the template knows no system turn: its text is put before the first user turn."""
         self._shapes: dict[tuple[Role, ...], Shape | None] = {}
+        self._harmless: set[str] = set()
         self._ending_ids: dict[str, list[int]] = {"": []}
 
     async def learn(self) -> None:
@@ -113,11 +110,35 @@ class Templates:
         if not as_ids:
             for messages in folded:
                 shape = shapes[_roles(messages)]
-                if shape is not None and (self.plain or not _may_change(messages)):
+                if shape is not None:
                     texts[messages] = shape.render(messages)
+            for messages in await self._strange(texts, deadline):
+                del texts[messages]
         by_server = [messages for messages in dict.fromkeys(folded) if messages not in texts]
         ids = dict(zip(by_server, await self._in_parallel(by_server, deadline), strict=True))
         return [texts[messages] + self.ending if messages in texts else ids[messages] for messages in folded]
+
+    async def _strange(
+        self, texts: Mapping[tuple[Message, ...], str], deadline: float | None
+    ) -> list[tuple[Message, ...]]:
+        """Returns the conversations with texts such as `<x>` that the template may change."""
+        if self.plain:
+            return []
+        unknown: dict[frozenset[str], list[tuple[Message, ...]]] = {}
+        for messages in texts:
+            found = frozenset(frame for message in messages for frame in _FRAME.findall(message.content))
+            if found - self._harmless:
+                unknown.setdefault(found - self._harmless, []).append(messages)
+        strange: list[tuple[Message, ...]] = []
+        for proved, (frames, conversations) in enumerate(unknown.items()):
+            example = conversations[0]
+            strange += conversations
+            if len(self._harmless) < _MOST_KNOWN and proved < _PROOFS_AT_ONCE:
+                truth = await self._templated(example, deadline)
+                if await self.tokens(texts[example], deadline) == truth:
+                    self._harmless |= frames
+                    del strange[-len(conversations) :]
+        return strange
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         """Returns the tokens of each prompt, template and ending included; one small request for each."""
@@ -217,11 +238,6 @@ class Templates:
 
 def _plain(roles: Sequence[Role]) -> Shape:
     return Shape(("", *["\n\n"] * (len(roles) - 1), "\n"), trims=False)
-
-
-def _may_change(messages: Sequence[Message]) -> bool:
-    """True where a message holds text that a template may take for a special token, and remove."""
-    return any(_FRAME.search(message.content) for message in messages)
 
 
 def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:

@@ -43,6 +43,7 @@ class VllmEngine(HttpEngine):
         url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
         model: The model to ask for, where the server has several. None: the only one.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
         connections: How many connections may be open at once.
     """

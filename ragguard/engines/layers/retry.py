@@ -44,7 +44,7 @@ class Patience:
     """The schedule of repeated requests, and a circuit breaker over all calls. Times are in seconds.
 
     Args:
-        attempts: How often one request is tried at most, 1 or more.
+        attempts: How often one request is tried at most, 1 or more. A refusal with `Retry-After` does not count.
         base: The longest wait before the second attempt; it doubles with each further one.
         cap: The longest wait before any attempt. A server's `Retry-After` is added.
         total: How long one request is repeated at most; a call's deadline ends it earlier.
@@ -81,7 +81,7 @@ class Patience:
         """Returns what `ask` returns, called again while that may help. With `proves` a return closes the circuit."""
         started = monotonic()
         until = started + self._total if deadline is None else min(deadline, started + self._total)
-        number = 0
+        number = asked_to_wait = 0
         while True:
             remaining(deadline, "a call")
             number += 1
@@ -92,7 +92,7 @@ class Patience:
                 self._report(attempt, error, hurried=deadline is not None)
                 if _blames_server(error, deadline is not None):
                     NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
-                wait = self._wait(error, number, until)
+                wait = self._wait(error, number - asked_to_wait, asked_to_wait, until)
                 if wait is None:
                     if number == 1:
                         raise
@@ -100,6 +100,7 @@ class Patience:
                     raise _given_up(error, spent) from error.__cause__
                 # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
+                asked_to_wait += isinstance(error, EngineOverloaded) and error.retry_after is not None
                 await asyncio.sleep(wait)
             except SystemExit as error:
                 # A SystemExit would end the event loop, and with it every other call on it.
@@ -124,14 +125,18 @@ class Patience:
         else:
             self._circuit.left(attempt)
 
-    def _wait(self, error: EngineError, attempts: int, until: float) -> float | None:
+    def _wait(self, error: EngineError, attempts: int, asked_to_wait: int, until: float) -> float | None:
         """Returns the seconds until the next attempt, or None when there shall be none."""
-        wait = self._schedule.after(attempts)
-        if wait is None or not error.retryable or error.repeated:
+        if not error.retryable or error.repeated:
             return None
         if isinstance(error, EngineOverloaded) and error.retry_after is not None:
-            # Never earlier than asked, and not all at the same instant.
-            wait += max(0.0, error.retry_after)
+            # Never earlier than asked, and not all at the same instant. A server that says when to come back is asked
+            # as long as there is time.
+            wait: float | None = self._schedule.wait(min(asked_to_wait + 1, 4)) + max(0.0, error.retry_after)
+        else:
+            wait = self._schedule.after(attempts)
+        if wait is None:
+            return None
         return wait if monotonic() + wait < until else None
 
 

@@ -15,7 +15,7 @@ from ragguard.engines.http.vllm import VllmEngine
 from ragguard.errors import EngineRejected
 
 LABELS = ("NO-RESPONSE", "A", "B")
-TALK = [Message("system", "Reply with a letter."), Message("user", "  Who runs it?\n")]
+TALK = [Message("system", "Reply with a letter."), Message("user", "  Who <b>runs</b> it?\n")]
 
 
 async def asked(model: FakeModel, prompts=("Who?",), labels=LABELS, mode=None):
@@ -172,34 +172,31 @@ async def test_a_model_that_cannot_be_silenced_is_sampled_instead():
 async def test_a_system_turn_that_the_template_refuses_goes_before_the_question():
     info, probs, requests = await asked(FakeModel(template="no system"), [TALK])
     assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    assert "<user>Reply with a letter.\n\n  Who runs it?" in requests[0].json["prompt"][0]
+    assert "<user>Reply with a letter.\n\n  Who <b>runs</b> it?" in requests[0].json["prompt"][0]
     assert any("no system turn" in note for note in info.notes)
 
 
 async def test_a_template_that_trims_is_learned_so():
     _, _, requests = await asked(FakeModel(template="trims"), [TALK])
     assert requests[0].json["prompt"] == [
-        "<bos><system>Reply with a letter.\n<user>Who runs it?\n<assistant>"
+        "<bos><system>Reply with a letter.\n<user>Who <b>runs</b> it?\n<assistant>"
     ]
 
 
-@pytest.mark.parametrize(
-    ("template", "kinds", "shown"), [("whole", {str, list}, "Who <b>A?"), ("escapes", {list}, "Who < b>A?")]
-)
-async def test_text_that_may_be_a_special_token_is_templated_by_the_server(template, kinds, shown):
-    model = FakeModel(template=template)
-    prompts = ["Who runs it?", "<query>\nWho?\n</query>", "Who <b>A?"]
-    _, probs, requests = await asked(model, prompts)
-    assert np.allclose(probs.p, [[0.1, 0.6, 0.2]] * 3)
-    sent = [prompt for request in requests for prompt in request.json.get("prompt", [])]
-    assert {type(prompt) for prompt in sent if not isinstance(prompt, str) or len(prompt) > 1} == kinds
-    ids = [prompt for prompt in sent if isinstance(prompt, list)]
-    assert model.tokens(f"<bos><user>{shown}\n<assistant>") in [[model._token(i) for i in row] for row in ids]
+async def test_a_message_that_the_template_changes_is_left_to_the_server():
+    plain = "Who runs it?"
+    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <b>A?"])
+    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
+    bodies = [request.json for request in requests if request.path == "/v1/completions"]
+    assert {type(body["prompt"][0]) for body in bodies} == {str, list}
+    ids = next(body["prompt"][0] for body in bodies if isinstance(body["prompt"][0], list))
+    model = FakeModel(template="escapes")
+    assert len(ids) == len(model.tokens("<bos><user>Who < b>A?\n<assistant>"))
 
 
 async def test_a_model_without_a_template_gets_plain_text():
     info, probs, requests = await asked(FakeModel(template="none"), [TALK])
-    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who runs it?\n\n"]
+    assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\n\n"]
     assert requests[0].json["add_special_tokens"] is True
     assert any("no chat template" in note for note in info.notes)
     assert len(probs) == 1
@@ -223,3 +220,14 @@ async def test_passages_are_cut_where_they_do_not_fit():
         sent = server.paths("/completions")[-1].json["prompt"][0]
         assert sent.endswith("Who?\n<assistant>")
         assert sent.startswith("<bos><user>Read: word word")
+
+
+async def test_tags_of_prompts_and_passages_are_proved_once_and_cost_no_further_requests():
+    prompts = [f"<question>\nWho?\n</question>\n<b>{i}</b>" for i in range(50)]
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        await engine.label_probs(["Who?"], LABELS)
+        server.requests.clear()
+        await engine.label_probs(prompts, LABELS)
+        assert len(server.requests) <= 3
+        await engine.label_probs([prompt + "!" for prompt in prompts], LABELS)
+        assert len(server.requests) <= 4

@@ -161,7 +161,7 @@ async def test_a_callers_haste_and_a_servers_advice_do_not_open_it():
     advice = failing(then=EngineOverloaded("busy", retry_after=0.001))
     for _ in range(3):
         with pytest.raises(EngineOverloaded):
-            await ask(quick(advice, attempts=2, trip_after=2))
+            await ask(quick(advice, total=0.02, trip_after=2))
     with pytest.raises(EngineTimeout):
         await ask(layer)
     with pytest.raises(CircuitOpen):
