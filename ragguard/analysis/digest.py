@@ -127,8 +127,15 @@ def explanation_of(overview: Overview) -> Explanation:
         hops=list(hops.values()), sub_questions=overview.sub_questions,
     )  # fmt: skip
     of_passages = (
-        Number(step=seq, rank=rank, name=name, value=value / SCALE, sub_question=sub)
-        for seq, rank, name, value, sub in json.loads(summary.of_passages)
+        Number(
+            step=seq,
+            rank=rank,
+            name=name,
+            value=value / SCALE,
+            stderr=None if error is None else error / SCALE,
+            sub_question=sub,
+        )
+        for seq, rank, name, value, sub, error in json.loads(summary.of_passages)
         if name == "utility" or (name == "answerability" and overview.sub_questions)
     )
     others = (

@@ -28,7 +28,7 @@ from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalSt
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
-from ragguard.scorers.run_facts import ANSWERS
+from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step
 from ragguard.text.control_characters import strip_control_characters
 
@@ -157,21 +157,24 @@ def _hop(
     seen = view_step(step, sys.maxsize)
     read = set(seen.got)
     read_as = {seen.all[at].id: at + 1 for at in seen.got if at >= seen.candidates and seen.all[at].id}
-    utilities = {s.position: s.value for s in scores if s.name == "utility" and s.position is not None}
+    judgements = {s.position: s for s in scores if s.name == "utility" and s.position is not None}
     judged = _judged(scores)
     rows: list[Row] = []
     for position, passage in enumerate(seen.all, 1):
         drop = dropped.get(position)
-        utility = utilities.get(position, drop.utility if drop else None)
+        judgement = judgements.get(position)
+        utility = judgement.value if judgement else drop.utility if drop else None
+        clear = judgement is None or is_clear(judgement.value, judgement.stderr)
         cut = position - 1 not in read and not drop
-        verdict, colour = _verdict(utility, drop.reason if drop else None)
+        verdict, colour = _verdict(utility, drop.reason if drop else None, clear=clear)
+        bar = colour_of(utility if utility is not None and clear else 0.0)
         if (number, position) in explanation.sources:
-            verdict, colour = STATES_WRONG, "red"
+            verdict, colour, bar = STATES_WRONG, "red", "red"
         elif cut:
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
-        row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut))
+        row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar)
         rows.append(replace(row, judged=judged[position]) if position in judged else row)
     return Hop(
         f"hop {step.index + 1}: ",
@@ -267,7 +270,7 @@ def _contested(scores: Sequence[Score]) -> list[str]:
     return [f"contested: {strip_control_characters(found.explanation)}"] if found and found.value > 0 else []
 
 
-def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
+def _verdict(utility: float | None, dropped: str | None, *, clear: bool) -> tuple[str, str]:
     """Returns the verdict on a passage in words, and the colour of these words."""
     if dropped is not None:
         return (
@@ -277,6 +280,8 @@ def _verdict(utility: float | None, dropped: str | None) -> tuple[str, str]:
     if utility is None:
         return "", ""
     misleads, helps = utility < MISLEADS, utility > -MISLEADS
+    if not clear:
+        return "unclear" if misleads or helps else "does little", colour_of(0.0)
     return "misleads" if misleads else "helps" if helps else "does little", colour_of(utility)
 
 
@@ -305,6 +310,8 @@ class Row:
     verdict: str
     colour: str
     dim: bool
+    bar: str
+    """The colour of the utility's bar."""
     judged: str = "not judged"
     """The words in place of a utility that is not known."""
 
@@ -391,14 +398,13 @@ def _padded(text: str, width: int) -> str:
 
 
 def _bar(row: Row, shade: Style) -> Iterator[Segment]:
-    """Yields the utility of a passage; it has a colour where it is clearly help or harm, that of the verdict."""
+    """Yields the utility of a passage as a bar and a number."""
     if row.utility is None:
         yield Segment(_padded(row.judged, _UTILITY), shade + _DIM)
         return
     cells = min(BAR, round(abs(row.utility) * BAR))
     left, right = (cells, 0) if row.utility < 0 else (0, cells)
-    wrong = row.verdict == STATES_WRONG
-    colour = shade + Style(color="red" if wrong else colour_of(row.utility))
+    colour = shade + Style(color=row.bar)
     yield Segment(" " * (BAR - left), shade)
     yield Segment("█" * left, colour)
     yield Segment("│", shade)

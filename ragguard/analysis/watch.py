@@ -12,7 +12,7 @@ from ragguard.analysis.digest import MISLEADS, STATES, best, named
 from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
-from ragguard.scorers.run_facts import BeliefGain
+from ragguard.scorers.run_facts import BeliefGain, is_clear
 from ragguard.storage.sqlite.kept import unread_positions
 from ragguard.text.control_characters import strip_control_characters
 
@@ -83,8 +83,9 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
     cell.append_text(Text(" · ").join(numbers))
     unread = unread_positions(step)
     misleading = sum(
-        score.name == "utility" and score.value < MISLEADS and score.position not in unread
+        score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position not in unread
         for score in scores
+        if score.name == "utility"
     )
     if misleading:
         cell.append(f" {misleading} misleading", "red")

@@ -34,11 +34,16 @@ class BeliefGain:
     @property
     def significant(self) -> bool:
         """True where the difference exceeds two standard errors and does not round to zero."""
-        return abs(self.value) >= max(0.005, _ERRORS * (self.stderr or 0.0))
+        return abs(self.value) >= 0.005 and is_clear(self.value, self.stderr)
 
     def __str__(self) -> str:
         error = "" if self.stderr is None else f" ± {self.stderr:.2f}"
         return f"{self.value:+z.2f}{error}"
+
+
+def is_clear(value: float, stderr: float | None) -> bool:
+    """Returns whether a value is at least two standard errors away from zero."""
+    return abs(value) >= _ERRORS * (stderr or 0.0)
 
 
 class Number(NamedTuple):
@@ -72,6 +77,7 @@ class HopFacts:
     texts_known: bool = True
     """False where a passage has no text, as an image, or as in a folder of scored parts."""
     utilities: dict[int, float] = field(default_factory=dict)
+    """The utilities by rank; 0 where one is within two standard errors of zero."""
     gain: BeliefGain | None = None
     """The change of belief by this hop after the earlier ones."""
     alone: BeliefGain | None = None
@@ -145,7 +151,7 @@ def with_numbers(facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterabl
         elif (hop := hops.get(one.step)) is None:
             continue
         elif one.name == "utility":
-            hop.utilities[one.rank] = one.value
+            hop.utilities[one.rank] = one.value if is_clear(one.value, one.stderr) else 0.0
         elif one.name == "answerability" and one.sub_question is not None:
             rated.add(one.sub_question)
             if one.value >= ANSWERS and one.rank in hop.read:

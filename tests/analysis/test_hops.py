@@ -120,6 +120,14 @@ def test_scores_without_a_column_are_shown_by_name():
     assert "density" not in text
 
 
+def test_a_utility_within_two_standard_errors_of_zero_is_unclear():
+    for value, stderr, verdict in (
+        (-0.3, 0.16, "unclear"), (0.3, 0.16, "unclear"), (-0.3, 0.14, "misleads"), (0.1, 0.16, "does little"),
+    ):  # fmt: skip
+        said = Score("utility", value, "passage", "r", "s", position=1, stderr=stderr)
+        assert f"{verdict}\n" in shown(guarded(), [said])
+
+
 def test_the_hop_says_whether_retriever_or_selection_lost_more():
     scores = [
         Score("proc", 0.3, "step", "r", "s", scorer="grades"),

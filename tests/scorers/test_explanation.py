@@ -128,6 +128,8 @@ def test_a_judged_passage_with_the_wrong_answer_misled():
     scores = [replace(score, value=0.9) if score.name == "utility" else score for score in scores_of(run)]
     assert explain(run, scores).cause == "misled"
     assert explain(run, scores).sources == {(2, 1)}
+    unclear = [replace(score, stderr=0.5) if score.name == "utility" else score for score in scores]
+    assert explain(run, unclear).cause == "not_found"
 
 
 def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():

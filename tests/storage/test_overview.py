@@ -33,7 +33,9 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
     found = told_of(
         run,
         [
-            Score("utility", -0.25001, "passage", position=2, usage=Usage(1, 2, 30, 4, 0.5), **of),
+            Score(
+                "utility", -0.25001, "passage", position=2, stderr=0.1, usage=Usage(1, 2, 30, 4, 0.5), **of
+            ),
             Score("answerability", 4.0, "passage", position=2, sub_question=1, **of),
             Score("redundancy", 0.5, "passage", passage_id="p", **of),
             Score("udcg", 0.5, "step", stderr=0.125, stage="candidates", engine="b", usage=Usage(1), **of),
@@ -44,8 +46,8 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
     )
     place = found.steps[1].seq
     assert rows(found.summary.of_passages) == [
-        [place, 2, "utility", -2500, None],
-        [place, 2, "answerability", 4 * SCALE, 1],
+        [place, 2, "utility", -2500, None, 1000],
+        [place, 2, "answerability", 4 * SCALE, 1, None],
     ]
     assert rows(found.summary.of_steps) == [[place, "udcg", 5000, 1250, "", "none", "candidates"]]
     assert [(one.value, one.reference_source, one.label) for one in found.summary.run_scores()] == [
@@ -55,6 +57,18 @@ def test_scores_come_by_step_and_rank_in_the_order_in_which_they_were_stored():
     assert (found.summary.worst, found.summary.misleading) == (-0.25001, 1)
     assert (found.summary.usage, found.summary.engines) == (Usage(2, 2, 30, 4, 0.5), ["a", "b"])
     assert [failure.error for failure in found.failures] == ["Timeout"]
+
+
+@pytest.mark.parametrize("unread", [False, True])
+def test_a_utility_within_two_standard_errors_of_zero_is_not_called_misleading(unread):
+    run = a_run()
+    step = run.steps[0]
+    if unread:  # the counts of such runs are corrected apart
+        step.candidates = [*step.passages, Passage("another")]
+    of = {"run_id": run.id, "step_id": step.id, "position": 1}
+    for stderr, count in ((None, 1), (0.14, 1), (0.16, 0)):
+        found = told_of(run, [Score("utility", -0.3, "passage", stderr=stderr, **of)])
+        assert (found.summary.worst, found.summary.misleading) == (-0.3, count)
 
 
 def test_every_reader_of_a_step_has_the_same_k():

@@ -53,9 +53,10 @@
       step.passages = step.texts.map((text, row) =>
         ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", wrong: step.wrong.includes(row + 1), ratings: {} }));
     }
-    for (const [place, rank, name, value, sub] of ofPassages) {
+    for (const [place, rank, name, value, sub, error] of ofPassages) {
       const passage = steps.has(place) && steps.get(place).passages[rank - 1];
       if (passage && sub == null) passage[name] = value / index.scale;
+      if (passage && name === "utility") passage.error = (error || 0) / index.scale;
       else if (passage) passage.ratings[sub] = value / index.scale;
     }
   }
@@ -224,9 +225,14 @@
       : "Belief in the reference. Whiskers: one standard error; neighbouring hops' errors are anti-correlated."));
   }
 
-  function bar(utility, wrong) {
+  // A utility is help or harm where it is large enough, and two standard errors away from zero.
+  const kindOfUtility = ({ utility, error }) =>
+    Math.abs(utility) <= -index.misleads ? "" : Math.abs(utility) < 2 * error ? "unclear" : utility < 0 ? "bad" : "good";
+
+  function bar(passage) {
+    const utility = passage.utility;
     if (utility == null) return el("span", { class: "soft" }, "not judged");
-    const kind = wrong || utility < index.misleads ? " bad" : utility > -index.misleads ? " good" : "";
+    const kind = " " + (passage.wrong ? "bad" : kindOfUtility(passage));
     const fill = el("i", { class: (utility < 0 ? "down" : "up") + kind });
     fill.style.width = Math.min(50, Math.abs(utility) * 50) + "%";
     return el("span", {}, el("span", { class: "bar", role: "img", "aria-label": "utility " + signed(utility) }, fill), " " + signed(utility));
@@ -237,8 +243,10 @@
     let kind = "soft";
     if (passage.wrong) { words.unshift("wrong answer"); kind = "bad"; }
     else if (passage.utility != null) {
-      if (passage.utility < index.misleads) { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
-      else if (passage.utility > -index.misleads) { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
+      const found = kindOfUtility(passage);
+      if (found === "unclear") words.unshift("unclear");
+      else if (found === "bad") { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
+      else if (found === "good") { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
       else words.unshift(passage.kept ? "does little" : "would do little");
     }
     return el("span", { class: kind }, words.join("; "));
@@ -255,7 +263,7 @@
       el("tbody", {}, shown.map((passage, row) => el("tr", { class: passage.kept ? "" : "dropped" },
         el("td", {}, String(row + 1)),
         el("td", { class: "text" }, texts[passage.text]),
-        el("td", { class: "verdict" }, bar(passage.utility, passage.wrong)),
+        el("td", { class: "verdict" }, bar(passage)),
         el("td", {}, verdict(passage)),
         columns.map(([name, title, show]) => el("td", { "data-label": title }, passage[name] == null ? "–" : show(passage[name]))))))));
   }

@@ -43,7 +43,7 @@ class ScoreSummary:
     """The scores of a run: those of its passages and steps as JSON, with some numbers about them."""
 
     of_passages: str = "[]"
-    """JSON rows with the step's `seq`, rank, name, value, sub-question."""
+    """JSON rows with the step's `seq`, rank, name, value, sub-question, and the error of a utility."""
     of_steps: str = "[]"
     """JSON rows with the step's `seq`, name, value, error, label, source of the reference, stage."""
     of_run: str = "[]"
@@ -51,7 +51,8 @@ class ScoreSummary:
     worst: float | None = None
     """The least utility of a passage that the model got."""
     misleading: int = 0
-    """The number of passages that the model got and whose utility is under the bound that was asked for."""
+    """The number of passages that the model got and whose utility is under the bound that was asked for, and under zero
+    by two standard errors."""
     usage: Usage = field(default_factory=Usage)
     engines: list[str] = field(default_factory=list)
     sub_questions: list[str] = field(default_factory=list)
@@ -187,14 +188,16 @@ def _count_only_what_was_read(
         if not kept
     }
     affected = sorted({seq for seq, *_ in unread})
-    read: dict[int, list[float]] = {seq: [] for seq in affected}
-    for seq, step, position, utility in chunks(connection, _UTILITIES, affected):
+    read: dict[int, list[tuple[float, float]]] = {seq: [] for seq in affected}
+    for seq, step, position, utility, stderr in chunks(connection, _UTILITIES, affected):
         if (seq, step, position) not in unread:
-            read[seq].append(utility)
+            read[seq].append((utility, stderr))
     for seq, utilities in read.items():
         summary = overviews[seq].summary
-        summary.worst = min(utilities, default=None)
-        summary.misleading = sum(utility < misleads for utility in utilities)
+        summary.worst = min((utility for utility, _ in utilities), default=None)
+        summary.misleading = sum(
+            utility < misleads and utility + 2 * stderr < 0 for utility, stderr in utilities
+        )
 
 
 def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> StepLine:
@@ -240,10 +243,12 @@ _IS_SHORTENED = " OR ".join(f"""instr(scores.metadata, '"{key}":') > 0""" for ke
 # Grouped by the run alone, so that the index on it serves the groups, and nothing is sorted.
 _SCORES_OF_RUNS = (
     "SELECT scores.run, "
-    f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question)) "
+    f"json_group_array(json_array(steps.seq, position, name, {_UNITS.format('value')}, sub_question, "
+    f"iif(name = 'utility', {_UNITS.format('stderr')}, NULL))) "
     "FILTER (WHERE level = 'passage' AND position IS NOT NULL), "
     f"{_SCORES_OF_LEVEL.format('steps.seq', 'step')}, {_SCORES_OF_LEVEL.format('NULL', 'run')}, "
-    "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ?), "
+    "min(value) FILTER (WHERE name = 'utility'), count(*) FILTER (WHERE name = 'utility' AND value < ? "
+    "AND value + 2 * coalesce(stderr, 0) < 0), "
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
@@ -255,7 +260,7 @@ _SCORES_OF_RUNS = (
     "WHERE scores.run IN ({}) GROUP BY scores.run"
 )
 _UTILITIES = (
-    "SELECT scores.run, steps.seq, position, value FROM scores "
+    "SELECT scores.run, steps.seq, position, value, coalesce(stderr, 0) FROM scores "
     "LEFT JOIN steps ON steps.run = scores.run AND steps.id = scores.step_id "
     "WHERE scores.run IN ({}) AND name = 'utility'"
 )
