@@ -29,59 +29,33 @@ async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list
     fitted = list(prompts)
     lengths = await count(fitted) if fitted else []
     long = {index: length for index, length in enumerate(lengths) if length > limit}
-    searches: dict[int, _Search] = {}
-    shortest = {index: shorten(prompts[index], _room(prompts[index])) for index in long}
-    least = await count(list(shortest.values())) if long else []
-    for (index, prompt), tokens in zip(shortest.items(), least, strict=True):
+    # Bisection over the characters that are cut: `low` are too few, with `high` the prompt fits.
+    low, high = dict.fromkeys(long, 0), {index: _room(prompts[index]) for index in long}
+    shortest = [shorten(prompts[index], high[index]) for index in long]
+    best = dict(zip(long, zip(shortest, await count(shortest) if long else (), strict=True), strict=True))
+    for index, (_, tokens) in best.items():
         if tokens > limit:
             left = f"and {tokens} are left when all that may be cut is gone"
-            why = left if _room(prompts[index]) else "and nothing in it may be cut"
+            why = left if high[index] else "and nothing in it may be cut"
             raise _too_long(index, long[index], limit, why)
-        searches[index] = _Search(prompts[index], long[index], prompt, tokens, limit)
-    for turn in range(_ROUNDS):
-        asked = {index: search.attempt(turn) for index, search in searches.items() if not search.done}
+    slack = max(_SLACK, limit * _SLACK_SHARE)
+    for _ in range(_ROUNDS):
+        asked = {
+            index: (low[index] + high[index]) // 2
+            for index, (_, tokens) in best.items()
+            if high[index] - low[index] > 1 and limit - tokens > slack
+        }
         if not asked:
             break
-        for (index, shorter), tokens in zip(asked.items(), await count(list(asked.values())), strict=True):
-            searches[index].learn(shorter, tokens)
-    cut: dict[int, int] = {}
-    for index, search in searches.items():
-        fitted[index], cut[index] = search.best, long[index] - search.best_tokens
-    return fitted, cut
-
-
-class _Search:
-    """A search for the fewest characters to cut from a prompt, by interpolation, or by halves where that is slow.
-
-    `best` is the longest prompt so far that fits; it has `_high` characters less than the whole one.
-    """
-
-    def __init__(self, prompt: Prompt, tokens: int, shortest: Prompt, least: int, limit: int) -> None:
-        self._prompt, self._limit = prompt, limit
-        self._slack = max(_SLACK, limit * _SLACK_SHARE)
-        self._low, self._low_tokens, self._tried = 0, tokens, 0
-        self._high, self.best, self.best_tokens = _room(prompt), shortest, least
-
-    @property
-    def done(self) -> bool:
-        """True where the best prompt leaves few tokens unused, or no cut lies between the two that were tried."""
-        return self._limit - self.best_tokens <= self._slack or self._high - self._low <= 1
-
-    def attempt(self, turn: int) -> Prompt:
-        """Returns the next prompt whose tokens are to be counted."""
-        wanted = self._low_tokens - self._limit + self._slack / 2
-        share = min(0.95, max(0.05, wanted / max(1, self._low_tokens - self.best_tokens)))
-        if turn > 3 and turn % 2:
-            share = 0.5
-        self._tried = self._low + max(1, int((self._high - self._low) * share))
-        return shorten(self._prompt, self._tried)
-
-    def learn(self, shorter: Prompt, tokens: int) -> None:
-        """Takes in how many tokens the prompt of the last attempt has."""
-        if tokens > self._limit:
-            self._low, self._low_tokens = self._tried, tokens
-        else:
-            self._high, self.best, self.best_tokens = self._tried, shorter, tokens
+        shorter = [shorten(prompts[index], characters) for index, characters in asked.items()]
+        for index, prompt, tokens in zip(asked, shorter, await count(shorter), strict=True):
+            if tokens > limit:
+                low[index] = asked[index]
+            else:
+                high[index], best[index] = asked[index], (prompt, tokens)
+    for index, (prompt, _) in best.items():
+        fitted[index] = prompt
+    return fitted, {index: long[index] - tokens for index, (_, tokens) in best.items()}
 
 
 def _room(prompt: Prompt) -> int:

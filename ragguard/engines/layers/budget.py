@@ -2,8 +2,8 @@
 
 A request first reserves the most that it can cost: a token is never shorter than a byte, so the bytes of a prompt
 bound its tokens whatever its language. The cost that the server reports for a reply is counted, and the rest is
-released. Where the bound of all prompts is more than is left, they go out in pieces whose bounds fit, as long as
-their likely cost is left. What an engine does not report is counted as reserved.
+released. Where the bound of all prompts is more than is left, they go out in halves, as long as their likely cost is
+left. What an engine does not report is counted as reserved.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Budget(Layer):
         return self.account.left
 
     async def send(self, request: Request[R]) -> R:
-        """Sends the request on if what it may cost is left, in pieces where it has to."""
+        """Sends the request on if what it may cost is left, in halves where it has to."""
         if not request.prompts:
             return await send_to(self._engine, request)
         info = await self.info_within(request.deadline)
@@ -76,37 +76,17 @@ class Budget(Layer):
         refusal = self.account.refusal(most)
         if refusal is None:
             return await self._spend(request, most)
-        if self.account.refusal(self._least(request, info)):
+        if len(request.prompts) == 1 or self.account.refusal(self._least(request, info)):
             raise BudgetExceeded(refusal)
-        began, rest, replies = time.monotonic(), list(request.prompts), []
-        while rest:
-            piece, most = self._piece(request, rest, info)
-            replies.append(await self._spend(request.about(piece), most))
-            rest = rest[len(piece) :]
+        began, half = time.monotonic(), len(request.prompts) // 2
+        parts = (request.prompts[:half], request.prompts[half:])
+        replies = [await self.send(request.about(part)) for part in parts]
         return request.gathered(replies, time.monotonic() - began)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine; the requests for it are counted."""
         with self.account.reserving(Cost()):
             return await self._engine.info()
-
-    def _piece(
-        self, request: Request[R], prompts: Sequence[Prompt], info: EngineInfo
-    ) -> tuple[list[Prompt], Cost]:
-        """Returns as many of the prompts as may go out now, and the most that they can cost."""
-        fitting = 0
-        low, high = 1, len(prompts)
-        while low <= high:
-            middle = (low + high) // 2
-            if self.account.refusal(self._most(request.about(prompts[:middle]), info)):
-                high = middle - 1
-            else:
-                fitting, low = middle, middle + 1
-        piece = list(prompts[: max(1, fitting)])
-        most = self._most(request.about(piece), info)
-        if refusal := self.account.refusal(most):
-            raise BudgetExceeded(refusal)
-        return piece, most
 
     async def _spend(self, request: Request[R], most: Cost) -> R:
         with self.account.reserving(most) as reservation:
