@@ -59,7 +59,8 @@ class Bridge:
         """The worth of the later hop with this hop and without."""
         after, alone = (0.0 if gain is None else gain.value for gain in (self.later.gain, self.later.alone))
         asks = f"; it asks for {_quoted(self.name)}, found here" if self.name else ""
-        return f"hop {self.later.number} is worth {after:+z.2f} after this hop and {alone:+z.2f} without it{asks}"
+        worth = f"{after:+z.2f} after this hop and {alone:+z.2f} without it"
+        return f"bridge: hop {self.later.number} is worth {worth}{asks}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ def test_a_bridge_says_what_the_later_hop_is_worth_without_it():
     run = run_of([FOUNDER], [BIRTH])
     scores = scores_of(run, "correct", (0.02, 0.93), (0.02, -0.001))
     assert {number: bridge.remark for number, bridge in explain(run, scores).bridges.items()} == {
-        1: "hop 2 is worth +0.93 after this hop and +0.00 without it; it asks for “Ada Berg”, found here"
+        1: "bridge: hop 2 is worth +0.93 after this hop and +0.00 without it; it asks for “Ada Berg”, found here"
     }
 
 
