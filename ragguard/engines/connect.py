@@ -13,6 +13,7 @@ from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.protocols import implements
+from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
@@ -97,7 +98,9 @@ def open_engine(
     """Returns the engine without layers."""
     is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
     if headers is not None and not is_server:
-        raise InvalidInput("headers", sorted(headers), "nothing, as only a server takes them")
+        raise InvalidInput(
+            "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
+        )
     if not isinstance(engine, str):
         if not implements(engine, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
