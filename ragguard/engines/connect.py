@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
 from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
+from ragguard.runtime.arguments import number_between
 from ragguard.runtime.protocols import implements
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
@@ -96,6 +98,8 @@ def open_engine(
     headers: Mapping[str, str] | None = None,
 ) -> Engine:
     """Returns the engine without layers."""
+    if timeout_s is not None:
+        number_between("timeout_s", timeout_s, 0, math.inf, "a number of seconds, more than 0")
     is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
     if headers is not None and not is_server:
         raise InvalidInput(
