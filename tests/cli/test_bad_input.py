@@ -10,7 +10,6 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.records import Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.sqlite import schema
 
 
 def with_coverage(number):
@@ -94,8 +93,3 @@ def test_a_gate_on_a_metric_that_one_side_lacks(stores):
     assert "a metric of both sides: udcg; one side lacks it: score both with the same scorers" in line
     shown = CliRunner().invoke(app, ["compare", str(stores / "good.db"), str(stores / "more.db")])
     assert "On one side only: coverage." in shown.output
-
-
-def test_a_store_of_an_older_schema_is_not_changed_by_reading(stores, monkeypatch):
-    monkeypatch.setattr(schema, "VERSION", schema.VERSION + 1)
-    assert "brings it up to date when it opens it" in said("report", stores / "good.db")

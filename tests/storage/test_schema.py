@@ -1,101 +1,29 @@
-"""A file of any past version opens, with everything in it; a migration that fails leaves the file as it was."""
+"""The file of a store: another version is refused, and several processes may make one at the same moment."""
 
 import sqlite3
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.runs import a_run, scores_of
+from support.runs import a_run
 from support.stored import captured, closed_after
 
 from ragguard.errors import SchemaMismatch
 from ragguard.storage.sqlite import schema
 from ragguard.storage.sqlite.store import Store
 
-PAST = sorted((Path(__file__).parent / "data").glob("v*.sql"), key=lambda path: int(path.stem[1:]))
 
-
-@pytest.mark.parametrize("dump", PAST, ids=lambda path: path.stem)
-def test_a_file_of_every_version_opens_with_everything_in_it(tmp_path, dump):
-    with closed_after(tmp_path / "s.db") as db:
-        db.executescript(dump.read_text())
-    store = Store(tmp_path / "s.db")
-    assert list(store.runs()) == [a_run(), a_run("r2", steps=1)]
-    assert store.scores("r1") == scores_of(a_run())
-    assert [failure.error for failure in store.failures("r2")] == ["EngineUnreachable"]
-    assert store.counters() == {"runs_dropped": 2}
-    store.housekeep()
-    assert [claim.run.id for claim in store.claim(9)] == ["r2"]
-
-
-@pytest.mark.parametrize("dump", PAST, ids=lambda path: path.stem)
-def test_texts_of_a_file_of_every_version_go_with_the_last_run_that_needs_them(tmp_path, dump):
-    with closed_after(tmp_path / "s.db") as db:
-        db.executescript(dump.read_text())
-    store = Store(tmp_path / "s.db")
-    store.delete("r1")
-    assert list(store.runs()) == [a_run("r2", steps=1)]
-    store.delete("r2")
-    with closed_after(tmp_path / "s.db") as db:
-        assert db.execute(
-            "SELECT (SELECT count(*) FROM passages) + count(*) FROM passage_uses"
-        ).fetchone() == (0,)
-
-
-def test_every_version_has_its_file():
-    assert [path.stem for path in PAST] == [f"v{version}" for version in range(1, schema.VERSION + 1)]
-
-
-def migrated(path, version, migrations):
-    db = schema.connect(str(path))
-    try:
-        schema.prepare(db, "the store", version=version, migrations=migrations)
-    finally:
-        db.close()
-
-
-STEPS = {
-    schema.VERSION: ["ALTER TABLE runs ADD COLUMN mood TEXT NOT NULL DEFAULT 'calm'"],
-    schema.VERSION + 1: [
-        "CREATE TABLE moods (mood TEXT)",
-        "INSERT INTO moods SELECT DISTINCT mood FROM runs",
-    ],
-}
-
-
-def test_a_migration_goes_step_by_step(tmp_path):
-    store = Store(tmp_path / "s.db")
-    store.add_run(a_run())
-    store.close()
-    migrated(tmp_path / "s.db", schema.VERSION + 2, STEPS)
-    with closed_after(tmp_path / "s.db") as db:
-        assert db.execute("SELECT mood FROM moods").fetchall() == [("calm",)]
-        assert db.execute("SELECT id, mood FROM runs").fetchall() == [("r1", "calm")]
-        assert schema.version_of(db) == schema.VERSION + 2
-
-
-def test_a_step_that_fails_leaves_the_version_before_it(tmp_path):
-    store = Store(tmp_path / "s.db")
-    store.add_run(a_run())
-    store.close()
-    broken = {
-        **STEPS,
-        schema.VERSION + 1: ["CREATE TABLE moods (mood TEXT)", "INSERT INTO nowhere VALUES (1)"],
-    }
-    with pytest.raises(sqlite3.OperationalError, match="nowhere"):
-        migrated(tmp_path / "s.db", schema.VERSION + 2, broken)
-    with closed_after(tmp_path / "s.db") as db:
-        assert schema.version_of(db) == schema.VERSION + 1
-        assert db.execute("SELECT mood FROM runs").fetchall() == [("calm",)]
-        assert not db.execute("SELECT 1 FROM sqlite_master WHERE name = 'moods'").fetchall()
-    migrated(tmp_path / "s.db", schema.VERSION + 2, STEPS)
-
-
-def test_a_version_without_a_way_forward_is_refused(tmp_path):
-    Store(tmp_path / "s.db").housekeep()
-    with pytest.raises(SchemaMismatch, match="knows no way"):
-        migrated(tmp_path / "s.db", schema.VERSION + 1, {})
+@pytest.mark.parametrize("version", [1, schema.VERSION - 1, schema.VERSION + 1])
+def test_file_of_another_version_is_refused_and_left_as_it_was(tmp_path, version):
+    path = tmp_path / "s.db"
+    with closed_after(path) as db:
+        db.execute("CREATE TABLE meta (key TEXT)")
+        db.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        db.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(SchemaMismatch, match=rf"a (newer|older) ragguard \(schema {version};"):
+        Store(path).housekeep()
+    assert path.read_bytes() == before
 
 
 # Several processes make the same file at the same moment

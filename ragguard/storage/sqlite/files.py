@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias
 
-from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.errors import StoreError
 from ragguard.storage.sqlite import schema
 
 Identity: TypeAlias = tuple[int, int]
@@ -63,7 +63,7 @@ def check(path: Path, name: str, *, read_only: bool) -> None:
     try:
         with opened_to_read(path) as db:
             found = schema.check(db, name)
-            if found == schema.VERSION:
+            if found:
                 schema.check_tables(db, name)
     except sqlite3.OperationalError as error:
         raise StoreError(f"{name} cannot be read ({error}); check the file and its permissions") from error
@@ -74,11 +74,6 @@ def check(path: Path, name: str, *, read_only: bool) -> None:
     if read_only and not found:
         raise StoreError(
             f"{name} is an empty file; capture some runs into it, or name another{_without_log(path)}"
-        )
-    if read_only and found < schema.VERSION:
-        raise SchemaMismatch(
-            f"{name} was written by an older ragguard (schema {found}; this one knows "
-            f"{schema.VERSION}); `RagGuard(store=…)` brings it up to date when it opens it"
         )
 
 

@@ -1,14 +1,9 @@
-"""The tables of a store, their version, and the migrations of older files.
-
-A file is migrated step by step, each step in one transaction: a process that is killed meanwhile leaves the version of
-the last whole step. A file from a newer ragguard is left alone.
-"""
+"""The tables of a store and their version. A file of another version is left alone."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
 from functools import cache
 from typing import Any
@@ -127,14 +122,6 @@ TABLES = (
     "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 )
 
-MIGRATIONS: Mapping[int, Sequence[str]] = {
-    1: ("UPDATE passage_uses SET uses = uses - 1", "DELETE FROM passage_uses WHERE uses <= 0"),
-    # Of older steps K is not known: readers count the places, as `RetrievalStep.places` says.
-    2: ("ALTER TABLE steps ADD COLUMN k INTEGER",),
-}
-"""The statements that migrate a file to the next version, by its version; past files are in tests/storage/data."""
-
-
 PAGE_BYTES = 16_384
 """The page size of a new file: large, since most of what is written are texts of one to four kilobytes."""
 _STATEMENTS = 512
@@ -166,23 +153,24 @@ def version_of(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def prepare(
-    connection: sqlite3.Connection,
-    path: str,
-    *,
-    version: int = VERSION,
-    migrations: Mapping[int, Sequence[str]] = MIGRATIONS,
-) -> None:
-    """Makes the tables in an empty file, or brings an older file up to `version`."""
-    if check(connection, path, version=version) == version:
+def prepare(connection: sqlite3.Connection, path: str) -> None:
+    """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
+    if check(connection, path):
         return
     _write_ahead(connection)
-    while (found := _advance(connection, version, migrations)) < version:
-        if found not in migrations and found:
-            raise SchemaMismatch(
-                f"{path} has schema {found}; this ragguard knows no way from there to {version}. "
-                "Open it with the version in between, or start a new file"
-            )
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not version_of(connection):  # else another process has made them meanwhile
+            for statement in TABLES:
+                connection.execute(statement)
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        # A disk that failed has rolled back already; its error is the one to report.
+        with suppress(sqlite3.OperationalError):
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
@@ -202,8 +190,8 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
             time.sleep(0.01)
 
 
-def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) -> int:
-    """Returns the schema version of a file; refuses a file of another program, or of a newer version."""
+def check(connection: sqlite3.Connection, path: str) -> bool:
+    """Returns whether a file has the tables, False for an empty one; refuses a file of another program or version."""
     # Another process may be making the file: everything is read in one transaction.
     connection.execute("BEGIN")
     try:
@@ -213,19 +201,24 @@ def check(connection: sqlite3.Connection, path: str, *, version: int = VERSION) 
     finally:
         with suppress(sqlite3.OperationalError):  # some faults have rolled back already
             connection.execute("ROLLBACK")
-    if found > version:
+    if found > VERSION:
         raise SchemaMismatch(
-            f"{path} was written by a newer ragguard (schema {found}; this one knows {version}). "
+            f"{path} was written by a newer ragguard (schema {found}; this one knows {VERSION}). "
             "Upgrade ragguard, or name another file"
         )
     if tables and owner != APPLICATION_ID:
         raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
-    if (tables and not found) or (0 < found < version == VERSION and _tables(connection) == _expected()):
+    if found == VERSION or not (found or tables):
+        return bool(found)
+    if _tables(connection) == _expected():
         raise StoreError(
             f"{path} has the tables of schema {VERSION} and says that it has schema {found}; if you did not copy it "
             f"together from others, `PRAGMA user_version = {VERSION}` in SQLite's own shell mends it"
         )
-    return found
+    raise SchemaMismatch(
+        f"{path} was written by an older ragguard (schema {found}; this one knows {VERSION} alone). Read it with that "
+        "version, or name another file"
+    )
 
 
 def check_tables(connection: sqlite3.Connection, path: str) -> None:
@@ -265,28 +258,3 @@ def _expected() -> dict[str, list[tuple[Any, ...]]]:
         for statement in TABLES:
             fresh.execute(statement)
         return _tables(fresh)
-
-
-def _advance(connection: sqlite3.Connection, version: int, migrations: Mapping[int, Sequence[str]]) -> int:
-    """Migrates by one version, unless another process has done so meanwhile; returns the version reached."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        found = version_of(connection)
-        if found == 0:
-            statements: Sequence[str] = TABLES
-            reached = version
-        else:
-            statements = migrations.get(found, ())
-            reached = found + 1 if found in migrations and found < version else found
-        if reached != found:
-            for statement in statements:
-                connection.execute(statement)
-            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-            connection.execute(f"PRAGMA user_version = {reached}")
-        connection.execute("COMMIT")
-    except BaseException:
-        # A disk that failed has rolled back already; its error is the one to report.
-        with suppress(sqlite3.OperationalError):
-            connection.execute("ROLLBACK")
-        raise
-    return reached
