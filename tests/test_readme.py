@@ -6,9 +6,12 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from support.fake_model import FakeModel
+from support.misbehaving_server import Reply, serving
 from typer.testing import CliRunner
 
 from ragguard import world
@@ -37,6 +40,21 @@ LINES = [
     if page.name != "README.md" or not line.startswith("ragguard")  # those run one after the other
 ]
 SERVER = "http://localhost:8000/v1"
+OTHERS = re.compile(r"https?://[\w.:-]+(?=(/[^\s\"#]*)(?:#([\w.-]+))?)")
+"""The host of a server that is no vLLM; then its path, and the model that is named."""
+
+
+def answers_as_others_do(model):
+    """Answers as an OpenAI-compatible server does that has one model, also under the path of an Azure deployment."""
+    fake = FakeModel(face="openai", models=(model or "fake",))
+
+    def handle(request):
+        _, deployment, rest = request.path.partition("/openai/deployments/DEPLOYMENT")
+        if deployment and request.query != "api-version=2024-10-21":
+            return Reply({"error": {"message": "which api-version?"}}, 404)
+        return fake.handle(replace(request, path=f"/v1{rest}") if deployment else request)
+
+    return handle
 
 
 def run_block(block, folder):
@@ -126,8 +144,12 @@ def files(tmp_path_factory):
 
 @pytest.mark.parametrize("line", LINES)
 def test_command_runs(line, files, monkeypatch):
-    """With nano in the server's place."""
-    program, *words = shlex.split(line.replace(SERVER, "nano"), comments=True)
+    """With nano in vLLM's place, and a server that answers as others do in theirs."""
+    line = line.replace(SERVER, "nano")
+    program, *words = shlex.split(line, comments=True)
+    if program == "export":
+        assert words[0].partition("=")[0].endswith("_KEY")
+        return
     if words == ["fetch", "smol"]:  # it downloads 93 MB; tests/engines/llama has what it does
         return
     if program == "make":
@@ -137,7 +159,11 @@ def test_command_runs(line, files, monkeypatch):
     monkeypatch.chdir(files)
     if words[0] == "watch":
         words.append("--once")  # it goes on until Ctrl-C
-    done = CliRunner().invoke(app, words)
+    other = OTHERS.search(line)
+    model = "DEPLOYMENT" if "/deployments/" in line else other and other[2]
+    with serving(answers_as_others_do(model)) as url:
+        words = [OTHERS.sub(url.removesuffix("/v1"), word) for word in words]
+        done = CliRunner().invoke(app, words)
     assert done.exit_code == 0, done.output
 
 

@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import socket
-import threading
-from contextlib import contextmanager
-from types import SimpleNamespace
 
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.misbehaving_server import Reply, serving
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.runtime.notices import NOTICES
-
-
-@contextmanager
-def serving(model):
-    """The address of a server that runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server = MisbehavingServer(model.handle)
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
-    try:
-        yield server.url
-    finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 def doctor(*arguments):
@@ -40,7 +19,7 @@ def doctor(*arguments):
 
 
 def test_a_vllm_server_is_well():
-    with serving(FakeModel()) as url:
+    with serving(FakeModel().handle) as url:
         result = doctor(url)
     assert result.exit_code == 0, result.output
     for part in (
@@ -57,7 +36,7 @@ def test_a_vllm_server_is_well():
 
 
 def test_what_a_plain_server_lacks_is_told_with_what_to_change():
-    with serving(FakeModel(face="openai", top=5)) as url:
+    with serving(FakeModel(face="openai", top=5).handle) as url:
         result = doctor(url)
     assert result.exit_code == 0, result.output
     assert "(openai)" in result.stdout
@@ -65,7 +44,7 @@ def test_what_a_plain_server_lacks_is_told_with_what_to_change():
 
 
 def test_as_json():
-    with serving(FakeModel(exact=False, shown=1)) as url:
+    with serving(FakeModel(exact=False, shown=1).handle) as url:
         result = doctor(url, "--json")
     found = json.loads(result.stdout)
     assert found["model"] == "fake"
@@ -78,7 +57,7 @@ def test_as_json():
 
 def test_a_model_that_chats_instead_is_not_well(monkeypatch):
     monkeypatch.setattr("support.fake_model.ANSWERS", {"A": 0.1, "Sure": 0.85, "B": 0.05})
-    with serving(FakeModel()) as url:
+    with serving(FakeModel().handle) as url:
         result = doctor(url)
     assert result.exit_code == 1
     assert "not well" in result.stdout
@@ -104,7 +83,7 @@ def test_a_password_in_the_address_is_not_shown():
 
 
 def test_a_model_that_is_not_there_is_not_well():
-    with serving(FakeModel(models=("one", "two"))) as url:
+    with serving(FakeModel(models=("one", "two")).handle) as url:
         result = doctor(url, "--model", "three")
     assert result.exit_code == 1
     assert "it has: one, two" in result.stderr
@@ -118,7 +97,7 @@ def test_an_unknown_scheme_is_a_wrong_option():
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_model_name_is_no_command_to_the_terminal(more):
-    with serving(FakeModel(models=("fa\x1b[2J\x9b31m\u202eke",))) as url:
+    with serving(FakeModel(models=("fa\x1b[2J\x9b31m\u202eke",)).handle) as url:
         result = doctor(url, *more)
     assert result.exit_code == 0, result.output
     assert not set(result.output) & set("\x1b\x9b\u202e")
@@ -126,7 +105,7 @@ def test_a_model_name_is_no_command_to_the_terminal(more):
 
 
 def test_error_of_an_engine_holds_no_control_characters():
-    with serving(FakeModel(models=("one\x1b]0;owned\x07",))) as url:
+    with serving(FakeModel(models=("one\x1b]0;owned\x07",)).handle) as url:
         result = doctor(url, "--model", "three")
     assert result.exit_code == 1
     assert "owned" in result.stderr
@@ -161,7 +140,7 @@ def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_fo
         busy[0] -= 1
         return Reply({}, 429, {"retry-after": "0.01"}) if busy[0] >= 0 else model.handle(request)
 
-    with serving(SimpleNamespace(handle=handle)) as url:
+    with serving(handle) as url:
         result = CliRunner().invoke(app, ["--header", "api-key: gateway-key", "doctor", url])
     assert result.exit_code == 0, result.output
     assert "gateway-key" not in result.output
