@@ -293,7 +293,7 @@ def _refusal(
         return EngineRejected(f"{what}; waiting does not help: look at the account's quota and its bills")
     if _may_pass(status):
         wait = _retry_after(headers)
-        asks = "" if wait is None else f"; it asks to come back in {in_words(wait)}"
+        asks = "" if not wait else f"; it asks to come back in {in_words(wait)}"
         return EngineOverloaded(what + asks, retry_after=wait, status=status)
     if status in (401, 403):
         return EngineRejected(what)

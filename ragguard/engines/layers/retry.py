@@ -100,7 +100,7 @@ class Patience:
                     raise _given_up(error, spent) from error.__cause__
                 # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
-                asked_to_wait += isinstance(error, EngineOverloaded) and error.retry_after is not None
+                asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
                 await asyncio.sleep(wait)
             except SystemExit as error:
                 # A SystemExit would end the event loop, and with it every other call on it.
@@ -129,10 +129,10 @@ class Patience:
         """Returns the seconds until the next attempt, or None when there shall be none."""
         if not error.retryable or error.repeated:
             return None
-        if isinstance(error, EngineOverloaded) and error.retry_after is not None:
+        if isinstance(error, EngineOverloaded) and error.retry_after:
             # Never earlier than asked, and not all at the same instant. A server that says when to come back is asked
             # as long as there is time.
-            wait: float | None = self._schedule.wait(min(asked_to_wait + 1, 4)) + max(0.0, error.retry_after)
+            wait: float | None = self._schedule.wait(min(asked_to_wait + 1, 4)) + error.retry_after
         else:
             wait = self._schedule.after(attempts)
         if wait is None:
