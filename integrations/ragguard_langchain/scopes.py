@@ -11,7 +11,7 @@ from ragguard.capture.events import RunIdentity
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import Taken, has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions
-from ragguard_langchain.verdicts import EndedRetrieval
+from ragguard_langchain.verdicts import LangChainRetrieval
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class RunNotes:
     """The options of the handler that saw the tree's first call."""
     inputs: object = None
     """The input of the first call."""
-    found: list[EndedRetrieval] = field(default_factory=list)
+    found: list[LangChainRetrieval] = field(default_factory=list)
     """The latest retrievals, from which a later guard may still drop passages. Trees that join a run share the list."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """The verdicts of guards inside a retrieval, while it is open."""

@@ -23,7 +23,7 @@ from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.verdicts import EndedRetrieval
+from ragguard_langchain.verdicts import LangChainRetrieval
 
 REMEMBERED_THREADS = 1024
 """The number of remembered threads that were interrupted before their first retrieval."""
@@ -37,7 +37,7 @@ class TreeRuns:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.found: dict[str, list[EndedRetrieval]] = {}
+        self.found: dict[str, list[LangChainRetrieval]] = {}
         """The latest retrievals of the runs that trees have joined."""
         self._interrupted: dict[str, RunNotes] = {}
         """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""

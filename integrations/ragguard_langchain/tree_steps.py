@@ -7,17 +7,17 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from ragguard.capture.decisions import joined
+from ragguard.capture.decisions import EndedRetrieval, joined
 from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.messages import Taken
+from ragguard_langchain.messages import Taken, unpacked
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.verdicts import EndedRetrieval, VerdictReport, concerned
+from ragguard_langchain.verdicts import VerdictReport, concerned
 
 REMEMBERED = 64
 """The number of a run's latest retrievals to which a later guard's decision may belong."""
@@ -104,7 +104,7 @@ class TreeSteps:
             return
         about = concerned(run.found, report)
         for found in about:
-            decision = found.decided(report, alone=len(about) == 1)
+            decision = found.decided(report.verdict, alone=len(about) == 1)
             self.recorder.step_amended(found.step_id, open_call.run_id, decision.kept, decision)
         if not about:
             self._retrieved_by_other_means(open_call, report)
@@ -148,7 +148,13 @@ class TreeSteps:
         call = scope.tool.id if scope.tool is not None else ""
         found.append(
             EndedRetrieval(
-                open_call.step_id, open_call.query, call, taken, candidates=candidates, decision=decision
+                open_call.step_id,
+                taken,
+                unpacked,
+                candidates=candidates,
+                decision=decision,
+                query=open_call.query,
+                call=call,
             )
         )
         del found[:-REMEMBERED]

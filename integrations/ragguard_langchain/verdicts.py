@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config
 
-from ragguard.capture.decisions import Verdict, about, merged
-from ragguard.records import Decision, Passage
-from ragguard_langchain.messages import Taken, ids_and_texts, unpacked
+from ragguard.capture.decisions import EndedRetrieval, Verdict
+from ragguard.records import Passage
+from ragguard_langchain.messages import Taken, ids_and_texts
+
+LangChainRetrieval: TypeAlias = EndedRetrieval[Taken]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,42 +68,14 @@ def _around(callbacks: Callbacks | None) -> Callbacks:
     return ensure_config().get("callbacks") if callbacks is None else callbacks
 
 
-@dataclass(slots=True, eq=False)
-class EndedRetrieval:
-    """A retrieval that has ended, and from which guards behind it may still drop passages."""
-
-    step_id: str
-    query: str
-    call: str
-    """The id of the tool call in which the retrieval was made; empty where there is none."""
-    taken: Taken | None
-    """A snapshot of the documents; None where a tool returned one string, which a splitter takes apart."""
-    candidates: list[Passage] | None = None
-    decision: Decision | None = None
-    """The joint decision of all guards about this retrieval so far."""
-
-    def holds(self, judged: Sequence[Passage]) -> set[int]:
-        """Returns the indices of the judged passages that this retrieval returned, found by id or text."""
-        parts = ids_and_texts((self.taken or []) if self.candidates is None else self.candidates)
-        ids, texts = {id for id, _ in parts if id}, {text for _, text in parts}
-        return {index for index, one in enumerate(judged) if one.id in ids or one.text in texts}
-
-    def decided(self, report: VerdictReport, *, alone: bool) -> Decision:
-        """Adds a guard's decision, about this retrieval only where `alone`; returns what all guards decided so far."""
-        if self.candidates is None:
-            self.candidates = report.verdict.judged if self.taken is None else unpacked(self.taken)
-        self.decision = merged(self.decision, about(report.verdict, self.candidates, alone=alone))
-        return self.decision
-
-
-def concerned(ended: Sequence[EndedRetrieval], report: VerdictReport) -> list[EndedRetrieval]:
+def concerned(ended: Sequence[LangChainRetrieval], report: VerdictReport) -> list[LangChainRetrieval]:
     """Returns the retrievals that a decision is about: as few ended retrievals as have returned the judged passages.
 
     Several hops may find the same passages: a retrieval that gave most of them is taken first, then one with the same
     query, then the latest. A decision about a tool call's result can only be about retrievals of that call.
     """
     latest = [one for one in reversed([*ended]) if not report.call or one.call == report.call]
-    held = {one: one.holds(report.verdict.judged) for one in latest}
+    held = {one: _returned_by(one, report.verdict.judged) for one in latest}
     missing, found = set(range(len(report.verdict.judged))), []
     while held:
         best = max(held, key=lambda one: (len(held[one] & missing), one.query == report.query))
@@ -111,3 +85,10 @@ def concerned(ended: Sequence[EndedRetrieval], report: VerdictReport) -> list[En
         missing -= held.pop(best)
     # A tool's string has no known passages yet, and a tool may have rewritten passages.
     return found or (latest[:1] if report.call else [])
+
+
+def _returned_by(one: LangChainRetrieval, judged: Sequence[Passage]) -> set[int]:
+    """Returns the indices of the judged passages that a retrieval returned, found by id or text."""
+    returned = ids_and_texts((one.found or []) if one.candidates is None else one.candidates)
+    ids, texts = {id for id, _ in returned if id}, {text for _, text in returned}
+    return {index for index, passage in enumerate(judged) if passage.id in ids or passage.text in texts}

@@ -17,7 +17,7 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
-from ragguard.capture.decisions import Verdict
+from ragguard.capture.decisions import EndedRetrieval, Verdict
 from ragguard.capture.events import RunIdentity
 from ragguard.capture.open_runs import Order, WholeRun
 from ragguard.capture.splitters import Splitter
@@ -25,8 +25,8 @@ from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
+from ragguard_llamaindex.nodes import Taken
 from ragguard_llamaindex.options import AnswerOf, fields_of
-from ragguard_llamaindex.pending import PendingRetrieval
 from ragguard_llamaindex.senders import EventSenders, events_in
 from ragguard_llamaindex.streams import StreamedAnswer
 
@@ -71,7 +71,7 @@ class Invocation:
 
     def __init__(self, run_id: str, owned: bool) -> None:
         self.run_id = run_id
-        self.retrievals: deque[PendingRetrieval] = deque(maxlen=PENDING_KEPT)
+        self.retrievals: deque[EndedRetrieval[Taken]] = deque(maxlen=PENDING_KEPT)
         """The latest retrievals, about which a guard may still decide."""
         self.owned = owned
         """False where the user opened the run by `rg.run(...)`."""

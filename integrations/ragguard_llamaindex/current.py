@@ -5,13 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 from ragguard.capture.context import CurrentCall, frameworks
+from ragguard.capture.decisions import EndedRetrieval
 from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, note_step
 from ragguard_llamaindex.deliveries import about, retrieves
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.kinds import Kind
-from ragguard_llamaindex.nodes import Taken
-from ragguard_llamaindex.pending import PendingRetrieval
+from ragguard_llamaindex.nodes import Taken, unpacked
 from ragguard_llamaindex.spans import Spans
 
 
@@ -35,7 +35,7 @@ def _begin(spans: Spans, call: Call, query: str) -> None:
 def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:
     if not call.step_id:
         note_step(call, step_id)
-        call.run.retrievals.append(PendingRetrieval(step_id, Taken.of(passages)))
+        call.run.retrievals.append(EndedRetrieval(step_id, Taken.of(passages), unpacked))
 
 
 frameworks["llama-index"] = current_call

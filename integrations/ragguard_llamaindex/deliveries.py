@@ -50,9 +50,10 @@ class Deliveries:
             return
         missing, given = set(call.seen), []
         for one in reversed(call.run.retrievals):
-            if one.ids & missing:
+            ids = set() if one.found is None else one.found.ids
+            if ids & missing:
                 given.append(one)
-                missing -= one.ids
+                missing -= ids
         for one in given:
             for verdict in call.verdicts:
                 decision = one.decided(verdict, alone=len(given) == 1)

@@ -22,7 +22,7 @@ from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.decisions import EndedRetrieval, Verdict, joined
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_handle, current_run, status_of
 from ragguard.capture.open_runs import WholeRun
@@ -48,7 +48,6 @@ from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, r
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, ids_of, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
-from ragguard_llamaindex.pending import PendingRetrieval
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
 
@@ -369,7 +368,10 @@ class Spans:
                 pass
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
-                call.run.retrievals.append(PendingRetrieval(call.step_id, found, candidates, decision))
+                ended = EndedRetrieval(
+                    call.step_id, found, unpacked, candidates=candidates, decision=decision
+                )
+                call.run.retrievals.append(ended)
             elif call.verdicts:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:

@@ -6,15 +6,16 @@ A step may have several guards: its own, and those of the retrievers that it con
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from ragguard.records import Decision, GuardStatus, Passage
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
+Found = TypeVar("Found")
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
 """The order of precedence: the status of several guards together is the first of these that one of them has."""
 
@@ -72,6 +73,30 @@ def merged(first: Decision | None, second: Decision) -> Decision:
         engine=second.engine or first.engine,
         started_ns=first.started_ns or second.started_ns,
     )
+
+
+@dataclass(slots=True, eq=False)
+class EndedRetrieval(Generic[Found]):
+    """A retrieval that has ended, and from which guards behind it may still drop passages."""
+
+    step_id: str
+    found: Found | None
+    """A snapshot of what was found; None where a tool returned one string, which a splitter takes apart."""
+    unpack: Callable[[Found], list[Passage]]
+    candidates: list[Passage] | None = None
+    """The passages that guards choose from; computed from `found` when the first guard has decided."""
+    decision: Decision | None = None
+    """The joint decision of all guards about this retrieval so far."""
+    query: str = ""
+    call: str = ""
+    """The id of the tool call in which the retrieval was made; empty where none is known."""
+
+    def decided(self, verdict: Verdict, *, alone: bool) -> Decision:
+        """Adds a guard's decision, about this retrieval only where `alone`; returns what all guards decided so far."""
+        if self.candidates is None:
+            self.candidates = verdict.judged if self.found is None else self.unpack(self.found)
+        self.decision = merged(self.decision, about(verdict, self.candidates, alone=alone))
+        return self.decision
 
 
 def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:

@@ -334,6 +334,15 @@ def test_guard_drops_documents_and_its_decision_is_the_steps(recorder, captured)
     assert {drop.passage.text for drop in step.decision.dropped} == set(FACTS) - set(texts(step.passages))
 
 
+def test_two_guards_in_a_row_are_one_decision_with_the_drops_of_both(recorder, captured):
+    first, second = (DistractorGuard("nano", policies=[TopUtility(n)], budget_ms=60_000) for n in (2, 1))
+    built = pipeline(("first", DocumentGuard(first)), ("second", DocumentGuard(second)), texts=FACTS)
+    ask(built, first={"query": QUESTION}, second={"query": QUESTION})
+    (step,) = captured.run.steps
+    assert len(step.passages) == 1
+    assert {drop.passage.text for drop in step.decision.dropped} == set(FACTS) - set(texts(step.passages))
+
+
 def test_tracer_that_was_there_sees_every_operation(recorder, captured):
     class Log(tracing.Tracer):
         def __init__(self):
