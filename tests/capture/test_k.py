@@ -3,7 +3,6 @@
 import json
 
 import pytest
-from support.stored import closed_after
 
 import ragguard
 from ragguard import Passage, RagGuard, read_runs, write_runs
@@ -122,24 +121,9 @@ def test_run_files_hold_k(tmp_path):
             list(read_runs(path))
 
 
-def test_an_old_stores_steps_fall_back(tmp_path):
-    path = tmp_path / "s.db"
-    store = Store(path)
+def test_step_without_k_has_as_many_places_as_candidates():
     whole = [Passage(text) for text in TEXTS]
-    store.add_run(
-        Run(
-            "r",
-            "q",
-            steps=[
-                RetrievalStep("s", "r", passages=whole[:1], candidates=whole, decision=dropping(TEXTS, 1))
-            ],
-        )
-    )
-    store.close()
-    with closed_after(path) as db:
-        db.execute("ALTER TABLE steps DROP COLUMN k")
-        db.execute("PRAGMA user_version = 2")
-    (step,) = Store(path).run("r").steps
+    step = RetrievalStep("s", "r", passages=whole[:1], candidates=whole, decision=dropping(TEXTS, 1))
     assert (step.k, step.places) == (None, 3)
 
 
