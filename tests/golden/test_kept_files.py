@@ -1,4 +1,4 @@
-"""Files that past versions wrote are opened and read by this one, with everything in them.
+"""Files that past versions wrote are read by this one, with everything in them; a store of an older schema is refused.
 
 The files in `kept` are never written anew. A version that writes another format adds its own beside them.
 """
@@ -14,6 +14,7 @@ import pytest
 from support.fixed_runs import fixed_runs
 
 from ragguard.engines.prompts import load_prompts
+from ragguard.errors import SchemaMismatch
 from ragguard.guard.calibration import Calibration
 from ragguard.storage.files.runfile import read_runs
 from ragguard.storage.source import read_scored
@@ -31,10 +32,14 @@ def kept(pattern):
 
 
 @kept("store-*.sql")
-def test_a_kept_store_is_opened_and_read(file, tmp_path):
+def test_a_kept_store_is_read_by_the_version_of_its_schema_and_refused_by_a_later_one(file, tmp_path):
     path = tmp_path / "s.db"
     with closing(sqlite3.connect(path)) as db:
         db.executescript(file.read_text())
+    if file.stem != f"store-{schema.VERSION}":
+        with pytest.raises(SchemaMismatch, match="older ragguard"):
+            Store(path)
+        return
     store = Store(path)
     expected = fixed_runs()
     assert list(store.runs()) == [scored.run for scored in expected]
