@@ -68,7 +68,7 @@ class ProcessWorker:
     def __init__(self, job: PartJob) -> None:
         context = multiprocessing.get_context("spawn")
         self._connection, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(job, theirs), name="ragguard-parts")
+        self.process = context.Process(target=_serve, args=(theirs,), name="ragguard-parts")
         # Ctrl-C is blocked for the process, until it ignores it. Multiprocessing's own helper is started before, as its
         # start unblocks Ctrl-C.
         resource_tracker.ensure_running()
@@ -78,6 +78,9 @@ class ProcessWorker:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         theirs.close()
+        # Sent by the thread: multiprocessing would wait for ever where a process is killed before it has read a job
+        # that is larger than a pipe.
+        self._job: PartJob | None = job
         self._busy = False
         self._joining = threading.Lock()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="ragguard-part-process")
@@ -119,6 +122,9 @@ class ProcessWorker:
     def _ask(self, method: str, arguments: dict[str, Any]) -> Any:
         """Calls a method of the `PartScorer` in the process."""
         try:
+            if self._job is not None:
+                self._connection.send(self._job)
+                self._job = None
             self._connection.send((method, arguments))
             answer = self._connection.recv()
         except (EOFError, OSError):
@@ -129,18 +135,20 @@ class ProcessWorker:
         return answer
 
 
-def _serve(job: PartJob, connection: Connection) -> None:
+def _serve(connection: Connection) -> None:
     """Answers the calls that come through the connection; the body of a process."""
     # Ctrl-C reaches the whole group; the parent ends its processes.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
     threading.Thread(target=_end_with_parent, name="ragguard-parent", daemon=True).start()
-    asyncio.run(_work(job, connection))
+    asyncio.run(_work(connection))
 
 
-async def _work(job: PartJob, connection: Connection) -> None:
+async def _work(connection: Connection) -> None:
+    """Takes the job, then calls about its parts, until None comes."""
     scorer: PartScorer | None = None
-    while (call := await asyncio.to_thread(connection.recv)) is not None:
+    job = await asyncio.to_thread(connection.recv)
+    while job is not None and (call := await asyncio.to_thread(connection.recv)) is not None:
         method, arguments = call
         try:
             scorer = scorer or PartScorer(job)

@@ -19,8 +19,9 @@ from support.process_scorers import Deadly, DeadlyToMove, Mending
 from support.program import command, environment
 
 from ragguard import read_runs, world, write_runs
-from ragguard.errors import RagguardError
+from ragguard.errors import RagguardError, WorkerLost
 from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
+from ragguard.parts.processes import ProcessWorker
 
 UTILITY = ScoringSettings(scorers=("utility",))
 VALUES = [
@@ -92,6 +93,14 @@ def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
     of_parts = rows(*(tmp_path / "parts" / "scores").glob("*.parquet"))
     assert len(of_parts) > 100
     assert of_parts == rows(tmp_path / "s.parquet")
+
+
+def test_process_that_is_killed_before_it_has_read_a_large_job_is_a_lost_worker(tmp_path):
+    large = PartJob(scoring=UTILITY, out=str(tmp_path / ("x" * 200_000)))
+    worker = ProcessWorker(large)
+    worker.process.kill()
+    with pytest.raises(WorkerLost):
+        worker.start(after_loss=False).result(30)
 
 
 def test_workers_that_are_killed_at_random_lose_no_score_and_give_none_twice(runs, tmp_path):
