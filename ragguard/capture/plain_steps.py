@@ -18,6 +18,9 @@ from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
 
+_LOOKED_AT = 16
+"""The number of the latest retrievals of a run among which that of a guard's decision is looked for."""
+
 
 class StartedStep(NamedTuple):
     """A retrieval that has begun."""
@@ -122,7 +125,7 @@ def note_decision(call: CurrentCall, verdict: Verdict) -> None:
     Where no framework tells what the model reads of that retrieval, it reads what the guard has kept.
     """
     given = {passage.text for passage in verdict.judged}
-    for event in call.recorder.retrievals(call.run_id) if given else ():
+    for event in call.recorder.retrievals(call.run_id)[:_LOOKED_AT] if given else ():
         step = event.step
         if step.status == "ok" and step.decision is None and given <= {one.text for one in step.candidates}:
             decision = about(verdict, step.candidates)

@@ -99,7 +99,7 @@ def open_engine(
 ) -> Engine:
     """Returns the engine without layers."""
     if timeout_s is not None:
-        number_between("timeout_s", timeout_s, 0, math.inf, "a number of seconds, more than 0")
+        number_between("timeout_s", timeout_s, math.ulp(0.0), math.inf, "a number of seconds, more than 0")
     is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
     if headers is not None and not is_server:
         raise InvalidInput(
@@ -114,7 +114,13 @@ def open_engine(
     if is_server:
         from ragguard.engines.http.server import ServerEngine
 
-        return ServerEngine(engine, model, api_key=api_key, timeout_s=timeout_s or REQUEST_S, headers=headers)
+        return ServerEngine(
+            engine,
+            model,
+            api_key=api_key,
+            timeout_s=timeout_s or REQUEST_S,
+            headers=headers,
+        )
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"

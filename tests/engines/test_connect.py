@@ -188,3 +188,9 @@ async def test_a_key_in_the_query_of_an_address_is_sent_and_never_shown(caplog):
 def test_bad_settings_are_refused(settings):
     with pytest.raises(InvalidInput, match=next(iter(settings))):
         HttpClient("http://localhost/v1", **settings)
+
+
+@pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), "5"])
+def test_timeout_that_is_not_more_than_nothing_is_refused(timeout_s):
+    with pytest.raises(InvalidInput, match="more than 0"):
+        connect(ScriptedEngine(), timeout_s=timeout_s)

@@ -6,9 +6,7 @@ import asyncio
 import gc
 import json
 import logging
-import threading
 from base64 import b64decode, b64encode
-from contextlib import contextmanager
 from itertools import count
 from urllib.parse import quote
 
@@ -16,7 +14,7 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.misbehaving_server import Reply, serving
 from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, Passage, RagGuard, connect
@@ -54,23 +52,6 @@ class Echo:
             Reply(f"{said} is no JSON"),
         )
         return replies[number % 3]
-
-
-@contextmanager
-def serving(handler):
-    """The address of a server that runs in a thread."""
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever)
-    thread.start()
-    server = MisbehavingServer(handler)
-    asyncio.run_coroutine_threadsafe(server.start(), loop).result(10)
-    try:
-        yield server.url
-    finally:
-        asyncio.run_coroutine_threadsafe(server.stop(), loop).result(10)
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join(10)
-        loop.close()
 
 
 def leaks(text):

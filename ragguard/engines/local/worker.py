@@ -15,7 +15,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 from ragguard.errors import Closed, EngineTimeout, EngineUnreachable
 from ragguard.runtime.call_limit import CallLimit, TimedCall
-from ragguard.runtime.deadline import until
+from ragguard.runtime.deadline import in_words, until
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -84,17 +84,18 @@ class Worker(Generic[M]):
             future = thread.executor.submit(run)
         except RuntimeError as error:  # main() has returned, while other threads still serve
             raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
+        done = asyncio.wrap_future(future)
         try:
-            done = asyncio.wrap_future(future)
             async with until(deadline, self._what):
                 if not await thread.limit.wait(call, done):
                     raise EngineTimeout(
-                        f"{self._what} has computed for {JOB_S:g} s without an end: start the process anew, or ask a "
-                        "quicker model"
+                        f"{self._what} has computed for {in_words(JOB_S)} without an end: start the process anew, or "
+                        "ask a quicker model"
                     )
                 return await done
         finally:
             unwanted.set()
+            done.cancel()  # or asyncio would report the error of a job that nobody waits for
 
     async def close(self) -> None:
         """Gives the model's memory back after the jobs under way, and ends the thread unless it is shared."""

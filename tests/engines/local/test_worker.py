@@ -1,8 +1,12 @@
 """The thread of one model at the end of the process."""
 
+import asyncio
 import concurrent.futures.thread
+import gc
+import threading
 
 import pytest
+from support.polling import aeventually
 
 from ragguard.engines.local.worker import Worker
 from ragguard.errors import EngineUnreachable
@@ -17,3 +21,34 @@ async def test_job_after_the_end_of_main_is_a_retryable_error(monkeypatch):
         await worker.run(lambda model, still_wanted: model)
     assert raised.value.retryable
     await worker.close()
+
+
+async def test_queued_job_that_nobody_waits_for_any_more_ends_without_a_report_of_asyncio():
+    worker, begun, release, reported = (
+        Worker("the model", lambda: 1),
+        threading.Event(),
+        threading.Event(),
+        [],
+    )
+    asyncio.get_running_loop().set_exception_handler(
+        lambda loop, context: reported.append(context["message"])
+    )
+
+    def hold(model, still_wanted):
+        begun.set()
+        release.wait(30)
+
+    first = asyncio.create_task(worker.run(hold))
+    await aeventually(begun.is_set)
+    queued = asyncio.create_task(worker.run(lambda model, still_wanted: 2))
+    await asyncio.sleep(0)
+    queued.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await queued
+    release.set()
+    await first
+    assert await worker.run(lambda model, still_wanted: 3) == 3
+    del queued
+    gc.collect()
+    await asyncio.sleep(0)
+    assert reported == []
