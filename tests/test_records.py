@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
 
 import pytest
 
 from ragguard import Passage, RetrievalStep, Run
+from ragguard.records import new_id
 from ragguard.storage.files.runfile import read_runs
 
 
@@ -43,3 +45,15 @@ def test_one_text_in_a_run_file_is_one(tmp_path, field):
     path.write_text(json.dumps({"id": "x", "question": "who?", "steps": [], field: "East Dundale"}) + "\n")
     (run,) = read_runs(path)
     assert getattr(run, field) == ["East Dundale"]
+
+
+def test_new_id_of_a_forked_child_differs_from_those_of_its_parent():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        ids = [new_id(), *pool.map(_ids, [5, 5], chunksize=1)]
+    flat = [ids[0], *(one for some in ids[1:] for one in some)]
+    assert len(set(flat)) == len(flat) == 11
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in flat)
+
+
+def _ids(count):
+    return [new_id() for _ in range(count)]

@@ -1,14 +1,17 @@
 """Admits a few calls for advice at once, so that under load some are judged in time instead of all too late.
 
-Judging needs the processor between the engine's answers. Calls without a limit share it, and all of them are late.
+Judging needs the processor between the engine's answers. Calls without a limit share it, and all of them are late. The
+newest call goes first: it has most of its budget left, where the oldest would be judged half and given up.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from ragguard.errors import EngineTimeout
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.limiter import Limiter
 
@@ -16,19 +19,31 @@ AT_ONCE = 16
 """Calls that are judged at once. With 8, `benchmarks/advice_load.py` finds fewer judged; with 32, calls come later."""
 
 
+class NotAdmitted(Exception):
+    """A call that would not be judged in time, since others are being judged."""
+
+
 class AdviceAdmission:
-    """Admits calls first come, first served: `async with admission.admitted(deadline): …`"""
+    """Admits calls of any thread, the newest first: `async with admission.admitted(deadline): …`"""
 
     def __init__(self) -> None:
-        self._limiter = Limiter(AT_ONCE, per_loop=True)
+        self._limiter = Limiter(AT_ONCE)
+        self._calls = itertools.count()
         self._took_s = 0.0
         """How long the latest judgement took: a call with less time left would be given up half-way."""
 
     @asynccontextmanager
     async def admitted(self, deadline: float) -> AsyncIterator[None]:
-        """Waits until the call may begin; raises EngineTimeout where too little time would be left to judge."""
-        latest = deadline - min(self._took_s, seconds_left(deadline) / 2)
-        async with self._limiter.admitted(deadline=latest):
-            began = time.monotonic()
+        """Waits until the call may begin; raises NotAdmitted where too little time would be left to judge."""
+        latest = deadline - min(self._took_s, seconds_left(deadline) / 4)
+        turn = self._limiter.admitted(priority=-next(self._calls), deadline=latest)
+        try:
+            await turn.__aenter__()
+        except EngineTimeout:
+            raise NotAdmitted from None
+        began = time.monotonic()
+        try:
             yield
+        finally:
             self._took_s = time.monotonic() - began
+            await turn.__aexit__(None, None, None)

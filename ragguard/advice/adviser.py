@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from ragguard.advice.admission import AdviceAdmission
+from ragguard.advice.admission import AdviceAdmission, NotAdmitted
 from ragguard.advice.calibration import (
     AdviceCalibration,
     KnownOutcome,
@@ -84,7 +84,7 @@ class Adviser:
                 "called on ragguard's own thread, where it would wait for itself: await aadvise"
             )
         try:
-            return self._loop.run(self._judged(began), seconds_left(began.deadline) + GRACE_S)
+            return self._loop.run(self._aadvise(began), seconds_left(began.deadline) + 2 * GRACE_S)
         except TimeoutError:
             return self._late(began, "the thread that scores is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
@@ -102,10 +102,18 @@ class Adviser:
         return await self._aadvise(_AdviceCall(budget_ms).about(run))
 
     async def _aadvise(self, began: _AdviceCall) -> Advice:
-        """Does what `_advise` does, without blocking the event loop."""
+        """Does what `_advise` does, without blocking the event loop. A call waits for its turn on the caller's own
+        loop, so that one that is not admitted costs the thread that scores nothing."""
+        if not began.readable:
+            return began.nothing_read()
         try:
-            async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
+            async with (
+                asyncio.timeout(seconds_left(began.deadline) + GRACE_S),
+                self._admission.admitted(began.deadline),
+            ):
                 return await self._loop.within(self._judged(began))
+        except NotAdmitted:
+            return self._late(began, "other calls for advice are being judged, and too little time was left")
         except TimeoutError:
             return self._late(began, "the thread that scores is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
@@ -192,20 +200,12 @@ class Adviser:
     async def _judged(self, began: _AdviceCall) -> Advice:
         """Returns the advice, judged on the loop; waits no longer than the budget."""
         calibration, search = self.calibration, EvidenceSearch(self._belief, self._contested)
-        if not began.readable:
-            return began.nothing_read()
-        admitted = False
         try:
-            async with self._admission.admitted(began.deadline), until(began.deadline, "advice"):
-                admitted = True
+            async with until(began.deadline, "advice"):
                 evidence, view = await search.evidence(
                     self._asker(began.run, ADVISING, began.deadline, redacted=began.redacted)
                 )
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
-            if not admitted:
-                return self._late(
-                    began, "other calls for advice are being judged, and too little time was left"
-                )
             if seconds_left(began.deadline):
                 return began.failed(describe(error), search.usage)
             return self._late(began, describe(error), search.usage)

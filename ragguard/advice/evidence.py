@@ -20,7 +20,7 @@ from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
 from ragguard.scorers.coverage import find_sub_questions
-from ragguard.scorers.estimates import Estimate, Estimator
+from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes.abstention import abstention, read_abstention
@@ -52,9 +52,9 @@ class Evidence:
     """The probability that the reader, given all that was read, answers the question instead of abstaining."""
     utilities: tuple[float, ...]
     """The utility of each passage of the last turn for the query that brought it."""
-    entropy: Estimate | None = None
+    entropy: float | None = None
     """The semantic entropy of the reader's answers now; None where no answers were drawn, as too little is there."""
-    entropy_before: Estimate | None = None
+    entropy_before: float | None = None
     """The same before the last turn; without any passage where there was no other turn."""
     unjudged: tuple[str, ...] = ()
     """The reasons why single passages could not be judged; such a passage counts as one that answers nothing."""
@@ -90,8 +90,8 @@ class Evidence:
             "p_answer": self.p_answer,
         }
         if self.entropy is not None and self.entropy_before is not None:
-            found["semantic_entropy"] = self.entropy.value
-            found["delta_semantic_entropy"] = self.entropy_before.value - self.entropy.value
+            found["semantic_entropy"] = self.entropy
+            found["delta_semantic_entropy"] = self.entropy_before - self.entropy
         if self.redundancy is not None:
             found["redundancy"] = self.redundancy
         if self.utilities:
@@ -113,7 +113,7 @@ class EvidenceSearch:
     _relevant: set[str] = field(default_factory=set)
     _utilities: list[float] = field(default_factory=list)
     _p_answer: float = 0.0
-    _entropies: list[Estimate] = field(default_factory=list)
+    _entropies: list[float] = field(default_factory=list)
     _unjudged: dict[str, None] = field(default_factory=dict)
 
     async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
@@ -212,11 +212,11 @@ class EvidenceSearch:
         by_context: dict[Key, SampleAnswer | RagguardError] = dict(zip(contexts, drawn, strict=True))
         own = self.belief
         meanings = Meanings(question, ask, setting.language, own.equivalence, match=own.match, tau=own.tau)
-        found = await Estimator(own.weights).beliefs(by_context, (), meanings)
+        found = await Estimator(own.weights, errors=False).beliefs(by_context, (), meanings)
         for belief_in in found.values():
             if isinstance(belief_in, RagguardError):
                 raise belief_in
-            self._entropies.append(belief_in.entropy)
+            self._entropies.append(belief_in.entropy.value)
 
     def _counted(self, ask: Ask) -> Ask:
         """Returns what asks in the same way, with what that costs counted."""

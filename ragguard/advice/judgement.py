@@ -36,7 +36,7 @@ def sufficiency(evidence: Evidence) -> float:
     spread evenly over m meanings), and the share of the sub-questions that are not contested. Where the other three
     leave less than 0.05, no answers are drawn, and the product is that of the three.
     """
-    agreement = 1.0 if evidence.entropy is None else math.exp(-max(0.0, evidence.entropy.value))
+    agreement = 1.0 if evidence.entropy is None else math.exp(-max(0.0, evidence.entropy))
     return evidence.most * agreement
 
 

@@ -7,6 +7,7 @@ call that takes too long is given up: with its thread, where that does not even 
 from __future__ import annotations
 
 import asyncio
+import time
 import weakref
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -28,6 +29,8 @@ T = TypeVar("T")
 
 CALL_S = 600.0
 """Seconds that one call of an engine of a user's own may take where nothing else is said."""
+INFO_S = 1.0
+"""Seconds for which the description of an engine is remembered."""
 ANSWER_S = 1.0
 """Seconds within which the loop of a thread answers that is not blocked."""
 MOST_GIVEN_UP = 8
@@ -116,14 +119,17 @@ class ForeignEngine(Layer):
     def __init__(self, engine: Engine, seconds: float = CALL_S) -> None:
         super().__init__(engine)
         self._calls = PerProcess(lambda: ForeignCalls(f"the engine {type(engine).__name__}", seconds))
+        self._info: tuple[float, EngineInfo] | None = None
 
     async def send(self, request: Request[R]) -> R:
         """Sends the request to the engine."""
         return await self._calls.get().result(lambda: send_to(self._engine, request))
 
     async def info(self) -> EngineInfo:
-        """Returns the description of the engine."""
-        return await self._calls.get().result(self._engine.info)
+        """Returns the description of the engine, which is asked for at most once a second: each call needs it."""
+        if self._info is None or time.monotonic() - self._info[0] > INFO_S:
+            self._info = time.monotonic(), await self._calls.get().result(self._engine.info)
+        return self._info[1]
 
     async def aclose(self) -> None:
         """Closes the engine, and ends its thread."""

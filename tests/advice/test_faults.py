@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import pickle
 import socket
+import time
 
 import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
+from ragguard.advice.admission import AdviceAdmission
 from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, WrongEventLoop
 from ragguard.service.service import SCORER
 
@@ -147,6 +149,24 @@ async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_one
         SCORER.run(_set(engine.gate))
         assert (await first).status == "judged"
         assert (await run.aadvise(LONG)).status == "judged"
+
+
+async def test_admission_newest_waiting_call_goes_first(monkeypatch):
+    monkeypatch.setattr("ragguard.advice.admission.AT_ONCE", 1)
+    admission, order = AdviceAdmission(), []
+
+    async def call(name):
+        async with admission.admitted(time.monotonic() + LONG / 1e3):
+            order.append(name)
+            await asyncio.sleep(0)
+
+    async with admission.admitted(time.monotonic() + LONG / 1e3):
+        waiting = []
+        for name in ("oldest", "middle", "newest"):
+            waiting.append(asyncio.create_task(call(name)))
+            await asyncio.sleep(0)
+    await asyncio.gather(*waiting)
+    assert order == ["newest", "middle", "oldest"]
 
 
 async def _set(gate):

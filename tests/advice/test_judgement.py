@@ -9,7 +9,6 @@ from ragguard.advice.calibration import AdviceCalibration, Gain
 from ragguard.advice.evidence import Evidence
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
 from ragguard.scorers.contested import Conflict
-from ragguard.scorers.estimates import Estimate
 
 
 def evidence(**changes):
@@ -17,7 +16,7 @@ def evidence(**changes):
     fields = {
         "sub_questions": ("who founded it?", "where was that person born?"), "covered": (1, 2), "turns": 2,
         "conflicts": (), "redundancy": 0.0, "p_answer": 0.98, "utilities": (0.9, -0.1),
-        "entropy": Estimate(0.0, 0.1), "entropy_before": Estimate(1.5, 0.2),
+        "entropy": 0.0, "entropy_before": 1.5,
     }  # fmt: skip
     return Evidence(**fields | changes)
 
@@ -65,7 +64,7 @@ def test_passages_that_contradict_each_other_are_distrusted():
 
 @pytest.mark.parametrize(
     "worse",
-    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"entropy": Estimate(0.7, 0.1)}, {"conflicts": (CONFLICT,)}],
+    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"entropy": 0.7}, {"conflicts": (CONFLICT,)}],
 )
 def test_everything_that_speaks_against_an_answer_lowers_the_sufficiency(worse):
     assert sufficiency(evidence(**worse)) < sufficiency(evidence())
@@ -73,9 +72,9 @@ def test_everything_that_speaks_against_an_answer_lowers_the_sufficiency(worse):
 
 
 def test_answers_spread_over_meanings_count_as_one_of_so_many():
-    spread = evidence(p_answer=1.0, entropy=Estimate(math.log(4), 0.1))
+    spread = evidence(p_answer=1.0, entropy=math.log(4))
     assert sufficiency(spread) == pytest.approx(0.25)
-    assert sufficiency(evidence(p_answer=1.0, entropy=Estimate(-1e-16, 0.0))) == 1.0
+    assert sufficiency(evidence(p_answer=1.0, entropy=-1e-16)) == 1.0
 
 
 def test_without_drawn_answers_the_other_parts_are_the_sufficiency():

@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from ragguard.engines.base import Prompt
 
+_ASCII_TOKENS = re.compile(r"[A-Za-z0-9]{1,6}|[^\sA-Za-z0-9]")
 _PIECES = re.compile(r"[A-Za-z0-9]+|[^\sA-Za-z0-9]")
 _SAMPLE = 40_000
 _SHORT = 2_000
@@ -26,6 +27,8 @@ def count_tokens(text: str) -> int:
 
 
 def _count(text: str) -> int:
+    if text.isascii():
+        return len(_ASCII_TOKENS.findall(text))
     total = 0.0
     for piece in _PIECES.findall(text):
         total += (
