@@ -19,6 +19,7 @@ from typing import Any
 
 from llama_index.core.query_engine import RetrySourceQueryEngine
 from llama_index.core.response_synthesizers.no_text import NoText
+from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
@@ -403,5 +404,7 @@ def _is_step(around: Call) -> bool:
 
 def _top_k(retriever: object) -> int | None:
     """Returns how many nodes a retriever is asked for; None where it does not say."""
+    if isinstance(retriever, AutoMergingRetriever):
+        retriever = retriever._vector_retriever
     value = getattr(retriever, "similarity_top_k", None)
     return top_k_in(getattr(retriever, "_similarity_top_k", None) if value is None else value)

@@ -114,16 +114,15 @@ class Retrieval:
         )  # fmt: skip
 
     def _asked_for(self, delivered: int) -> int | None:
-        """Returns the `top_k` of this retriever, or of its only part where all passages of that part went on to the
+        """Returns the `top_k` of this retriever, or the largest of its parts where all that they found went on to the
         guard or the model; None where the retriever gave more passages than its `top_k`."""
         # A value that is no decision is refused later, with the reason.
         dropped = self.decision.dropped if isinstance(self.decision, Decision) else ()
         before = delivered + len(dropped)
-        top_k = self.top_k
-        if top_k is None and self.parts is not None and len(self.parts) == 1:
-            (part,) = self.parts
-            if len(unpacked(part.found, part.unpack, {})[0]) == before:
-                top_k = part.top_k
+        top_k, parts = self.top_k, self.parts or ()
+        if top_k is None and parts and len(_found_in(parts)) == before:
+            asked = [part.top_k for part in parts]
+            top_k = None if None in asked else max(filter(None, asked))
         return top_k if top_k is not None and top_k >= max(before, 1) else None
 
     def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
@@ -131,12 +130,7 @@ class Retrieval:
         as after a reranker or a cut."""
         if self.candidates is not None:
             return self.candidates
-        found = {
-            (one.id, one.text): one
-            for part in parts
-            if part.status == "ok"
-            for one in unpacked(part.found, part.unpack, {})[0]
-        }
+        found = _found_in(parts)
         got = {(one.id, one.text) for one in passages}
         return passages if found.keys() <= got else list(found.values())
 
@@ -145,6 +139,16 @@ class Retrieval:
         return SubStep(
             self.query, passages, self.name, self.started_ns, ended_ns=self.ended_ns, status=self.status
         )
+
+
+def _found_in(parts: Sequence[Retrieval]) -> dict[tuple[str, str], Passage]:
+    """Returns what the parts of a retrieval found, each passage once."""
+    return {
+        (one.id, one.text): one
+        for part in parts
+        if part.status == "ok"
+        for one in unpacked(part.found, part.unpack, {})[0]
+    }
 
 
 @dataclass(slots=True, eq=False)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import Annotated, Any
 
 import haystack
 import pytest
@@ -15,19 +15,20 @@ from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
 from haystack.dataclasses import ChatMessage as HaystackMessage
 from haystack.dataclasses import ToolCall as HaystackToolCall
-from haystack.tools import ComponentTool
+from haystack.tools import ComponentTool, create_tool_from_function
 from langchain.agents import create_agent
 from langchain_core.documents import Document
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import create_retriever_tool
+from langchain_core.tools import tool as langchain_tool
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever as IndexRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import RetrieverTool, ToolMetadata
+from llama_index.core.tools import FunctionTool, RetrieverTool, ToolMetadata
 from support import langchain_parts, llamaindex_parts
 from support.captured import Captured
 
@@ -69,6 +70,10 @@ class Framework(ABC):
     def agent(self, *messages: Sequence[str]) -> None:
         """Runs an agent whose model searches for the queries of each message at once, and then answers."""
 
+    @abstractmethod
+    def looks_up(self, number: int) -> None:
+        """Runs an agent whose tool `search` names what it found by ids alone; a tool `read` gives it one text."""
+
 
 class _Shelf(BaseRetriever):
     fails: bool = False
@@ -94,6 +99,21 @@ class LangChain(Framework):
         turns = [[langchain_parts.call("search", query=query) for query in queries] for queries in messages]
         tool = create_retriever_tool(_Shelf(), "search", "Searches.")
         agent = create_agent(langchain_parts.says(*turns, ANSWER), [tool])
+        agent.invoke({"messages": [("user", QUESTION)]}, self._config())
+
+    def looks_up(self, number: int) -> None:
+        @langchain_tool
+        def search(query: str) -> str:
+            """Searches."""
+            return " ".join(str(one.id) for one in _Shelf().invoke(query))
+
+        @langchain_tool
+        def read(id: str) -> str:
+            """Reads."""
+            return TEXTS[int(id)]
+
+        turns = langchain_parts.call("search", query=QUESTION), langchain_parts.call("read", id=str(number))
+        agent = create_agent(langchain_parts.says(*turns, ANSWER), [search, read])
         agent.invoke({"messages": [("user", QUESTION)]}, self._config())
 
     def _config(self) -> Any:
@@ -140,6 +160,17 @@ class LlamaIndex(Framework):
         tool = RetrieverTool(_IndexShelf(), ToolMetadata("searches", name="search"))
         agent = FunctionAgent(tools=[tool], llm=llamaindex_parts.scripted(*turns, ANSWER))
         asyncio.run(_run(agent))
+
+    def looks_up(self, number: int) -> None:
+        def search(query: str) -> str:
+            return " ".join(one.node.node_id for one in _IndexShelf().retrieve(query))
+
+        def read(id: str) -> str:
+            return TEXTS[int(id)]
+
+        turns = llamaindex_parts.call("search", query=QUESTION), llamaindex_parts.call("read", id=str(number))
+        tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(read)]
+        asyncio.run(_run(FunctionAgent(tools=tools, llm=llamaindex_parts.scripted(*turns, ANSWER))))
 
     def _query(self, retriever: IndexRetriever, postprocessors: Sequence[BaseNodePostprocessor]) -> None:
         model = llamaindex_parts.Says(text=ANSWER)
@@ -218,6 +249,27 @@ class Haystack(Framework):
         ]
         model = _HaystackModel(*turns, HaystackMessage.from_assistant(ANSWER))
         Agent(chat_generator=model, tools=[tool]).run(messages=[HaystackMessage.from_user(QUESTION)])
+
+    def looks_up(self, number: int) -> None:
+        def search(query: Annotated[str, "the words"]) -> str:
+            """Searches."""
+            pipeline = haystack.Pipeline()
+            pipeline.add_component("retriever", _HaystackShelf())
+            found = pipeline.run({"retriever": {"query": query}})["retriever"]["documents"]
+            return " ".join(one.id for one in found)
+
+        def read(id: Annotated[str, "the id"]) -> str:
+            """Reads."""
+            return TEXTS[int(id)]
+
+        calls = [
+            HaystackToolCall(tool_name="search", arguments={"query": QUESTION}, id="a"),
+            HaystackToolCall(tool_name="read", arguments={"id": str(number)}, id="b"),
+        ]
+        turns = [HaystackMessage.from_assistant(tool_calls=[one]) for one in calls]
+        model = _HaystackModel(*turns, HaystackMessage.from_assistant(ANSWER))
+        tools = [create_tool_from_function(search), create_tool_from_function(read)]
+        Agent(chat_generator=model, tools=tools).run(messages=[HaystackMessage.from_user(QUESTION)])
 
     def _run(self, retriever: Any, chooses: Any, model: bool, **given: Any) -> None:
         pipeline = haystack.Pipeline()
@@ -330,6 +382,17 @@ def test_hops_of_an_agent_follow_each_other_in_one_run(framework, captured):
         ("born", "search", 1),
     ]
     assert all(texts(step.passages) == list(TEXTS) for step in run.steps)
+
+
+@pytest.mark.parametrize("number", [0, 2])
+def test_of_what_a_search_names_by_ids_that_was_read_whose_text_another_tool_gave(
+    framework, captured, number
+):
+    framework.looks_up(number)
+    (step,) = captured.run.steps
+    assert texts(step.candidates) == list(TEXTS)
+    assert texts(step.passages) == [TEXTS[number]]
+    assert "ragguard.delivered" not in step.metadata
 
 
 @llamaindex_parts.names_parallel_steps

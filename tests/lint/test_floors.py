@@ -81,7 +81,16 @@ def file_of(module: str) -> Path | None:
     return MODULES.get(module)
 
 
-FOREIGN = {"_Hash", "_exit", "_get_running_loop", "_getframe", "_register_atexit", "_replace", "_retriever"}
+FOREIGN = {
+    "_Hash",
+    "_exit",
+    "_get_running_loop",
+    "_getframe",
+    "_register_atexit",
+    "_replace",
+    "_retriever",
+    "_vector_retriever",
+}
 """Names of the standard library and of frameworks that nothing public replaces."""
 
 

@@ -1,10 +1,12 @@
 """How many nodes a retriever was asked for becomes the number of places of its step."""
 
 import pytest
-from llama_index.core import MockEmbedding, VectorStoreIndex
+from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.schema import QueryBundle, TextNode
+from llama_index.core.retrievers import AutoMergingRetriever
+from llama_index.core.schema import NodeRelationship, QueryBundle, TextNode
 from support.guards import guarding
 from support.llamaindex_parts import Says
 
@@ -65,3 +67,52 @@ async def test_a_guard_behind_a_retriever_leaves_its_places(captured, mode):
 async def test_a_reranker_chooses_how_many_places_there_are(captured, mode):
     await ask(mode, First(), DistractorPostprocessor(guarding()))
     assert places(captured)[:2] == (2, 2)
+
+
+class Hybrid(BaseRetriever):
+    """Joins what several retrievers find."""
+
+    def __init__(self, *arms):
+        super().__init__()
+        self.arms = arms
+
+    def _retrieve(self, query_bundle):
+        found = [node for arm in self.arms for node in arm.retrieve(query_bundle)]
+        return list({node.node_id: node for node in found}.values())
+
+
+@pytest.mark.parametrize(("top_ks", "found", "k"), [((5, 5), 4, 5), ((3, 6), 4, 6), ((2, 2), 2, 2)])
+def test_hybrid_of_retrievers_with_a_known_top_k_has_the_places_of_the_largest(captured, top_ks, found, k):
+    Hybrid(*(retriever(4, top_k) for top_k in top_ks)).retrieve("who?")
+    assert places(captured) == (k, k, found)
+
+
+def test_hybrid_that_delivers_more_than_any_arm_was_asked_for_has_as_many_places_as_it_delivers(captured):
+    first, second = (
+        VectorStoreIndex(
+            [TextNode(text=f"{name} {number}", id_=f"{name}-{number}") for number in range(4)],
+            embed_model=MockEmbedding(4),
+        ).as_retriever(similarity_top_k=3)
+        for name in ("shelf", "drawer")
+    )
+    Hybrid(first, second).retrieve("who?")
+    assert places(captured) == (None, 6, 6)
+
+
+def test_auto_merging_retriever_has_the_places_of_its_vector_retriever(captured):
+    parents = [TextNode(text=f"book {number}", id_=f"book-{number}") for number in range(2)]
+    leaves = []
+    for parent in parents:
+        mine = [TextNode(text=f"{parent.text} page {at}", id_=f"{parent.id_}-{at}") for at in range(2)]
+        for leaf in mine:
+            leaf.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
+        parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in mine]
+        leaves += mine
+    storage = StorageContext.from_defaults()
+    storage.docstore.add_documents([*parents, *leaves])
+    index = VectorStoreIndex(leaves, embed_model=MockEmbedding(4))
+    found = AutoMergingRetriever(index.as_retriever(similarity_top_k=5), storage).retrieve("who?")
+    assert len(found) == 2
+    assert places(captured) == (5, 5, 2)
+    (step,) = captured.run.steps
+    assert [one.id for one in step.candidates] == [leaf.id_ for leaf in leaves]
