@@ -13,6 +13,9 @@ from ragguard.text.secret_filter import keep_secret, without_secrets
 
 _HEADERS = "a mapping from names to values of printable ASCII characters, such as {'api-key': KEY}"
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HOLDS_KEYS = re.compile("auth|key|token|secret|password|cookie", re.IGNORECASE)
+"""The header names whose values are secret whatever they look like."""
+_ORDINARY_WORD = re.compile("[A-Za-z][a-z]{0,15}")
 
 
 class Credentials(NamedTuple):
@@ -46,7 +49,8 @@ def checked_key(argument: str, value: object) -> str:
 
 
 def checked_headers(argument: str, given: object) -> dict[str, str]:
-    """Returns HTTP headers, whose values are registered as secrets: they may hold a key.
+    """Returns HTTP headers, whose values are registered as secrets: they may hold a key. An ordinary word, as in
+    `X-Team: search`, is none: it would be hidden wherever else it stands.
 
     Raises InvalidInput for what no HTTP header can hold; the values are not shown.
     """
@@ -56,7 +60,8 @@ def checked_headers(argument: str, given: object) -> dict[str, str]:
     for name, value in given.items():
         if not (isinstance(name, str) and _HEADER_NAME.fullmatch(name.strip()) and isinstance(value, str)):
             raise InvalidInput(argument, f"a header named {str(name)[:40]!r}", _HEADERS)
-        keep_secret(value.strip())
+        if _HOLDS_KEYS.search(name) or not _ORDINARY_WORD.fullmatch(value.strip()):
+            keep_secret(value.strip())
         if not value.strip().isascii() or not value.strip().isprintable():
             raise InvalidInput(argument, f"a value of {name.strip()} with other characters", _HEADERS)
         headers[name.strip()] = value.strip()

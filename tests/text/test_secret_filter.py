@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from ragguard.errors import EngineRejected, InvalidInput
-from ragguard.text.credentials import checked_key, split_credentials
+from ragguard.text.credentials import checked_headers, checked_key, split_credentials
 from ragguard.text.secret_filter import clean_cause, keep_secret, logger, without_secrets
 
 KEY = "cnry+7/Qx'\"%é\\Zw_0123456789"
@@ -122,3 +122,20 @@ def test_logs_hold_none_tracebacks_included():
     assert "asking http://…@host failed" in told
     assert "ValueError: Illegal header value b'Bearer …'" in told
     assert KEY[:8] not in told
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "hidden"),
+    [
+        ("X-Team", "gardening", False),
+        ("X-Team", "gardening-7Q", True),
+        ("api-key", "gardenparty", True),
+        ("Authorization", "Gardener", True),
+        ("X-Auth", "gardens", True),
+    ],
+)
+def test_value_of_a_header_is_secret_unless_it_is_an_ordinary_word_of_a_header_without_keys(
+    name, value, hidden
+):
+    checked_headers("headers", {name: value})
+    assert without_secrets(f"about {value} now") == (f"about {'…' if hidden else value} now")
