@@ -18,7 +18,7 @@ Level = Literal["passage", "step", "run"]
 Status = Literal["open", "ok", "error", "cancelled", "interrupted", "abandoned"]
 ReferenceSource = Literal["gold", "answer", "none"]
 Stage = Literal["passages", "candidates"]
-GuardStatus = Literal["pruned", "kept_all", "timeout", "error"]
+GuardStatus = Literal["pruned", "kept_all", "shadow", "timeout", "error"]
 AdviceAction = Literal["answer", "continue", "rephrase", "distrust"]
 AdviceStatus = Literal["judged", "timeout", "error"]
 T = TypeVar("T")
@@ -110,6 +110,8 @@ class Decision:
     engine: str = ""
     started_ns: int = 0
     """The time at which the guard began, on the wall clock; 0 where that was not measured."""
+    would_drop: list[Dropped] = field(default_factory=list)
+    """The passages that a guard in shadow (status `shadow`) would have dropped; the model gets them all the same."""
 
     def of(self, given: Sequence[T]) -> list[T]:
         """Returns those of the objects that the guard was given, such as documents of a framework, that stay: the very

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.analysis.selection import diagnose_selection
+from ragguard.analysis.shadow import would_drop
 from ragguard.capture.disagreement import difference
 from ragguard.records import Score
 from ragguard.scorers.explanation import Explanation, explain_facts
@@ -208,7 +209,7 @@ def _step(
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {
-            "status": decision["status"], "reason": decision["reason"], "ms": round(decision["elapsed_ms"] or 0, 2),
+            "status": decision["status"], "reason": _why(decision), "ms": round(decision["elapsed_ms"] or 0, 2),
         },
         "advice": None if step.advice is None else {
             "action": str(step.advice.get("action", "")),
@@ -221,6 +222,12 @@ def _step(
         "kept": step.kept,
         "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
     }  # fmt: skip
+
+
+def _why(decision: Data) -> str:
+    """Returns the reason of a guard's decision, with what it would have dropped where it was in shadow."""
+    shadow = would_drop([rank for _, rank, *_ in decision.get("would_drop", ())])
+    return "; ".join(filter(None, [decision["reason"], shadow]))
 
 
 def named(scores: Iterable[Score]) -> list[str]:

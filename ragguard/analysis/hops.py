@@ -20,6 +20,7 @@ from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
 from ragguard.analysis.selection import diagnose_selection
+from ragguard.analysis.shadow import would_drop
 from ragguard.analysis.text import line_of
 from ragguard.capture.disagreement import disagreements
 from ragguard.capture.model_calls import notice
@@ -187,6 +188,10 @@ def _hop(
             *_reasons(failures),
             *_contested(scores),
             *_differences(step, scores),
+            *filter(
+                None,
+                [would_drop([drop.position for drop in step.decision.would_drop] if step.decision else [])],
+            ),
         ],
         rows=rows,
         remarks=[*([bridge.remark] if bridge else []), *_selection(scores)],

@@ -10,13 +10,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from ragguard.records import Decision, GuardStatus, Passage
+from ragguard.records import Decision, Dropped, GuardStatus, Passage
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
 Found = TypeVar("Found")
-_TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "kept_all")
+_TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "shadow", "kept_all")
 """The order of precedence: the status of several guards together is the first of these that one of them has."""
 
 
@@ -44,6 +44,13 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
     def named(passage: Passage, rank: int) -> Passage:
         return candidates[rank - 1] if rank and not passage.id else passage
 
+    def ranked(drops: Sequence[Dropped]) -> list[Dropped]:
+        return [
+            replace(drop, position=rank, passage=named(drop.passage, rank))
+            for drop in drops
+            if (rank := ranks[drop.position - 1]) or alone
+        ]
+
     return replace(
         verdict.decision,
         kept=[
@@ -51,11 +58,8 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
             for position, (passage, rank) in enumerate(zip(verdict.judged, ranks, strict=True), 1)
             if position not in gone and (alone or rank)
         ],
-        dropped=[
-            replace(drop, position=rank, passage=named(drop.passage, rank))
-            for drop in verdict.decision.dropped
-            if (rank := ranks[drop.position - 1]) or alone
-        ],
+        dropped=ranked(verdict.decision.dropped),
+        would_drop=ranked(verdict.decision.would_drop),
     )
 
 
@@ -72,6 +76,7 @@ def merged(first: Decision | None, second: Decision) -> Decision:
         reason="; ".join(reasons),
         engine=second.engine or first.engine,
         started_ns=first.started_ns or second.started_ns,
+        would_drop=sorted([*first.would_drop, *second.would_drop], key=lambda drop: drop.position),
     )
 
 

@@ -80,14 +80,17 @@ def _remarks(source: ScoredSource) -> list[str]:
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     from ragguard.analysis.digest import selection_numbers, summary
     from ragguard.analysis.selection import about_selections
+    from ragguard.analysis.shadow import ShadowReport
     from ragguard.analysis.text import as_markup, question_line, short_ids
 
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
+    shadow = ShadowReport()
     elsewhere = 0
     for overview in runs:
         run = overview.line
         selections += selection_numbers(overview).values()
+        shadow.add(overview)
         lines.append(line := summary(run))
         elsewhere += run.scored and not line["answer"] and all(line[name] is None for name in _COLUMNS)
     if not lines:
@@ -122,6 +125,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
     if selections:
         console.print(about_selections(selections))
+    if shadow.decisions:
+        console.print(str(shadow))
     if elsewhere:
         console.print(f"{_runs(elsewhere)} with other scores than these columns have: --run ID shows them.")
     console.print(

@@ -15,13 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
@@ -29,11 +27,12 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
 from ragguard.guard.first_answer import START_S, FirstAnswer
+from ragguard.guard.given import given_passages
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.guard.policy_choice import PolicyChoice
-from ragguard.records import Decision, Passage
+from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, whole_number
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
@@ -76,6 +75,8 @@ class DistractorGuard:
         pause_after: After how many misses in a row the engine is left alone, 1 or more; everything is kept
             meanwhile.
         pause_s: For how many seconds the engine is left alone before one call tries it again, 0 or more.
+        shadow: Decides and drops nothing: decisions say in `would_drop` what would have gone, and `ragguard report`
+            what that would have meant. The first step with a new engine or threshold.
     """
 
     def __init__(
@@ -90,7 +91,9 @@ class DistractorGuard:
         prompts: str | PromptSet | None = None,
         pause_after: int = 5,
         pause_s: float = 5.0,
+        shadow: bool = False,
     ) -> None:
+        self.shadow = shadow
         self.budget_ms = milliseconds("budget_ms", budget_ms)
         number_between("pause_s", pause_s, 0, LARGEST, "a number of seconds, 0 or more")
         whole_number("min_keep", min_keep, 0)
@@ -149,7 +152,7 @@ class DistractorGuard:
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
         began = time.monotonic()
-        given = _passages(passages)
+        given = given_passages(passages)
         return self._decision(self._in_background(query, given, self._deadline(began)), given, began)
 
     async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
@@ -157,7 +160,7 @@ class DistractorGuard:
         framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
         are none, never for what an engine, a policy or a passage does."""
         began = time.monotonic()
-        given = _passages(passages)
+        given = given_passages(passages)
         return self._decision(await self._outcome(query, given, self._deadline(began)), given, began)
 
     def health(self) -> GuardHealth:
@@ -234,12 +237,14 @@ class DistractorGuard:
 
     def _decision(self, outcome: GuardOutcome, given: list[Passage], began: float) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
-        gone = {drop.position for drop in outcome.dropped}
+        chosen, status = list(outcome.dropped), outcome.status
+        dropped: list[Dropped] = [] if self.shadow else chosen
+        gone = {drop.position for drop in dropped}
         elapsed = time.monotonic() - began
         decision = Decision(
             [passage for position, passage in enumerate(given, 1) if position not in gone],
-            list(outcome.dropped), outcome.status, elapsed * 1e3, reason=outcome.reason,
-            started_ns=time.time_ns() - int(elapsed * 1e9),
+            dropped, "shadow" if self.shadow and chosen else status, elapsed * 1e3, reason=outcome.reason,
+            started_ns=time.time_ns() - int(elapsed * 1e9), would_drop=chosen if self.shadow else [],
         )  # fmt: skip
         self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
         decided(Verdict(decision, given, engine=self.engine))
@@ -387,28 +392,6 @@ class _GuardState:
 
 def _failed(error: BaseException) -> GuardOutcome:
     return GuardOutcome("error", describe(error), cause_of(error))
-
-
-def _passages(given: Sequence[Any]) -> list[Passage]:
-    allowed = "a list of Passage, of texts, or of a framework's documents"
-    if isinstance(given, str | Passage) or not isinstance(given, Iterable):
-        raise InvalidInput("passages", given, allowed)
-    try:
-        passages = [Passage(one) if isinstance(one, str) else _passage(one) for one in given]
-    except Exception as error:
-        raise InvalidInput("passages", given, allowed) from error
-    for passage in passages:
-        if not isinstance(passage, Passage) or not isinstance(passage.text, str):
-            raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
-    return passages
-
-
-def _passage(item: object) -> Passage:
-    """Returns a passage as it is, and that of a framework's document, with or without a score."""
-    found = documents_in(item)
-    if isinstance(item, Passage) or not found:
-        return cast(Passage, item)
-    return passage_of(item)
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

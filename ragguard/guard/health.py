@@ -71,7 +71,7 @@ class GuardHealth:
 
     decisions: int = 0
     statuses: Mapping[str, int] = field(default_factory=dict)
-    """Decisions by status: pruned, kept_all, timeout, error."""
+    """Decisions by status: pruned, kept_all, shadow, timeout, error."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """Decisions in which passages could not be judged, by cause: unreachable, overloaded, too_slow, rejected,
     prompt_too_long, protocol, circuit_open, out_of_budget, closed, cancelled, paused (the engine missed several

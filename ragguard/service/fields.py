@@ -56,9 +56,12 @@ def _has_passages(decision: Decision) -> bool:
     """Returns True for a decision that a guard made; one that a user made may hold anything in place of passages."""
     return (
         type(decision.kept) is list
-        and type(decision.dropped) is list
+        and type(decision.dropped) is type(decision.would_drop) is list
         and all(_is_passage(passage) for passage in decision.kept)
-        and all(type(one) is Dropped and _is_passage(one.passage) for one in decision.dropped)
+        and all(
+            type(one) is Dropped and _is_passage(one.passage)
+            for one in (*decision.dropped, *decision.would_drop)
+        )
     )
 
 
@@ -67,11 +70,12 @@ def _is_passage(passage: object) -> bool:
 
 
 def _with_passages(decision: Decision) -> Decision:
-    dropped = decision.dropped if isinstance(decision.dropped, list | tuple) else ()
     return replace(
-        decision,
-        kept=passages_of(decision.kept),
-        dropped=[
-            replace(one, passage=passage_of(one.passage)) for one in dropped if isinstance(one, Dropped)
-        ],
-    )
+        decision, kept=passages_of(decision.kept), dropped=_dropped(decision.dropped),
+        would_drop=_dropped(decision.would_drop),
+    )  # fmt: skip
+
+
+def _dropped(given: object) -> list[Dropped]:
+    drops = given if isinstance(given, list | tuple) else ()
+    return [replace(one, passage=passage_of(one.passage)) for one in drops if isinstance(one, Dropped)]

@@ -87,6 +87,8 @@ class Writer:
             put.put(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
             put.put(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
             put.put(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
+        if decision.would_drop:
+            put.put(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
         if self.content.spans and self.content.inputs:
             put.put(n.OI_INPUT, step.query)
         if self.content.spans and self.content.outputs:

@@ -373,6 +373,18 @@ def test_guard_drops_passages_and_its_decision_is_the_steps(framework, captured)
     ]
 
 
+def test_guard_in_shadow_lets_all_through_and_its_decision_says_what_would_go(framework, captured):
+    framework.guarded(DistractorGuard("nano", policies=[TopUtility(1)], budget_ms=60_000, shadow=True))
+    (step,) = captured.run.steps
+    assert (step.decision.status, step.decision.dropped) == ("shadow", [])
+    assert texts(step.passages) == texts(step.decision.kept) == list(TEXTS)
+    assert [TEXTS[drop.position - 1] for drop in step.decision.would_drop] == [
+        drop.passage.text for drop in step.decision.would_drop
+    ]
+    assert len(step.decision.would_drop) == 2
+    assert step.places == 3
+
+
 def test_hops_of_an_agent_follow_each_other_in_one_run(framework, captured):
     framework.agent(["Elmer Hagblad"], ["born"])
     run = captured.run

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
-from ragguard.records import Failure, Passage, RetrievalStep, Run, ScoredRun, Usage
+from ragguard.records import Dropped, Failure, Passage, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.storage.files.scoretable import score_rows, score_schema
 from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, step_row
@@ -176,16 +176,17 @@ def _without_texts(step: RetrievalStep) -> RetrievalStep:
         keys = [(passage.id, passage.text) for passage in passages]
         return [numbers.setdefault(key, Passage(str(len(numbers)), key[0])) for key in keys]
 
+    def dropped(drops: Sequence[Dropped]) -> list[Dropped]:
+        passages = numbered(drop.passage for drop in drops)
+        return [replace(drop, passage=passage) for drop, passage in zip(drops, passages, strict=True)]
+
     candidates = numbered(step.candidates)
     decision = step.decision
     if decision is not None:
-        dropped = [
-            replace(drop, passage=passage)
-            for drop, passage in zip(
-                decision.dropped, numbered(drop.passage for drop in decision.dropped), strict=True
-            )
-        ]
-        decision = replace(decision, kept=numbered(decision.kept), dropped=dropped)
+        decision = replace(
+            decision, kept=numbered(decision.kept), dropped=dropped(decision.dropped),
+            would_drop=dropped(decision.would_drop),
+        )  # fmt: skip
     return replace(
         step, candidates=candidates, passages=numbered(step.passages), decision=decision, sub_steps=[], trace=None,
         advice=None,

@@ -205,12 +205,16 @@ def _sub_step_of(data: list[Any], items: Sequence[Passage]) -> SubStep:
 
 
 def _decision(decision: Decision, position_of: Callable[[Passage], int]) -> Data:
+    def rows(dropped: Iterable[Dropped]) -> list[list[Any]]:
+        return [
+            [position_of(one.passage), one.position, one.reason, one.utility, one.p_abstain, one.p_relevant]
+            for one in dropped
+        ]
+
     return {
         "kept": [position_of(passage) for passage in decision.kept],
-        "dropped": [
-            [position_of(one.passage), one.position, one.reason, one.utility, one.p_abstain, one.p_relevant]
-            for one in decision.dropped
-        ],
+        "dropped": rows(decision.dropped),
+        **({"would_drop": rows(decision.would_drop)} if decision.would_drop else {}),
         "status": decision.status,
         "elapsed_ms": decision.elapsed_ms,
         "reason": decision.reason,
@@ -224,6 +228,7 @@ def _decision_of(data: Data, items: Sequence[Passage]) -> Decision:
         [items[position] for position in data["kept"]],
         [Dropped(items[position], *rest) for position, *rest in data["dropped"]],
         data["status"], data["elapsed_ms"], reason=data["reason"], engine=data["engine"], started_ns=data["started_ns"],
+        would_drop=[Dropped(items[position], *rest) for position, *rest in data.get("would_drop", ())],
     )  # fmt: skip
 
 
