@@ -29,9 +29,9 @@ class ShadowReport:
     dropped: int = 0
     """The passages that would have gone."""
     misleading: int = 0
-    """Those of them whose scored utility is under -0.2."""
+    """The passages among them whose scored utility is under -0.2."""
     helpful: int = 0
-    """Those whose scored utility is at least 0.2."""
+    """The passages among them whose scored utility is at least 0.2."""
     unscored: int = 0
     lost_in: list[str] = field(default_factory=list)
     """The runs in which a helpful passage would have gone."""
