@@ -134,7 +134,7 @@ def test_without_a_store_everything_works_from_memory(make):
         ({"run_ttl": 0}, InvalidInput, "ttl"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_right_is_said_at_once(options, error, says):
+def test_wrong_option_is_refused_at_once(options, error, says):
     with pytest.raises(error, match=says):
         RagGuard(**{"engine": ScriptedEngine(), "store": None, **options})
 
@@ -163,7 +163,7 @@ def test_retention_is_a_time(make):
 # Capture
 
 
-def test_what_is_not_sampled_is_not_kept_and_nothing_is_said_of_it(make):
+def test_run_that_is_not_sampled_is_not_stored_and_not_logged(make):
     rg = make(sample_rate=0.0)
     run = capture(rg)
     assert rg.flush(10)
@@ -508,7 +508,7 @@ def test_after_a_fork_an_engine_by_name_is_made_anew(make):
 # What it costs to have it
 
 
-def test_it_is_cheap_to_import_and_make():
+def test_ragguard_is_cheap_to_import_and_make():
     """What it costs is what it loads; `make bench-latency` measures the time."""
     code = (
         "import json, sys; before = set(sys.modules)\n"

@@ -101,7 +101,7 @@ def shown():
 
 
 @pytest.mark.parametrize("line", sorted(set(shown()), key=lambda one: one.id))
-def test_what_is_shown_comes_from_a_front_door(line):
+def test_import_in_the_docs_names_a_public_module(line):
     (node,) = ast.parse(line).body
     if isinstance(node, ast.ImportFrom):
         assert node.module in PUBLIC or node.module in MODULES, f"{line}: not a front door"

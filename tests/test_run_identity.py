@@ -248,7 +248,7 @@ def test_the_end_of_an_earlier_part_does_not_end_a_later_one(make, tmp_path):
     assert told(two) == {"x": ("one", None, [(0, "1"), (1, "2")], "Ada", "ok")}
 
 
-async def test_what_is_given_to_be_scored_replaces_what_is_there(make):
+async def test_run_that_is_given_to_score_replaces_the_stored_one(make):
     rg = make()
     await rg.score(Run("x", "one", answer="first"))
     await rg.score(Run("x", "one", answer="second"))
@@ -303,7 +303,7 @@ def test_an_id_is_free_again_once_its_run_is_deleted(make):
     assert told(rg) == {"x": whole("two", "2")}
 
 
-def test_what_is_not_recorded_takes_no_id(make, caplog):
+def test_run_that_is_not_recorded_takes_no_id(make, caplog):
     rg = make()
     with ragguard.paused():
         capture(rg, "one", "1", id="x")

@@ -58,7 +58,7 @@ async def test_a_wrong_field_of_a_step_is_named(name, values, tmp_path):
     rg.close()
 
 
-def test_what_a_run_file_takes_it_gives_back(tmp_path):
+def test_run_file_round_trip_keeps_every_field(tmp_path):
     path = tmp_path / "runs.jsonl"
     run = a_run()
     run.metadata = {"nul": "\x00", "half": "\ud800", "nan": math.nan, "deep": {"a": [1]}}

@@ -64,7 +64,7 @@ def test_the_share_is_one_of_what_is_sampled(make):
     assert 70 <= len(scored(rg)) <= 130
 
 
-async def test_what_was_not_chosen_is_scored_when_somebody_asks(make):
+async def test_run_outside_the_score_rate_is_scored_on_demand(make):
     rg = make(score_rate=0.0)
     capture(rg, 3)
     report = await rg.aflush(30)

@@ -104,7 +104,7 @@ def test_a_resumed_run_whose_parts_number_their_own_steps_keeps_them_all(make, t
     assert "the step id 'step-1' is that of another step of run 'conv'" in caplog.text
 
 
-def test_what_is_amended_is_the_step_of_this_part(make):
+def test_amendment_changes_the_step_of_its_own_part(make):
     rg = make()
     with rg.run("q", id="conv") as run:
         run.retrieved("one", ["a"], id="step-1")

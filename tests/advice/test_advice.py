@@ -78,7 +78,7 @@ async def test_references_and_what_only_an_evaluation_knows_change_nothing(rg):
     assert found[1].usage.cached == found[1].usage.prompts > 0
 
 
-def test_what_was_asked_is_not_asked_again(rg):
+def test_query_that_was_asked_is_not_advised_again(rg):
     with rg.run("Say, " + CASE.question) as run:
         run.retrieved(CASE.sub_questions[0], [CASE.gold[0], *near(1)])
         first, again = run.advise(LONG), run.advise(LONG)

@@ -133,7 +133,7 @@ def test_outcomes_that_do_not_fit_the_steps_are_refused():
         Trace([0.1], [2.0])
 
 
-def test_what_a_step_adds_is_told_by_sufficiency():
+def test_sufficiency_tells_what_a_step_adds():
     low, high = Trace([0.1, 0.2], [0.0, 1.0]), Trace([0.8, 0.9], [1.0, 1.0])
     gains = gains_of([low] * 40 + [high] * 40)
     found = AdviceCalibration(0.5, 0.02, 80, 0, loss=0.0, steps_saved=0.5, engine="e", judge="j", entailer="n",

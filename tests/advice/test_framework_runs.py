@@ -30,7 +30,7 @@ def advised(rg, research):
     return chain.invoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]})
 
 
-def test_it_is_given_inside_of_the_call_and_kept_with_the_step(nano):
+def test_advice_is_given_inside_of_the_call_and_stored_with_the_step(nano):
     def research(question):
         given = []
         for number in range(2):
@@ -47,7 +47,7 @@ def test_it_is_given_inside_of_the_call_and_kept_with_the_step(nano):
         ]  # fmt: skip
 
 
-async def test_it_is_awaited_in_asynchronous_code(nano):
+async def test_advice_is_awaited_in_asynchronous_code(nano):
     async def research(question):
         find(0)
         return (await ragguard.current_run().aadvise(PATIENT)).action
@@ -57,7 +57,7 @@ async def test_it_is_awaited_in_asynchronous_code(nano):
         assert await chain.ainvoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]}) == "continue"
 
 
-def test_it_is_about_what_redaction_left_and_stands_with_the_right_step(nano):
+def test_advice_is_about_redacted_texts_and_stands_with_the_right_step(nano):
     def redact(text):
         return f"{text} (seen)"
 
@@ -76,7 +76,7 @@ def test_it_is_about_what_redaction_left_and_stands_with_the_right_step(nano):
 
 
 @pytest.mark.parametrize("redact", [None, lambda text: text])
-def test_that_redacted_texts_are_judged_is_said_once(nano, caplog, redact):
+def test_advice_on_redacted_texts_is_logged_once(nano, caplog, redact):
     def research(question):
         find(0)
         return [ragguard.current_run().advise(PATIENT) for _ in range(2)]
@@ -110,7 +110,7 @@ def test_a_wrong_budget_is_refused(nano, budget_ms):
         advised(rg, research)
 
 
-def test_it_is_given_though_nobody_holds_the_ragguard_any_more(nano):
+def test_advice_is_given_though_nobody_holds_the_ragguard_any_more(nano):
     def research(question):
         find(0)
         return ragguard.current_run().advise(PATIENT).status

@@ -24,14 +24,14 @@ def evidence(**changes):
 CONFLICT = Conflict(1, "Ada was born in Rome.", "Rome", "Ada was born in Oslo.", second_answer="Oslo")
 
 
-def test_what_suffices_is_answered():
+def test_sufficient_passages_are_answered_from():
     found = judge(evidence(), None)
     assert found.action == "answer"
     assert found.reasons == ["sufficiency 0.98, at least 0.50", "passages answer all 2 sub-questions"]
     assert (found.expected_gain, found.stderr) == (0.0, 0.0)
 
 
-def test_what_is_open_is_searched_for():
+def test_open_sub_question_is_searched_for():
     found = judge(evidence(covered=(1, 0)), None)
     assert found.action == "continue"
     assert "open: where was that person born?" in found.reasons
@@ -47,7 +47,7 @@ def test_what_is_open_is_searched_for():
         ((-0.6, 0.9), "continue", "sufficiency"),
     ],
 )
-def test_what_the_last_step_brought_decides_how_to_go_on(utilities, action, reason):
+def test_utility_of_the_last_step_decides_how_to_go_on(utilities, action, reason):
     found = judge(evidence(covered=(1, 0), utilities=utilities), None)
     assert found.action == action
     assert reason in found.reasons[0]

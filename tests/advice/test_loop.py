@@ -31,7 +31,7 @@ OPEN = ["Who founded it?", "Where is it?"]
         (Advice("continue", OPEN, status="timeout"), ""),
     ],
 )
-def test_what_a_model_is_told(advice, said):
+def test_text_of_an_advice_for_a_model(advice, said):
     note = note_of(advice)
     assert note.startswith(said)
     assert bool(note) == bool(said)

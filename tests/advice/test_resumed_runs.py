@@ -46,7 +46,7 @@ def first_part(rg):
 
 
 @pytest.mark.parametrize("question", ["", QUESTION])
-def test_it_is_that_of_a_run_in_one_go(nano, store, question):
+def test_advice_of_a_resumed_run_is_that_of_a_run_in_one_go(nano, store, question):
     with RagGuard(nano, store=store, scorers=()) as rg:
         whole = in_one_go(rg)
         first_part(rg)
@@ -58,7 +58,7 @@ def test_it_is_that_of_a_run_in_one_go(nano, store, question):
         assert [step.advice.action for step in rg.runs()[-1].steps] == ["continue", "answer"]
 
 
-async def test_it_is_awaited_in_asynchronous_code(nano, store):
+async def test_advice_of_a_resumed_run_is_awaited_in_asynchronous_code(nano, store):
     async with RagGuard(nano, store=store, scorers=()) as rg:
         async with rg.run(QUESTION, id="r") as run:
             run.retrieved(*HOPS[0])
@@ -95,7 +95,7 @@ def test_a_question_that_this_part_sets_counts_where_the_first_had_none(nano, st
             assert run.advise(PATIENT).action == "answer"
 
 
-def test_it_is_redacted_once_and_stands_with_the_right_step(nano):
+def test_advice_of_a_resumed_run_is_redacted_once_and_stands_with_the_right_step(nano):
     def redact(text):
         return f"{text} (seen)"
 
@@ -139,7 +139,7 @@ with rg.run("Where was the founder of Corwell Mills born?", id="r") as run:
 """
 
 
-def test_it_sees_the_steps_of_a_process_that_was_killed(nano, tmp_path):
+def test_advice_counts_the_steps_of_a_process_that_was_killed(nano, tmp_path):
     assert run_program(PART_ONE, tmp_path / "s.db", check=False).returncode == -signal.SIGKILL
     with RagGuard(nano, store=tmp_path / "s.db", scorers=()) as rg, rg.run(id="r", resume=True) as run:
         run.retrieved(*HOPS[1])

@@ -136,7 +136,7 @@ def test_the_page_has_it_beside_the_hop(tmp_path):
     assert '"advice":{"action":"answer","reasons":["sufficiency' in page
 
 
-async def test_it_is_a_span_under_its_step():
+async def test_advice_is_a_span_under_its_step():
     exporter, provider = InMemorySpanExporter(), TracerProvider(shutdown_on_exit=False)
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     await OtelSink(provider, capture_content=True).submit(ScoredRun(a_run()))

@@ -98,7 +98,7 @@ def test_nothing_in_common_is_said():
         compared(side([0.1]), b)
 
 
-def test_what_changed_most_is_named():
+def test_question_that_changed_most_is_named():
     found = compared(side([0.5, 0.5, 0.5]), side([0.5, 0.1, 0.6]))
     assert [(moved.question, moved.moves[0].after) for moved in found.moved] == [
         ("Who is number 1?", 0.1),
@@ -141,7 +141,7 @@ def test_settings_that_cannot_be_right_are_refused(settings):
 
 
 @pytest.mark.parametrize("given", [None, {}, "a.db", []])
-def test_what_are_no_questions_is_refused(given):
+def test_argument_that_is_no_list_of_questions_is_refused(given):
     with pytest.raises(InvalidInput, match="read_questions"):
         compare(given, questions_of([]))
 

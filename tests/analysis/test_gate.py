@@ -57,7 +57,7 @@ def test_the_gate_passes_and_fails(tmp_path):
     assert "udcg < -0.05 holds" in done.stdout
 
 
-def test_it_is_installed_with_the_package():
+def test_gate_is_installed_with_the_package():
     pyproject = (ROOT / "pyproject.toml").read_text()
     assert 'ragguard_gate = "ragguard.analysis.gate"' in pyproject
 

@@ -167,7 +167,7 @@ def test_why_a_number_is_missing_is_told():
     assert text.index("[i]too long[/i]") < text.index("hop 1")
 
 
-def test_what_was_cut_without_a_guard_is_shown_as_that():
+def test_passage_cut_without_a_guard_is_shown_as_cut():
     run = guarded()
     run.steps[0].decision = None
     assert "   cut\n" in shown(run, [Score("utility", 0.9, "passage", "r", "s", position=2)])
@@ -238,7 +238,7 @@ def test_odd_arguments_are_refused(call):
         call()
 
 
-def test_what_the_model_read_is_shown_where_it_is_no_candidate():
+def test_passage_that_the_model_read_is_shown_where_it_is_no_candidate():
     found = [Passage("A header. Ada founded it.", "d1"), Passage("Lemons.", "d2")]
     read = [Passage("Ada founded it.", "d1"), Passage("Source 2: sour.")]
     run = Run("r", "who?", steps=[RetrievalStep("s", "r", query="who?", candidates=found, passages=read)])

@@ -61,7 +61,7 @@ def browser():
         yield made
 
 
-def test_it_is_used_by_keyboard_alone(browser, address):
+def test_page_is_used_by_keyboard_alone(browser, address):
     page = browser.open(address)
     page.press("/")
     assert page.value("document.activeElement.id") == "search"

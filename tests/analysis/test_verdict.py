@@ -64,7 +64,7 @@ def test_each_verdict_has_its_word_and_sentence(gains, word, begins):
     assert found.sentence.startswith(begins)
 
 
-def test_what_is_no_primary_metric_does_not_decide():
+def test_secondary_metric_does_not_decide_the_verdict():
     found = compare(*sides(20, harm=0.3, udcg_context=noise(20)))
     assert found.verdict.word == "undecided"
     assert [change.metric for change in found.decisive] == ["udcg_context"]

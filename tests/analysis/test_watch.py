@@ -36,7 +36,7 @@ def test_a_scored_run_is_one_line_with_its_hops():
     assert "\x1b" not in line
 
 
-def test_what_the_model_did_not_get_is_not_called_misleading():
+def test_passage_that_the_model_did_not_get_is_not_called_misleading():
     one = scored()
     step = one.run.steps[0]
     step.passages = step.candidates = [Passage("a"), Passage("b")]
@@ -56,7 +56,7 @@ def test_the_table_has_a_row_a_run():
     [("open", [], [], "running"), ("ok", [], [], "not scored yet"), ("interrupted", [], [], "waits to go on"),
      ("ok", [], [Failure("belief", "X", "x")], "not scored"), ("abandoned", [], [], "abandoned")],
 )  # fmt: skip
-def test_what_has_no_verdict_says_where_it_stands(status, scores, failures, told):
+def test_run_without_a_verdict_shows_its_status(status, scores, failures, told):
     one = replace(scored(status), scores=scores, failures=failures)
     line = watch_line(one)
     assert line.endswith(told)

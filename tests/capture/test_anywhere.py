@@ -239,7 +239,7 @@ def test_outside_of_any_run_it_is_said_once_with_the_way_out_and_nothing_is_reco
     assert "asyncio.to_thread" in warning.getMessage()
 
 
-def test_what_breaks_while_it_is_read_does_not_reach_the_caller(captured):
+def test_error_while_reading_a_result_does_not_reach_the_caller(captured):
     class Broken:
         def __getattribute__(self, name):
             raise RuntimeError(name)

@@ -167,7 +167,7 @@ def test_ids_names_and_queries_that_are_no_texts_are_made_texts(recorder, captur
     assert recorder.faults.count == 0
 
 
-def test_what_is_set_on_a_run_is_read_like_what_it_was_given(recorder, captured):
+def test_attributes_set_on_a_run_are_read_like_its_arguments(recorder, captured):
     with RunHandle(recorder, "q", references=["a"], sub_questions="only one?") as run:
         run.references, run.sub_questions, run.pool = "Ada Berg", "one?", ["a text"]
         run.answer, run.metadata, run.question = 7, None, 3
@@ -252,7 +252,7 @@ def test_an_unsampled_run_is_a_handle_like_any_other(captured):
     assert run.record().steps == []
 
 
-def test_what_happens_after_the_end_changes_nothing(recorder, captured):
+def test_call_after_the_end_of_a_run_changes_nothing(recorder, captured):
     with RunHandle(recorder, "q") as run:
         pass
     run.retrieved("late", ["a"])

@@ -96,7 +96,7 @@ def amended(*steps):
     return found
 
 
-def test_what_comes_after_a_retrieval_changes_k_only_where_it_chooses():
+def test_amendment_changes_k_only_where_it_chooses():
     reordered, chosen = "dcba", "dc"
     assert amended((reordered, None), (chosen, None), (None, dropping("dc", 1))) == [5, 2, 2]
     assert amended(("a", dropping("abcd", 1))) == [5]

@@ -169,7 +169,7 @@ def test_a_step_is_amended_while_its_run_is_open(recorder, captured):
     assert (step.passages, step.candidates, step.decision) == ([found[0]], found, decision)
 
 
-def test_what_is_computed_later_is_not_computed_in_the_hook(recorder, captured):
+def test_deferred_value_is_not_computed_in_the_hook(recorder, captured):
     asked = []
     recorder.run_started("r")
     recorder.step_started("s", "r", "q")

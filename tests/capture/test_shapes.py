@@ -69,7 +69,7 @@ def test_a_node_is_read_as_the_model_reads_it_with_its_id_and_score():
     assert passage == Passage("title: Firms\n\nabout Oslo", "n1", 0.5, {"title": "Firms"})
 
 
-def test_what_a_vector_store_gives_with_scores_keeps_ids_scores_and_metadata():
+def test_vector_store_result_with_scores_keeps_ids_scores_and_metadata():
     class Embeddings:
         def embed_documents(self, texts):
             return [[float(len(text)), 1.0] for text in texts]

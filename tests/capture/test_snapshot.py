@@ -119,7 +119,7 @@ class Sealed:
 
 
 @pytest.mark.parametrize("given", [Sealed(), [Sealed()]])
-def test_what_raises_when_it_is_read_says_so(given):
+def test_value_that_raises_when_read_is_described(given):
     (passage,) = passages_of(given)
     assert "unreadable" in passage.metadata[CONTENT_KIND]
 

@@ -52,7 +52,7 @@ def test_json(text, passages):
     assert splitters.json_items(text) == passages
 
 
-def test_what_is_no_json_is_an_error_for_the_recorder_to_note():
+def test_text_that_is_no_json_raises_for_the_recorder_to_note():
     with pytest.raises(ValueError):
         splitters.json_items("not json")
 

@@ -59,7 +59,7 @@ def test_a_given_turn_is_kept_and_counted_on_from():
     assert turns.next(None, []) == 6
 
 
-def test_what_is_remembered_is_bounded():
+def test_turns_remember_a_bounded_number_of_groups():
     turns = Turns()
     for n in range(GROUPS_KEPT * 4):
         turns.next((n, "a"), [])

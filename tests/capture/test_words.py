@@ -47,7 +47,7 @@ def test_one_of_three(output):
     assert ids(output) == ["b"]
 
 
-def test_it_is_the_candidate_itself_with_its_score():
+def test_delivered_passage_is_the_candidate_itself_with_its_score():
     assert delivered(FOUND, BERGEN)[0] is FOUND[1]
 
 

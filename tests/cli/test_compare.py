@@ -53,7 +53,7 @@ def test_metrics_beside_the_primary_ones_are_shown_with_all(tmp_path, command):
     assert "The questions that changed most:" in everything
 
 
-def test_what_may_be_the_judges_doing_is_said(tmp_path, command):
+def test_difference_that_may_be_the_judges_is_remarked(tmp_path, command):
     before, after = side(0), side(0)
     for item in after:
         item.scores = [replace(score, engine="other") for score in item.scores]

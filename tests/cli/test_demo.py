@@ -67,7 +67,7 @@ def test_store_runs_and_spans_of_the_demo_can_be_read(shown):
     assert f"{2 * demo.QUESTIONS} runs" in done.output
 
 
-def test_what_to_type_next_is_found_by_a_shell_that_knows_no_environment(tmp_path, monkeypatch):
+def test_next_command_is_found_by_a_shell_outside_the_environment(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for called, path, typed in (
         (".venv/bin/ragguard", "", ".venv/bin/ragguard"),

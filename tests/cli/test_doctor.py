@@ -35,7 +35,7 @@ def test_a_vllm_server_is_well():
         assert part in result.stdout
 
 
-def test_what_a_plain_server_lacks_is_told_with_what_to_change():
+def test_doctor_names_what_a_plain_server_lacks_and_what_to_change():
     with serving(FakeModel(face="openai", top=5).handle) as url:
         result = doctor(url)
     assert result.exit_code == 0, result.output

@@ -344,7 +344,7 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
     assert "name another" in done.output
 
 
-def test_what_an_engine_says_is_no_command_to_the_terminal(engine, caplog):
+def test_engine_text_is_no_command_to_the_terminal(engine, caplog):
     def refuse(*args, **more):
         raise EngineRejected("HTTP 400: \x1b[2J\x1b]0;owned\x07 \x9b31m")
 

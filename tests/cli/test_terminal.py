@@ -96,7 +96,7 @@ def called(store, env, command, *more):
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1", "cp1252"])
 @pytest.mark.parametrize("more", [(), ("--run", "r1")])
-def test_what_a_terminal_cannot_spell_is_replaced(store, encoding, more):
+def test_character_that_a_terminal_cannot_encode_is_replaced(store, encoding, more):
     done = called(store, {**os.environ, "PYTHONIOENCODING": encoding}, "report", *more)
     assert (done.returncode, done.stderr) == (0, b"")
     said = done.stdout.decode(encoding)

@@ -39,7 +39,7 @@ def texts(decision):
     return [passage.text for passage in decision.kept]
 
 
-async def test_it_drops_what_misleads_and_keeps_the_order():
+async def test_guard_drops_misleading_passages_and_keeps_the_order():
     decision = await guard().aprune("who founded it?", [IDLE, MISLEADS, HELPS])
     assert texts(decision) == [IDLE, HELPS]
     assert decision.status == "pruned"
@@ -333,7 +333,7 @@ async def test_asking_again_ends_with_the_budget():
 @pytest.mark.parametrize(
     "passages", [None, 5, "one text", Passage("one"), [None], [{"page_content": "a"}], [Passage(None)]]
 )
-async def test_what_are_no_passages_is_refused_and_not_judged_letter_by_letter(passages):
+async def test_argument_that_is_no_list_of_passages_is_refused(passages):
     model = engine()
     with pytest.raises(InvalidInput, match="a list of Passage"):
         await guard(model).aprune("q", passages)
@@ -486,7 +486,7 @@ def test_a_calibration_of_another_engine_is_refused():
         ({"max_gold_loss": 5}, "max_gold_loss: got 5"),
     ],
 )
-def test_what_cannot_be_promised_is_refused_before_the_models_are_asked(promise, what):
+def test_impossible_promise_is_refused_before_the_models_are_asked(promise, what):
     model = engine()
     with pytest.raises((CalibrationError, InvalidInput), match=what):
         guard(model).calibrate(examples(18), **promise)

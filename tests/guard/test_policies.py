@@ -36,7 +36,7 @@ def test_reasons_carry_the_numbers():
     assert UtilityThreshold(0.1).drop(judged(-0.25)) == {1: "utility -0.25 < 0.10"}
 
 
-def test_what_was_not_judged_is_not_dropped_for_its_utility():
+def test_unjudged_passage_is_not_dropped_for_its_utility():
     items = judged(None, -0.9, 0.9)
     assert set(UtilityThreshold(0).drop(items)) == {2}
     assert 1 not in TopUtility(1).drop(items)

@@ -45,7 +45,7 @@ def verdicts(engine: ScriptedEngine) -> list[tuple[int, tuple[str, ...]]]:
 
 
 @pytest.mark.parametrize("query", [QUESTION, HOP])
-def test_what_the_guard_asked_is_not_asked_again_by_the_scorer(rg, engine, query):
+def test_prompts_of_the_guard_are_not_asked_again_by_the_scorer(rg, engine, query):
     prune(rg, query)
     assert verdicts(engine) == [(8, ("NO-RESPONSE", "A", "B"))]
     score(rg, query)
@@ -53,7 +53,7 @@ def test_what_the_guard_asked_is_not_asked_again_by_the_scorer(rg, engine, query
 
 
 @pytest.mark.parametrize("query", [QUESTION, HOP])
-def test_what_the_scorer_asked_is_not_asked_again_by_the_guard(rg, engine, query):
+def test_prompts_of_the_scorer_are_not_asked_again_by_the_guard(rg, engine, query):
     score(rg, query)
     assert verdicts(engine) == [(8, ("NO-RESPONSE", "A", "B"))]
     prune(rg, query)

@@ -267,7 +267,7 @@ def test_a_key_that_nothing_reads_is_warned_about(captured, config, caplog):
 
 @pytest.mark.parametrize("make", [RagGuardCallback, instrument])
 @pytest.mark.parametrize("given", [RagGuard, "nano", None])
-def test_what_is_no_ragguard_is_refused(make, given):
+def test_argument_that_is_no_ragguard_is_refused(make, given):
     with pytest.raises(InvalidInput, match="a RagGuard, such as"):
         make(given)
 

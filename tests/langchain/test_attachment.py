@@ -76,7 +76,7 @@ def test_letting_go_while_a_call_begins_in_another_thread(captured, monkeypatch)
     assert captured.events == []
 
 
-def test_it_can_be_attached_again_and_to_another_guard(captured, rg):
+def test_handler_can_be_attached_again_and_to_another_guard(captured, rg):
     theirs = Captured()
     instrument(SimpleNamespace(recorder=Recorder(theirs)))
     ListRetriever().invoke("theirs")

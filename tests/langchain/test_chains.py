@@ -159,7 +159,7 @@ def test_a_chain_inside_a_run_gives_it_its_answer(captured, recorder, config):
     assert len(captured.run.steps) == 1
 
 
-def test_what_the_user_says_of_the_answer_comes_first(captured, recorder, config):
+def test_answer_set_by_the_user_comes_first(captured, recorder, config):
     with RunHandle(recorder, QUESTION) as run:
         rag().invoke("rephrased", config)
         run.answered("my own")

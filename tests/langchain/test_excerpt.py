@@ -106,7 +106,7 @@ def test_one_block_of_all_passages():
 
 
 @pytest.mark.parametrize("content", [None, 3, {"type": "text"}])
-def test_what_is_no_content_is_left(content):
+def test_value_that_is_no_content_is_left_as_it_is(content):
     assert left(content, 1, 0, 1) is content
 
 

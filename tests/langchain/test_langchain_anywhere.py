@@ -231,7 +231,7 @@ def test_a_stream_that_is_read_inside_a_run_stays_with_its_own(captured, recorde
     assert [len(run.steps) for run in captured.runs if run.question == "first"] == [2]
 
 
-def test_what_the_application_answers_holds(captured, config):
+def test_answer_of_the_application_is_not_overwritten(captured, config):
     def node(state):
         search("hop")
         ragguard.current_run().answered("the answer proper")
@@ -283,7 +283,7 @@ def test_a_pause_inside_a_node_leaves_the_rest_of_the_run(captured, config):
     assert [step.query for step in captured.run.steps] == ["hop"]
 
 
-def test_what_began_in_a_pause_is_not_captured_when_it_is_read_after_it(captured, config):
+def test_stream_begun_in_a_pause_is_not_captured_when_read_later(captured, config):
     stream = graph(lambda state: {"context": ListRetriever().invoke("hop")}).stream(
         {"question": QUESTION}, config
     )

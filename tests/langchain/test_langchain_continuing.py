@@ -135,7 +135,7 @@ def test_an_id_in_metadata_that_is_used_twice_names_two_runs(rg, caplog):
     rg.close()
 
 
-def test_it_goes_on_where_metadata_say_so(rg):
+def test_run_goes_on_where_metadata_name_it(rg):
     config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
     RunnableLambda(lambda q: ListRetriever().invoke("hop 1")).invoke("one", config)
     config["metadata"]["ragguard_resume"] = True

@@ -128,7 +128,7 @@ def wiki(query: str) -> str:
 
 @MODES
 @pytest.mark.parametrize("declared", [False, True])
-async def test_what_the_guard_takes_apart_is_a_step_declared_or_not(captured, rg, declared, mode):
+async def test_tool_result_that_the_guard_splits_is_a_step_declared_or_not(captured, rg, declared, mode):
     built, tools = one_string(wiki, declared=declared)
     await run(built, asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]}, mode)
     (step,) = captured.run.steps

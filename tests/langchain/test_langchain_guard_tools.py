@@ -77,7 +77,7 @@ async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
     assert message.content == "Found:\n* shelf 0 about x\n* shelf 2 about x"
 
 
-async def test_what_another_agent_in_a_tool_retrieved_is_its_own_affair():
+async def test_retrieval_of_an_agent_inside_a_tool_is_not_guarded_by_the_outer_one():
     inner = agent(call("look", query="x"), "shelf 1 about x, they say", tools=[
         create_retriever_tool(ListRetriever(count=4), "look", "Looks.")
     ])  # fmt: skip
@@ -94,7 +94,7 @@ async def test_what_another_agent_in_a_tool_retrieved_is_its_own_affair():
 
 
 @MODES
-async def test_what_is_not_understood_is_said_once_a_tool_and_counted(caplog, mode):
+async def test_tool_result_that_is_not_understood_is_logged_once_a_tool_and_counted(caplog, mode):
     @tool
     def search(query: str) -> str:
         """Searches by other means."""
@@ -163,7 +163,7 @@ async def test_nothing_is_said_of_what_is_clear(caplog):
     assert guard.health().not_understood == {}
 
 
-def test_what_is_no_splitter_is_refused():
+def test_guarded_tool_without_a_splitter_is_refused():
     with pytest.raises(InvalidInput, match="does not retrieve"):
         GuardMiddleware(guarding(), tools={"search": "paragraphs"})
     assert GuardMiddleware(guarding(), tools={"search": paragraphs, "add": None})

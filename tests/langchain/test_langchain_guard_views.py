@@ -90,7 +90,7 @@ def test_a_text_that_cannot_be_had_is_the_page_content_and_said(caplog, text_of,
     assert why in next(record.message for record in caplog.records if "text_of" in record.message)
 
 
-def test_what_is_no_function_is_refused():
+def test_text_of_that_is_no_function_is_refused():
     for make in (
         lambda: DistractorFilter(guarding(), text_of="title"),
         lambda: GuardedRetriever(ListRetriever(), guarding(), text_of=3),

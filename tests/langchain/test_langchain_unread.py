@@ -74,7 +74,7 @@ def test_a_model_that_fails_was_given_the_prompt(captured, config):
     assert (captured.run.status, *delivered(step)) == ("error", 3, "")
 
 
-def test_what_was_read_before_is_read(captured, config):
+def test_passage_read_in_an_earlier_call_counts_as_read(captured, config):
     def twice(query):
         answer = chain(format_docs).invoke(query)
         ListRetriever(shelf="second", count=2).invoke(query)

@@ -39,7 +39,7 @@ def told(rg):
     return [(run.question, run.references, run.answer, len(run.steps)) for run in rg.runs()]
 
 
-def test_it_is_a_run_of_its_own_which_is_said_once(rg, caplog):
+def test_late_stream_is_a_run_of_its_own_and_logged_once(rg, caplog):
     read_late(rg)
     read_late(rg)
     assert told(rg) == [(QUESTION, ["Ada Berg"], None, 0), (QUESTION, None, "Ada Berg", 1)] * 2

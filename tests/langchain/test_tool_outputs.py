@@ -312,7 +312,7 @@ class Cut(BaseDocumentCompressor):
 
 @pytest.mark.parametrize("pipeline", [False, True])
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-async def test_what_a_reranker_leaves_out_stays_a_candidate(captured, config, mode, pipeline):
+async def test_passage_that_a_reranker_leaves_out_stays_a_candidate(captured, config, mode, pipeline):
     cut = DocumentCompressorPipeline(transformers=[Cut()]) if pipeline else Cut()
     retriever = ContextualCompressionRetriever(base_compressor=cut, base_retriever=ListRetriever(count=4))
     if mode == "invoke":

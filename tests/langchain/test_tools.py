@@ -124,7 +124,7 @@ def test_a_declared_tool_with_artifacts_needs_no_splitter_to_run(captured, rg):
     assert [one.id for one in only_step(captured).candidates] == ["artifact-0", "artifact-1"]
 
 
-def test_what_the_tool_passed_on_is_what_the_model_got(captured, rg):
+def test_passages_that_a_tool_passes_on_are_what_the_model_got(captured, rg):
     with_tool(reranked, rg)
     step = only_step(captured)
     assert (len(step.passages), len(step.candidates), step.tool) == (1, 3, "reranked")

@@ -104,7 +104,7 @@ def test_no_test_measures_time():
         "deadline = time.monotonic() + 5\nwhile not done():\n    assert time.monotonic() < deadline",
     ],
 )
-def test_what_measures_time_is_found(code):
+def test_code_that_measures_time_is_reported(code):
     assert violations(code)
 
 
@@ -117,5 +117,5 @@ def test_what_measures_time_is_found(code):
         "assert found['elapsed_ms'] == 2.0",
     ],
 )
-def test_what_waits_or_tells_is_not(code):
+def test_code_that_waits_or_reads_the_date_is_not_reported(code):
     assert violations(code) == []

@@ -104,7 +104,7 @@ async def test_sub_steps_of_a_tools_retriever_are_clean_too(recorder, captured):
     )
 
 
-async def test_what_a_tools_postprocessors_let_through(recorder, captured):
+async def test_tool_with_a_postprocessor_passes_on_what_that_keeps(recorder, captured):
     tool = search(node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=0.95)])
     await FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "done")).run(user_msg=QUESTION)
     (one,) = captured.run.steps

@@ -75,7 +75,7 @@ async def test_an_agents_handler_that_is_awaited_after_its_run_was_left(recorder
     assert [one.query for one in run.steps] == ["x"]
 
 
-async def test_what_is_done_after_a_run_is_no_part_of_it(recorder, captured):
+async def test_retrieval_after_a_run_is_no_part_of_it(recorder, captured):
     with RunHandle(recorder, QUESTION):
         handler = agent().run(user_msg="asked of the agent")
     engine().query("another one")
@@ -251,7 +251,7 @@ async def test_an_answer_from_the_sources_again_is_no_second_retrieval(recorder,
 
 
 @pytest.mark.parametrize("how", [suppress_tracing, ragguard.paused])
-async def test_what_is_suppressed_is_not_captured(recorder, captured, how):
+async def test_suppressed_retrieval_is_not_captured(recorder, captured, how):
     with how():
         engine().query(QUESTION)
         await ListRetriever().aretrieve(QUESTION)

@@ -107,7 +107,7 @@ def test_an_id_in_tags_that_is_used_twice_names_two_runs(captured, caplog):
 
 
 @pytest.mark.usefixtures("recorder")
-def test_it_goes_on_where_tags_say_so(captured):
+def test_run_goes_on_where_tags_name_it(captured):
     for query in ("one", "two"):
         with instrument_tags({"ragguard_run_id": "x", "ragguard_resume": True}):
             ListRetriever().retrieve(query)

@@ -85,7 +85,7 @@ async def test_a_query_engine_is_a_run_with_question_and_answer(recorder, captur
     assert run.steps[0].metadata == {"retriever": "ListRetriever"}
 
 
-def test_what_does_not_retrieve_is_no_run(recorder, captured):
+def test_query_without_a_retrieval_is_no_run(recorder, captured):
     SimpleChatEngine.from_defaults(llm=Says(), memory=ChatMemoryBuffer.from_defaults()).chat("hello")
     Says().complete("hello")
     assert captured.events == []
@@ -93,7 +93,7 @@ def test_what_does_not_retrieve_is_no_run(recorder, captured):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize(("cutoff", "left"), [(0.85, ["shelf-0", "shelf-1"]), (2.0, [])])
-async def test_what_a_postprocessor_takes_out_is_a_candidate_only(recorder, captured, mode, cutoff, left):
+async def test_node_that_a_postprocessor_removes_stays_a_candidate(recorder, captured, mode, cutoff, left):
     cut = engine(
         ListRetriever(count=4), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff)]
     )

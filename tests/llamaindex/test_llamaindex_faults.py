@@ -56,7 +56,7 @@ def scored(node, score=0.5):
 
 
 @pytest.mark.parametrize("what", [None, ["a text"]], ids=["none", "strings"])
-def test_what_llamaindex_itself_refuses_is_a_failed_step(recorder, captured, what):
+def test_result_that_llamaindex_refuses_is_a_failed_step(recorder, captured, what):
     with pytest.raises((TypeError, AttributeError)):
         FixedRetriever(what).retrieve(QUESTION)
     run = captured.run
@@ -76,7 +76,7 @@ def test_what_llamaindex_itself_refuses_is_a_failed_step(recorder, captured, wha
     ],
     ids=["none", "nothing", "strings", "one string", "bare nodes", "no nodes at all", "mapping"],
 )
-def test_what_came_is_recorded_as_what_it_is(recorder, captured, what, texts):
+def test_unusual_result_of_a_retriever_is_recorded_as_it_is(recorder, captured, what, texts):
     assert OverridingRetriever(what).retrieve(QUESTION) is what
     (step,) = captured.run.steps
     assert (step.status, [passage.text for passage in step.passages]) == ("ok", texts)
@@ -353,7 +353,7 @@ def test_a_bare_thread_is_a_run_of_its_own(recorder, captured):
     assert sorted(run.question for run in captured.runs) == [QUESTION, "elsewhere"]
 
 
-async def test_what_outlives_its_run_is_a_run_of_its_own(recorder, captured):
+async def test_retrieval_that_outlives_its_run_is_a_run_of_its_own(recorder, captured):
     ended = asyncio.Event()
     left = []
 

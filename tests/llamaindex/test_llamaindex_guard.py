@@ -236,7 +236,7 @@ class Adds(BaseNodePostprocessor):
         return [*found, *nodes("w", 2)]
 
 
-def test_what_came_in_after_the_retrieval_and_was_dropped_has_no_rank(recorder, captured):
+def test_dropped_node_that_came_after_the_retrieval_has_no_rank(recorder, captured):
     engine(ListRetriever(), before=[Adds()]).query(QUESTION)
     (step,) = captured.run.steps
     assert told(step) == (["shelf-0", "shelf-1"], ["shelf-0"], [(2, "shelf-1"), (0, "w-1")])
@@ -316,7 +316,7 @@ async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mod
     assert dropped == [(3, "left-1"), (4, "right-1")]
 
 
-def test_what_one_arm_dropped_and_another_found_is_not_dropped(recorder, captured):
+def test_node_dropped_in_one_arm_and_found_in_another_is_not_dropped(recorder, captured):
     arms = [GuardedRetriever(ListRetriever(), guarding()), ListRetriever()]
     QueryFusionRetriever(arms, llm=Says(), num_queries=1, use_async=False, similarity_top_k=9).retrieve(
         QUESTION

@@ -204,7 +204,7 @@ def test_everything_under_the_threshold_leaves_min_keep(recorder, captured):
     assert captured.runs[1].steps[0].passages == []
 
 
-def test_what_has_no_text_is_kept_and_the_ranks_stay_true(recorder, captured):
+def test_node_without_text_is_kept_and_ranks_stay_right(recorder, captured):
     mixed = [
         NodeWithScore(node=ImageNode(id_="image", image_url="http://127.0.0.1/x.png")),
         *nodes("w", 2),
@@ -231,7 +231,7 @@ def test_strange_nodes_pass_through():
     assert [id(node) for node in kept] == [id(given[0]), id(given[2]), id(given[3])]
 
 
-def test_what_is_no_guard_is_refused_where_it_is_made():
+def test_postprocessor_of_something_else_than_a_guard_is_refused():
     with pytest.raises(InvalidInput, match="DistractorGuard"):
         DistractorPostprocessor("nano")
     with pytest.raises(InvalidInput, match="DistractorGuard"):
@@ -240,7 +240,7 @@ def test_what_is_no_guard_is_refused_where_it_is_made():
         GuardedRetriever([TextNode(text="x")], guarding())
 
 
-def test_what_was_captured_does_not_change_with_the_nodes(recorder, captured):
+def test_captured_passages_do_not_change_with_the_nodes(recorder, captured):
     given = nodes("shelf", 2)
 
     class Same(ListRetriever):

@@ -268,7 +268,7 @@ async def test_a_tool_that_has_found_something_before_found_nothing(recorder, ca
 
 
 @pytest.mark.parametrize("gives", [[], ["a text"], {"rows": []}, {"results": []}, "a text", 3, None, [1, 2]])
-async def test_what_may_be_anything_is_no_retrieval(recorder, captured, gives):
+async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, captured, gives):
     async def lookup(place: str):
         """Counts tickets, say."""
         return gives
@@ -442,6 +442,6 @@ async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):
 
 
 @pytest.mark.parametrize("tools", [paragraphs, {"a": "text"}, {"a": None}, "a", ["a"]])
-def test_what_is_no_splitter_is_refused(declare, tools):
+def test_declaration_without_a_splitter_is_refused(declare, tools):
     with pytest.raises(InvalidInput, match="tools"):
         declare(tools=tools)

@@ -158,7 +158,7 @@ def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
         lambda rg, guard: instrument(RagGuard),
     ],
 )
-def test_what_cannot_be_right_is_refused(rg, make):
+def test_view_with_a_wrong_argument_is_refused(rg, make):
     with pytest.raises(InvalidInput, match=r"text_of|RagGuard"):
         make(rg, DistractorGuard(rg.engine))
 

@@ -39,7 +39,7 @@ def test_a_metric_that_says_nothing_gives_a_high_p():
     assert m.correlate(metric, outcome).p > 0.05
 
 
-def test_what_is_undefined_is_left_out_and_counted():
+def test_undefined_values_are_left_out_and_counted():
     metric, outcome = noisy(2)
     metric[:5], outcome[3:8] = np.nan, np.nan
     found = m.correlate(metric, outcome)
@@ -48,7 +48,7 @@ def test_what_is_undefined_is_left_out_and_counted():
 
 
 @pytest.mark.parametrize("metric", [[1.0, 1.0, 1.0], [1.0, np.nan, np.nan], [1.0, 1.0 + 1e-15, 1.0]])
-def test_what_does_not_vary_has_no_correlation(metric):
+def test_constant_values_have_no_correlation(metric):
     found = m.correlate(metric, [1, 2, 3])
     assert np.isnan(found.value)
     assert np.isnan(found.p)

@@ -125,7 +125,7 @@ def test_ablations_are_weaker():
     assert binary([0.1, -1, 0.1, -1]) == binary([0.9, -1, 0.9, -0.1])
 
 
-def test_what_is_learned_survives_json():
+def test_learned_weights_survive_json():
     u, outcome, groups, _ = contexts_and_outcomes(questions=10)
     model = m.LearnedUdcg(4, "rel_only").fit(u, outcome, groups)
     again = m.LearnedUdcg.from_dict(json.loads(json.dumps(model.to_dict())))

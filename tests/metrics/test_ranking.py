@@ -139,7 +139,7 @@ def test_ndcg_does_not_depend_on_the_unit_of_gain(rel, unit):
 
 
 @given(RELEVANCE.filter(np.any), st.integers(0, 5))
-def test_what_is_not_relevant_below_the_last_changes_only_precision(rel, more):
+def test_irrelevant_items_at_the_end_change_only_precision(rel, more):
     longer = np.concatenate([rel, np.zeros(more, dtype=int)])
     for metric in (m.ndcg, m.average_precision, m.reciprocal_rank, m.hits):
         assert metric(longer) == pytest.approx(metric(rel))

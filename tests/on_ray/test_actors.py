@@ -50,7 +50,7 @@ def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
     ],
     ids=str,
 )
-def test_what_cannot_be_right_is_refused(some_ray, wrong, says):
+def test_wrong_argument_of_ray_actors_is_refused(some_ray, wrong, says):
     with pytest.raises(InvalidInput, match=says):
         RayActors(**wrong)
 

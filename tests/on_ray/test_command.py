@@ -97,7 +97,9 @@ async def test_a_server_that_goes_away_completes_no_part_and_the_same_goes_on(dr
         (("--engine", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
     ],
 )
-def test_what_cannot_be_is_one_sentence_and_nothing_is_written(alone, cluster, tmp_path, options, sentence):
+def test_impossible_option_is_one_sentence_and_nothing_is_written(
+    alone, cluster, tmp_path, options, sentence
+):
     address = () if "--address" in options else ("--address", cluster.address)
     said = score(alone / "runs.jsonl", "--on", "ray", *address, "--out", tmp_path / "out", *options, code=2)
     assert sentence in said

@@ -45,7 +45,7 @@ def run(python, code):
     return done.stdout
 
 
-def test_it_is_small(python):
+def test_core_install_is_small(python):
     sizes = json.loads(run(python, MEASURE))
     beyond = {name: size for name, size in sizes.items() if name != "numpy"}
     print(json.dumps({"packages": len(beyond), "MB": round(sum(beyond.values()) / 1e6, 1)}))
@@ -53,7 +53,7 @@ def test_it_is_small(python):
     assert len(beyond) <= 28, sorted(beyond)
 
 
-def test_it_imports_little(python):
+def test_core_install_imports_little(python):
     """What an import costs is what it loads; `make bench-latency` measures the time."""
     code = "import sys; before = set(sys.modules); import ragguard; print(len(set(sys.modules) - before))"
     modules = int(run(python, code))
@@ -61,7 +61,7 @@ def test_it_imports_little(python):
     assert modules <= 32
 
 
-def test_it_imports_no_framework(python):
+def test_core_install_imports_no_framework(python):
     code = (
         "import sys, ragguard\n"
         "heavy = ('langchain_core', 'llama_index', 'torch', 'vllm', 'scipy', 'pydantic', 'rich', 'httpx')\n"

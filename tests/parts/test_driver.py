@@ -245,7 +245,7 @@ def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, r
     assert not left.exists()
 
 
-def test_what_an_executor_cannot_reach_is_said_before_anything_is_written(runs, job):
+def test_executor_that_cannot_connect_raises_before_anything_is_written(runs, job):
     class Nowhere(ExecutorHere):
         def connect(self):
             raise InvalidInput("address", "nowhere", "somewhere")

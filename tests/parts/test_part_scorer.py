@@ -122,7 +122,7 @@ async def test_runs_are_asked_again_when_the_engine_is_back_at_the_last_moment(e
     assert (counts.failures, counts.scores) == (0, 440)
 
 
-async def test_what_is_never_answered_beside_others_is_a_failure_with_its_cause(engine, job, part):
+async def test_prompt_that_is_never_answered_is_a_failure_with_its_cause(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)
     assert counts.failed_runs == 1
@@ -248,7 +248,7 @@ def test_keys_and_passwords_are_not_in_the_record(tmp_path):
     assert found != record(hf_token="another", speculative_config={"api_key": "geheim123"})
 
 
-def test_what_cannot_travel_is_refused(engine, tmp_path):
+def test_job_that_cannot_be_sent_to_a_process_is_refused(engine, tmp_path):
     with pytest.raises(InvalidInput, match="so that every process connects by itself"):
         PartJob(scoring=ScoringSettings(engine=engine), out=str(tmp_path))
     with pytest.raises(InvalidInput, match="each process would spend one of its own; a dry run tells"):

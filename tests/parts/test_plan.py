@@ -143,7 +143,7 @@ def test_parts_are_sized_for_inputs_and_processes():
     ],
     ids=["missing", "empty", "column", "numbers", "parquet", "store", "pipe"],
 )
-def test_what_holds_no_runs_is_one_sentence(tmp_path, request, make, says):
+def test_input_without_runs_is_one_sentence(tmp_path, request, make, says):
     case = request.node.callspec.id
     suffix = {"column": ".parquet", "numbers": ".parquet", "parquet": ".parquet"}
     path = tmp_path / f"x{suffix.get(case, '')}"

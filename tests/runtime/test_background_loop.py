@@ -27,7 +27,7 @@ def test_waiting_for_it_on_its_own_thread_is_refused_as_it_would_be_for_ever():
     assert loop.run(where()) == "background"
 
 
-def test_it_serves_sync_code_also_inside_a_running_loop():
+def test_background_loop_serves_sync_code_inside_a_running_loop():
     loop = BackgroundLoop("background")
 
     async def host():
@@ -37,12 +37,12 @@ def test_it_serves_sync_code_also_inside_a_running_loop():
     assert asyncio.run(host()) == "background"
 
 
-async def test_it_serves_another_loop_without_holding_it_up():
+async def test_background_loop_serves_another_loop_without_blocking_it():
     loop = BackgroundLoop("background")
     assert await asyncio.gather(*(loop.within(where()) for _ in range(20))) == ["background"] * 20
 
 
-async def test_what_is_raised_there_is_raised_here():
+async def test_background_loop_raises_the_error_of_its_call_at_the_caller():
     async def fails():
         raise LookupError("there")
 
@@ -91,7 +91,7 @@ def test_a_loop_that_is_closed_under_it_does_no_harm(caplog):
     abandoned.close()
 
 
-def test_it_starts_anew_in_a_child():
+def test_background_loop_starts_anew_in_a_child():
     loop = BackgroundLoop("background")
     loop.run(where(), 10)
     in_child(lambda: loop.run(where(), 10) == "background")

@@ -20,7 +20,7 @@ def fail(breaker: CircuitBreaker, why: str = "gone") -> bool:
     return breaker.failed(breaker.enter(), why, EngineUnreachable(why))
 
 
-def test_it_opens_after_failures_in_a_row_and_says_why(breaker_clock):
+def test_breaker_opens_after_consecutive_failures_and_names_the_cause(breaker_clock):
     breaker = CircuitBreaker(3, PAUSES)
     assert [fail(breaker), fail(breaker)] == [False, False]
     breaker.succeeded()

@@ -35,7 +35,7 @@ def rg():
         lambda rg: connect("nano").label_probs(["Who?"], ["A", "B"]),
     ],
 )
-def test_what_needs_asyncio_says_so_and_names_the_way_out(rg, call):
+def test_call_under_another_event_loop_names_the_way_out(rg, call):
     with pytest.raises(WrongEventLoop, match=r"asyncio.*trio\.to_thread"):
         drive(call(rg))
 

@@ -23,7 +23,7 @@ class Hooks:
 
 
 @pytest.mark.parametrize("error", [ValueError("x"), CancelledError(), AssertionError()])
-def test_it_gives_none_where_it_would_raise(error):
+def test_hook_that_fails_returns_none(error):
     hooks = Hooks()
     assert hooks.hook(value=3) == 3
     assert hooks.hook(error) is None
@@ -31,7 +31,7 @@ def test_it_gives_none_where_it_would_raise(error):
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit])
-def test_what_is_the_hosts_goes_on(error):
+def test_exception_of_the_host_passes_through_a_hook(error):
     with pytest.raises(error):
         Hooks().hook(error())
 

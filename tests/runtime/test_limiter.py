@@ -63,7 +63,7 @@ async def test_first_come_first_served_also_where_a_later_one_would_fit(visitors
     assert visitors.inside == ["b", "c"]
 
 
-async def test_who_needs_more_than_all_gets_all(visitors):
+async def test_limiter_grants_oversized_request_alone(visitors):
     await visitors.come(a=1, huge=1000, c=1)
     assert visitors.inside == ["a"]
     await visitors.go("a")
@@ -72,7 +72,7 @@ async def test_who_needs_more_than_all_gets_all(visitors):
     assert visitors.inside == ["c"]
 
 
-async def test_who_stops_waiting_holds_nobody_up_and_leaves_nothing_taken(visitors):
+async def test_limiter_forgets_a_caller_that_stops_waiting(visitors):
     await visitors.come(a=6, b=10, c=4)
     visitors.tasks["b"].cancel()
     await visitors.settle()
@@ -83,7 +83,7 @@ async def test_who_stops_waiting_holds_nobody_up_and_leaves_nothing_taken(visito
     assert visitors.inside == ["all"]
 
 
-async def test_who_is_cancelled_just_when_let_in_gives_its_room_back(visitors):
+async def test_limiter_takes_back_the_slot_of_a_caller_cancelled_on_entry(visitors):
     await visitors.come(a=10, b=10, c=10)
     visitors.going["a"].set()
     while visitors.inside:

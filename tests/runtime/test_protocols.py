@@ -61,6 +61,6 @@ def test_a_sink_that_delegates_is_flushed_where_what_it_hands_on_to_is():
 
 
 @pytest.mark.parametrize("engine", [Delegate(object()), object(), 3])
-def test_what_lacks_a_member_is_refused(engine):
+def test_engine_that_lacks_a_member_is_refused(engine):
     with pytest.raises(InvalidInput):
         RagGuard(engine, store=None)

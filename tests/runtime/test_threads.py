@@ -32,7 +32,7 @@ def test_as_many_jobs_run_at_once_as_there_may_be_threads():
     pool.shutdown()
 
 
-def test_what_a_job_raises_is_its_callers_and_the_thread_goes_on():
+def test_error_of_a_job_reaches_its_caller_and_the_thread_goes_on():
     pool = DaemonThreads(1, "some")
     with pytest.raises(SystemExit):
         pool.submit(lambda: exit(3)).result(10)

@@ -66,7 +66,7 @@ async def test_one_hops_passage_is_support():
     assert await verdict(run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE]))) == ("correct", 1.0)
 
 
-async def test_what_the_guard_dropped_supports_nothing():
+async def test_passage_that_the_guard_dropped_supports_nothing():
     guarded = run(step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]))
     assert await verdict(guarded) == ("correct, unsupported", 0.5)
 

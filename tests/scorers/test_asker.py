@@ -71,7 +71,7 @@ async def test_equal_questions_are_asked_once_and_answered_everywhere():
     assert first[0][0].p == first[0][1].p == second[0][0].p
 
 
-async def test_what_was_asked_costs_once_and_adds_up():
+async def test_prompts_of_several_scorers_cost_once_and_add_up():
     engine = ScriptedEngine()
     ask = asker(engine)
     asked = [ask_label(f"question {'x ' * n}") for n in range(7)]
@@ -156,7 +156,7 @@ async def test_over_the_cap_nothing_is_asked():
     assert [call.texts for call in engine.calls] == [["word"]]
 
 
-async def test_what_the_window_cuts_is_not_counted():
+async def test_passages_that_the_window_cuts_are_not_counted():
     large = ask_label("word " * 500)
     ask = asker(ScriptedEngine(), cap=300, window=200)
     (answers,) = (await ask.attend([put(ask, [large])]))[0]
@@ -193,7 +193,7 @@ async def test_a_scorer_may_ask_twice_at_once():
     assert [len(answer) for answer in answers] == [1, 1]
 
 
-async def test_what_a_scorer_raises_is_its_own():
+async def test_error_of_a_scorer_fails_that_scorer_alone():
     ask = asker(ScriptedEngine())
 
     async def breaks():

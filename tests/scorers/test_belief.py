@@ -83,7 +83,7 @@ async def test_steps_that_nobody_numbered_came_one_after_another():
     assert values(await beliefs(the_run), "delta_seper") == values(await beliefs(two_hops()), "delta_seper")
 
 
-async def test_what_the_guard_dropped_was_not_read():
+async def test_passage_that_the_guard_dropped_was_not_read():
     guarded = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER]))
     assert values(await beliefs(guarded), "seper") == [soft(2), soft(10)]
     emptied = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [], candidates=[FALSE, FOUNDER]))

@@ -93,7 +93,7 @@ async def test_answers_that_differ_by_a_point_alone_contest_each_other(monkeypat
     assert found == [("step", 0.5), ("run", 0.5)]
 
 
-async def test_what_a_guard_dropped_contests_nothing():
+async def test_passage_that_the_guard_dropped_contests_nothing():
     results = await contested(run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER])))
     assert values(results) == [("step", 0.0), ("run", 0.0)]
 

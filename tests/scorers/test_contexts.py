@@ -40,7 +40,7 @@ def test_contexts_grow_step_by_step_and_stand_alone():
     assert layout.total == {("a", "b", "c", "d"): 1.0, CLOSED_BOOK: -1.0}
 
 
-def test_what_was_read_before_changes_nothing():
+def test_passage_that_was_read_before_changes_no_context():
     layout = lay_out(sequence(["a", "b"], ["b", "a"]), WIDE)
     assert layout.steps[1].change == {}
     assert layout.steps[1].upto == ("a", "b")

@@ -134,7 +134,7 @@ async def test_a_repeated_passage_is_redundant():
     ]  # fmt: skip
 
 
-async def test_what_the_guard_dropped_shows_beside_what_it_kept():
+async def test_coverage_of_dropped_passages_stands_beside_that_of_kept_ones():
     guarded = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [NOISE], candidates=[FOUNDER, NOISE]))
     results = await coverage(guarded)
     assert values(results, "coverage") == [0.5, 0.5]

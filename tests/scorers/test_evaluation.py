@@ -31,7 +31,7 @@ async def test_a_run_is_scored_by_settings_that_were_pickled():
 
 
 @pytest.mark.parametrize("error", [EngineUnreachable("nothing answers"), ZeroDivisionError("a scorer's own")])
-def test_what_a_pipeline_raises_is_a_failure(error):
+def test_error_of_a_pipeline_is_a_failure(error):
     def fault(run):
         raise error
 

@@ -82,7 +82,7 @@ async def test_steps_of_one_turn_have_not_read_each_other():
     assert [score.value for score in found.values()] == [pytest.approx(0.05), pytest.approx(0.35)]
 
 
-async def test_what_a_guard_dropped_was_not_read():
+async def test_passage_that_the_guard_dropped_was_not_read():
     the_run = run(step(FIRM_QUERY, [], candidates=[FIRM]), step(FOUNDER_QUERY, [FOUNDER]))
     _, found = await given(the_run)
     assert found[the_run.steps[1].id, 1].value == pytest.approx(0.35)
@@ -94,7 +94,7 @@ async def test_soft_relevance_counts_as_a_probability():
     assert found[the_run.steps[1].id, 1].value == pytest.approx(0.8 * 0.85)
 
 
-async def test_it_is_off_unless_asked_for_and_its_cost_is_foretold():
+async def test_given_is_off_by_default_and_its_cost_is_planned():
     the_run = run(step(FIRM_QUERY, [FIRM]), step(FOUNDER_QUERY, [FOUNDER]))
     plain = ScoringPipeline(engine(), scorers=[Utility()])
     assert not [s for s in await plain.results(the_run) if getattr(s, "name", "") == "utility_given"]
@@ -114,7 +114,7 @@ async def test_costs_add_up_and_are_told_once():
     assert spent == sum(len(call.prompts) for call in asking.calls)
 
 
-async def test_what_cannot_be_judged_is_a_failure():
+async def test_passage_that_cannot_be_judged_is_a_failure():
     asking = engine()
 
     def fault(call):

@@ -58,7 +58,7 @@ async def test_a_step_has_its_scores_before_the_run_has_ended_and_they_say_that_
 
 
 @pytest.mark.parametrize("references", [("Ada Berg",), None])
-async def test_what_was_asked_of_the_open_run_is_not_asked_again_and_nothing_is_asked_in_vain(references):
+async def test_prompts_of_the_open_run_are_asked_once_and_none_in_vain(references):
     ended = whole(references=references)
     alone = reader()
     expected = await pipeline(alone).results(ended)

@@ -54,7 +54,7 @@ async def test_scores_tell_what_was_asked(the_run, scorers):
     assert told == asked != Usage()
 
 
-async def test_what_was_drawn_and_could_not_be_compared_is_told_by_another_score():
+async def test_samples_that_could_not_be_compared_are_counted_by_another_score():
     the_run = two_hops(references=None, answer="Ada Berg")
     gone = TableEntailer(fault=EngineUnreachable("gone"))
     told, asked = await told_and_asked(the_run, ["belief", "utility"], entailer=gone)

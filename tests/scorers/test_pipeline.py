@@ -119,7 +119,7 @@ async def test_the_whole_run_takes_few_requests():
     assert entailer.calls <= 9
 
 
-async def test_what_all_scores_cost_is_what_the_engines_say():
+async def test_cost_of_all_scores_is_what_the_engines_report():
     engine, entailer = reader(), TableEntailer()
     spent = []
     engine_sample, engine_labels, entail = engine.sample, engine.label_probs, entailer.entail

@@ -105,7 +105,7 @@ def dropping(query, kept, dropped):
     )
 
 
-async def test_what_a_guard_drops_is_neither_gain_nor_loss_for_udcg():
+async def test_dropped_passage_is_neither_gain_nor_loss_for_udcg():
     sigma = lambda x: 1 / (1 + math.exp(-x))  # noqa: E731
     after, before, context = await utilities(dropping(FIRM_QUERY, [FIRM], [NEAR]))
     assert after.value == pytest.approx(sigma(0.9 / 2))

@@ -58,7 +58,7 @@ async def test_a_step_that_gives_all_it_found_has_no_price_and_asks_nothing_more
     assert engine.calls == without.calls
 
 
-async def test_it_can_be_switched_off():
+async def test_selection_can_be_switched_off():
     changed = run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR]))
     results = await beliefs(changed, scorer=Belief(weights="count", selection=False))
     assert values(results, "delta_seper_selection") == []

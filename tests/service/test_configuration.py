@@ -57,7 +57,7 @@ def test_ended_runs_wait_for_the_scorer_where_somebody_hears_of_them(more, score
     assert Configuration(**more).scored
 
 
-def test_what_is_as_good_as_no_limit_is_none():
+def test_huge_limit_is_no_limit():
     settings = Configuration(retention=1e12, run_ttl=1e12, exit_timeout=math.inf)
     assert (settings.kept_seconds, settings.ttl) == (None, math.inf)
     assert math.isfinite(settings.exit_seconds)

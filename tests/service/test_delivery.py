@@ -134,7 +134,7 @@ def test_a_sink_that_works_but_is_slow_loses_nothing_and_bounds_what_waits(make,
     assert len(slow.got) == 30
 
 
-async def test_what_is_too_much_for_a_sink_that_has_timed_out_is_counted_at_once(monkeypatch):
+async def test_runs_beyond_the_bound_of_a_timed_out_sink_are_counted_at_once(monkeypatch):
     monkeypatch.setattr(delivery, "SINK_SECONDS", 0.01)
     monkeypatch.setattr(delivery, "MOST_WAITING", 4)
     store = Store(None)
@@ -154,7 +154,7 @@ async def test_what_is_too_much_for_a_sink_that_has_timed_out_is_counted_at_once
     store.close()
 
 
-def test_what_waited_for_a_sink_at_the_end_is_delivered_when_the_store_is_opened_again(make):
+def test_runs_that_waited_for_a_sink_at_close_are_delivered_on_reopening(make):
     bad = GatedSink()
     service = make(bad)
     capture(service, 20)

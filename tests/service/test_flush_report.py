@@ -114,7 +114,7 @@ def test_an_engine_that_is_not_there_is_logged_before_it_is_given_up(make):
     assert "ragguard doctor" in warning
 
 
-def test_what_failed_for_now_is_in_the_sentence_with_its_cause(make, caplog):
+def test_report_names_the_cause_of_a_failure_that_is_retried(make, caplog):
     def away(*args, **kwargs):
         raise EngineUnreachable("GET http://engine: no connection")
 
@@ -128,7 +128,7 @@ def test_what_failed_for_now_is_in_the_sentence_with_its_cause(make, caplog):
     assert "could not be scored by utility; it is tried again" in caplog.text
 
 
-def test_what_failed_for_good_is_told_with_its_cause_and_warned_about_at_once(make, caplog):
+def test_report_names_and_warns_of_the_cause_of_a_final_failure(make, caplog):
     def refuses(*args, **kwargs):
         raise EngineRejected("POST http://engine: HTTP 404: no model of that name")
 
@@ -185,7 +185,7 @@ def test_runs_that_were_not_sampled_are_told_as_not_captured(make):
     assert report.captured == report.scored == 0
 
 
-def test_what_nobody_scores_is_kept_and_not_called_scored(make):
+def test_run_without_scorers_is_stored_and_not_reported_as_scored(make):
     rg = make(scorers=())
     capture(rg, 3)
     report = rg.flush(10)

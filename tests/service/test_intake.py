@@ -346,7 +346,7 @@ def test_a_run_that_goes_on_after_its_lost_end_is_not_ended(start):
     assert (store.run("r").ended_ns, store.run("r").metadata[LOST]) == (20, 1)
 
 
-def test_what_waits_is_bounded_by_bytes_as_well(start):
+def test_queue_is_bounded_by_bytes_as_well(start):
     store = SlowStore()
     intake, _ = start(store, queue_size=65_536, queue_bytes=2**20)
     intake.start()

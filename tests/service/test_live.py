@@ -101,7 +101,7 @@ def test_each_step_is_looked_at_and_the_end_replaces_what_was_said(make):
     assert service.store.counts["runs_scored"] == 1
 
 
-def test_what_asks_about_the_last_step_alone_comes_first(make):
+def test_live_scorer_of_the_last_step_alone_comes_first(make):
     pipeline = ScriptedPipeline(live=BOTH)
     service = make(pipeline)
     begin(service, a_run())
@@ -387,7 +387,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_a_killed_process_had_asked_is_not_asked_again(tmp_path):
+def test_prompts_of_a_killed_process_are_not_asked_again(tmp_path):
     files = [str(tmp_path / name) for name in ("s.db", "cache.db", "asked.json")]
     assert run_program(KILLED, *files, check=False).returncode == -signal.SIGKILL
     before = json.loads((tmp_path / "asked.json").read_text())

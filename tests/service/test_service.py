@@ -565,7 +565,7 @@ def test_scoring_that_ends_after_the_close_is_no_error(make, tmp_path, caplog):
     assert Store(tmp_path / "s.db").run("r1").status == "ok"
 
 
-def test_what_is_captured_after_the_end_is_counted_and_raises_nothing(make, caplog):
+def test_capture_after_close_is_counted_and_raises_nothing(make, caplog):
     service = make()
     capture(service, a_run())
     service.close(5)

@@ -24,7 +24,7 @@ def test_texts_count_in_full_also_outside_of_ascii():
     assert 100_000 <= size_of(step_of(Passage("", metadata={"table": ["x" * 1000] * 100}))) <= 110_000
 
 
-def test_what_a_framework_gave_counts_before_it_is_unpacked():
+def test_size_of_a_framework_result_counts_before_it_is_unpacked():
     found = [Document("x" * 10_000, metadata={"page": number}) for number in range(20)]
     assert 200_000 <= size_of(WholeRun("r", "who?", started_ns=1, ended_ns=2, found=found)) <= 240_000
     taken = []

@@ -61,7 +61,7 @@ def flushed(**settings):
 
 
 @each_error
-def test_what_a_scorer_raises_is_a_failure_of_this_scorer_alone(error):
+def test_error_of_a_scorer_is_a_failure_of_that_scorer_alone(error):
     scorer = RaisingScorer(error)
     rg, run, report = flushed(scorers=["utility", scorer])
     with rg:
@@ -107,7 +107,7 @@ def test_results_that_raise_as_they_are_read_are_a_failure_of_their_scorer():
 
 
 @each_error
-def test_what_a_sink_raises_is_counted_and_the_run_is_scored(error, caplog):
+def test_error_of_a_sink_is_counted_and_the_run_is_scored(error, caplog):
     sink = RaisingSink(error)
     rg, run, report = flushed(scorers=["utility"], sinks=[sink])
     assert (report.pending, report.scored, sink.given) == (0, 1, 1)
@@ -119,7 +119,7 @@ def test_what_a_sink_raises_is_counted_and_the_run_is_scored(error, caplog):
 
 @each_error
 @pytest.mark.parametrize("coroutine", [False, True], ids=["function", "coroutine function"])
-def test_what_references_raise_is_a_failure_and_the_rest_is_scored(error, coroutine):
+def test_error_of_references_is_a_failure_and_the_rest_is_scored(error, coroutine):
     asked = []
 
     def function(question):

@@ -213,7 +213,7 @@ def test_a_deletion_is_not_said_to_be_done_while_the_log_holds_the_text(path, mo
     assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
 
 
-def test_what_was_deleted_behind_a_readers_back_goes_when_the_reader_has_gone(path, monkeypatch):
+def test_pages_deleted_beside_a_reader_are_freed_once_the_reader_has_gone(path, monkeypatch):
     monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
     store = Store(path)
     secret = a_run("secret")

@@ -201,7 +201,7 @@ def test_runs_that_the_run_files_lack_are_told(open_source, folder):
     assert opened.remarks[-1].endswith("4 runs are not in the run files and come without texts")
 
 
-def test_what_is_missing_is_told(open_source, folder, tmp_path):
+def test_missing_parts_failed_scores_and_rejected_lines_are_remarked(open_source, folder, tmp_path):
     keys = write_parts(tmp_path / "scores", RUNS[:6], rejected=1)
     (tmp_path / "scores" / "parts" / f"{keys[1]}.json").unlink()
     opened = open_source(tmp_path / "scores")
@@ -288,7 +288,7 @@ def test_temporary_store_is_removed(open_source, folder, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_no_folder_of_parts(open_source, tmp_path):
+def test_folder_without_parts_is_refused(open_source, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(StoreError, match="no folder of scored parts"):
         open_source(tmp_path / "empty")

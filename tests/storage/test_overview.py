@@ -89,7 +89,7 @@ def test_every_reader_of_a_step_has_the_same_k():
     assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
 
 
-def test_what_the_guard_dropped_was_not_given_to_the_model():
+def test_passage_that_the_guard_dropped_was_not_given_to_the_model():
     run = a_run(steps=0)
     step = a_step(run.id, passages=4)
     twin = Passage(step.candidates[0].text, step.candidates[0].id, 0.9)

@@ -129,7 +129,7 @@ def test_a_score_that_the_end_changes_says_what_it_was(store):
     assert store.scores("r1")[0].usage == COST + COST
 
 
-def test_what_the_end_does_not_confirm_is_gone_unless_an_engine_could_not_say(store):
+def test_unconfirmed_provisional_score_goes_unless_its_engine_failed(store):
     run = a_run()
     begin(store, run)
     other = [replace(one, scorer="belief", name=f"belief {one.name}") for one in scores_of(run)]

@@ -100,7 +100,7 @@ def test_a_whole_run_comes_back_as_it_was(tmp_path):
         (line(id=1.5), "id: got 1.5; allowed: a text, or a whole number"),
     ],
 )  # fmt: skip
-def test_what_is_wrong_is_said_with_its_place(text, says):
+def test_wrong_line_of_a_run_file_is_named(text, says):
     import re
 
     assert re.search(says, problem(text))

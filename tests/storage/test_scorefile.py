@@ -40,7 +40,7 @@ def test_json_lines_come_back_as_they_were(tmp_path):
     assert (data["format"], data["question"], data["step_index"]) == ("ragguard.score/1", a_run().question, 1)
 
 
-def test_what_would_keep_it_from_being_written_is_known_beforehand(tmp_path, monkeypatch):
+def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path, monkeypatch):
     check_score_file(tmp_path / "scores.jsonl")
     for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
         with pytest.raises(StoreError, match="name another file"):

@@ -62,7 +62,7 @@ def test_everything_a_run_can_hold_is_read_back(store):
     assert store.run("r1") == run
 
 
-def test_what_json_and_sqlite_cannot_hold_is_kept_as_text(store):
+def test_values_that_json_and_sqlite_cannot_hold_are_stored_as_text(store):
     class Odd:
         def __str__(self):
             raise RuntimeError("no text")
@@ -116,7 +116,7 @@ def test_an_amended_step_keeps_what_was_retrieved(store):
     assert read.decision == decision
 
 
-def test_what_the_model_got_is_computed_by_the_writer_and_may_say_something_of_its_step(store):
+def test_writer_computes_delivered_passages_and_their_note_on_the_step(store):
     run = a_run(steps=1)
     started, step, ended = as_events(run)
     kept, read = [run.steps[0].passages[2]], []
@@ -168,7 +168,7 @@ def test_another_engine_or_other_references_give_scores_beside_the_old(store):
     assert store.scores("r1") == scores_of(run) + scores_of(run, engine="m/second")
 
 
-def test_what_was_said_of_a_run_that_changed_since_is_replaced(store):
+def test_scores_of_a_run_that_changed_since_are_replaced(store):
     run = a_run(steps=1)
     captured(store, run)
     store_scores(store, run, scores_of(run, 0.1))
@@ -254,7 +254,7 @@ def test_a_retry_waits_for_its_time(store):
     assert store.left().next_ns == later
 
 
-def test_what_the_sinks_have_not_heard_of_comes_again(store):
+def test_run_that_the_sinks_have_not_taken_is_claimed_again(store):
     run = a_run()
     captured(store, run)
     store_scores(store, run, scores_of(run), emit=True)

@@ -106,7 +106,7 @@ def test_reports_and_comparisons_of_the_other_runs_go_on(path, tmp_path, caplog,
     assert "Traceback" not in done.output
 
 
-def test_what_was_left_out_is_logged_once(path, caplog):
+def test_unreadable_rows_are_logged_once(path, caplog):
     poison(path, POISONS[0][0])
     store = Store(path, read_only=True)
     for _ in range(3):

@@ -42,7 +42,7 @@ def believed(before: float, after: dict[str, float], **more: float) -> dict[tupl
     }
 
 
-def test_what_passages_are_worth() -> None:
+def test_worth_of_a_passage_follows_from_what_it_states() -> None:
     unknown, known, chain = world.cases(1)[0], world.cases(1, known=True)[0], world.cases(1, hops=2)[0]
     assert {one.kind: one.worth for one in readings_of(unknown, 0)}["states the answer"] == 1
     assert {one.kind: one.worth for one in readings_of(known, 0)}["states the answer"] == 0

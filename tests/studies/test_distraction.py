@@ -102,7 +102,7 @@ async def test_an_engine_without_exact_sequences_has_no_answer_probability(engin
     assert "| ANSWER_PROB | – |" in found["distraction-estimators"].markdown()
 
 
-async def test_what_cannot_be_studied_is_said():
+async def test_study_raises_what_its_engine_and_its_arguments_lack():
     class Chatty:
         info = staticmethod(connect("nano").info)
 

@@ -38,6 +38,6 @@ def test_every_metric_has_a_correlation_in_its_interval(tables):
         assert np.isnan(low) or low <= value <= high
 
 
-def test_it_needs_a_question():
+def test_given_study_without_a_question_is_refused():
     with pytest.raises(InvalidInput, match="questions"):
         asyncio.run(study(connect("nano"), questions=0))

@@ -39,7 +39,7 @@ def test_a_small_study_is_printed_and_not_kept():
     ("words", "said"),
     [(("udcg",), "coverage"), (("belief", "--engine", "x"), "nano")],
 )
-def test_what_cannot_be_run_is_said_in_one_sentence(words, said):
+def test_study_that_cannot_run_is_one_sentence(words, said):
     done = studies(*words)
     assert done.returncode == 2
     assert said in done.stderr

@@ -40,7 +40,7 @@ def test_one_question_has_no_interval() -> None:
     assert all(math.isnan(one) for one in (gap.low, gap.high, gap.p))
 
 
-def test_what_has_no_number_is_left_out_and_counted() -> None:
+def test_values_that_are_no_number_are_left_out_and_counted() -> None:
     found = pooled([0, 1, math.nan, 3], [0, 1, 2, math.nan], [1, 2, 3, 4])
     assert (found.counted, found.skipped) == (2, 2)
     nothing = pooled([math.nan], [1.0], [1])

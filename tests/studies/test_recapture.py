@@ -25,7 +25,7 @@ counts = st.tuples(st.integers(0, 200), st.integers(0, 200), st.integers(0, 200)
 
 
 @given(counts)
-def test_it_is_what_the_formula_says(sizes):
+def test_chapman_is_its_formula(sizes):
     found = chapman(*sizes)
     if not any(sizes):
         assert all(math.isnan(part) for part in found)
@@ -42,7 +42,7 @@ def test_by_hand():
     assert chapman(5, 5, 5) == pytest.approx((5, 0, 5, chapman(5, 5, 5).high))
 
 
-def test_it_is_unbiased_and_its_interval_holds_the_truth():
+def test_chapman_is_unbiased_and_its_interval_holds_the_truth():
     shares = []
     for size in (6, 10, 12, 20, 30, 60):
         for share in (0.55, 0.7, 0.85):
@@ -69,7 +69,7 @@ def test_arrays_come_back_as_arrays():
     [((3, 2, 3), "both"), ((-1, 2, 0), "first"), ((2, 2.5, 1), "second"), ((2, 2, 1, 1.5), "level"),
      ((math.nan, 1, 0), "first"), (("a", 1, 0), "first")],
 )  # fmt: skip
-def test_what_cannot_be_is_refused(arguments, named):
+def test_impossible_counts_are_refused(arguments, named):
     with pytest.raises(InvalidInput, match=named):
         chapman(*arguments)
 

@@ -59,7 +59,7 @@ def test_a_worse_search_finds_less() -> None:
     assert found[0] > found[1] > found[2]
 
 
-def test_what_repeats_what_is_taken_comes_later() -> None:
+def test_diverse_order_puts_a_repeated_text_last() -> None:
     texts = ["ada founded the firm", "ada founded the firm indeed", "oslo lies in norway"]
     assert diverse((0, 1, 2), texts) == (0, 2, 1)
     assert diverse((0, 1, 2), texts, weight=1.0) == (0, 1, 2)

@@ -119,7 +119,7 @@ class EngineContract:
         elif probs.bound is not None:
             assert (np.where(probs.bound, 0, probs.p).sum(axis=1) <= 1 + 1e-6).all()
 
-    async def test_it_says_how_it_answered(self, subject: Subject) -> None:
+    async def test_engine_says_how_it_answered(self, subject: Subject) -> None:
         info = await subject.engine.info()
         probs = await subject.engine.label_probs(PROMPTS, LABELS)
         assert probs.mode in ("first_token", "sequence", "sampled")
@@ -332,7 +332,7 @@ class EngineContract:
         for i, answer in enumerate(answers):
             assert np.allclose(answer.p[0], expected.p[i % 3], atol=1e-3)
 
-    async def test_it_serves_two_event_loops(self, subject: Subject) -> None:
+    async def test_engine_serves_two_event_loops(self, subject: Subject) -> None:
         other = subject.again()
         here = await other.label_probs(PROMPTS, LABELS)
         there = await asyncio.to_thread(lambda: asyncio.run(_in_another_loop(other)))
@@ -343,7 +343,7 @@ class EngineContract:
             warnings.simplefilter("ignore", ResourceWarning)
             gc.collect()
 
-    async def test_what_it_cost_is_counted(self, subject: Subject) -> None:
+    async def test_cost_of_each_call_is_counted(self, subject: Subject) -> None:
         probs = await subject.engine.label_probs(PROMPTS, LABELS)
         samples = await subject.engine.sample(PROMPTS, n=2, max_tokens=3)
         assert probs.usage.prompts == samples.usage.prompts == 3
@@ -363,7 +363,7 @@ class EngineContract:
         finally:
             await other.aclose()
 
-    async def test_after_closing_it_says_so(self, subject: Subject) -> None:
+    async def test_closed_engine_says_that_it_is_closed(self, subject: Subject) -> None:
         other = subject.again()
         await other.label_probs(PROMPTS[:1], LABELS)
         await other.aclose()

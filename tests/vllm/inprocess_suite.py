@@ -45,17 +45,17 @@ class TestInProcess(EngineContract):
     async def subject(self, engine: InProcessVllmEngine) -> Subject:
         return Subject(Shared(engine), lambda: Shared(engine))
 
-    async def test_after_closing_it_says_so(self) -> None:
+    async def test_closed_engine_says_that_it_is_closed(self) -> None:
         """At the end of this file, for the one engine there is."""
 
 
-async def test_it_says_what_it_is(engine: InProcessVllmEngine) -> None:
+async def test_engine_describes_itself(engine: InProcessVllmEngine) -> None:
     info = await engine.info()
     assert (info.kind, info.context, info.mode) == ("vllm-inprocess", 1024, "first_token")
     assert {"exact_labels", "sequence", "priority", "seed"} <= info.capabilities
 
 
-async def test_it_gives_the_numbers_of_transformers(engine: InProcessVllmEngine, folder: Path) -> None:
+async def test_engine_gives_the_numbers_of_transformers(engine: InProcessVllmEngine, folder: Path) -> None:
     other = HfEngine(folder, device="cpu")
     for mode in ("first_token", "sequence"):
         ours = await engine.label_probs(PROMPTS, LABELS, mode=mode)
@@ -75,7 +75,7 @@ async def test_a_prompt_too_long_for_its_answer(engine: InProcessVllmEngine) -> 
         await engine.sample(["Ada " * 1000], n=1, max_tokens=200)
 
 
-async def test_what_cannot_be_started(tmp_path: Path) -> None:
+async def test_checkpoint_that_cannot_be_started_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="folder"):
         InProcessVllmEngine(tmp_path / "nothing")
     broken = InProcessVllmEngine(make_checkpoint(tmp_path), settings={"no_such_setting": 1})
@@ -84,7 +84,7 @@ async def test_what_cannot_be_started(tmp_path: Path) -> None:
     await broken.aclose()
 
 
-async def test_after_closing_it_says_so(engine: InProcessVllmEngine) -> None:
+async def test_closed_engine_says_that_it_is_closed(engine: InProcessVllmEngine) -> None:
     call = asyncio.ensure_future(engine.sample(PROMPTS, n=10, max_tokens=500))
     await asyncio.sleep(0.05)
     await engine.aclose()

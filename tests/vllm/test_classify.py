@@ -37,7 +37,7 @@ def server(folder):
         yield server
 
 
-async def test_it_gives_the_numbers_of_transformers(server, folder):
+async def test_classifier_gives_the_numbers_of_transformers(server, folder):
     served = ClassifyEntailer(server.url, labels=SHUFFLED)
     here = CrossEncoder(folder, device="cpu")
     ours, theirs = await served.entail(PAIRS), await here.entail(PAIRS)

@@ -48,7 +48,7 @@ def test_useless_and_missed_and_parallel_steps() -> None:
         ("junk", {"junk": -1}),
     ],
 )
-def test_what_a_case_cannot_play_is_refused(name: str, wrong: dict[str, object]) -> None:
+def test_run_that_a_case_cannot_play_is_refused(name: str, wrong: dict[str, object]) -> None:
     (case,) = world.cases(1, hops=2, distractors=world.Counts(contradiction=0))
     with pytest.raises(InvalidInput, match=name):
         world.make_run(case, **wrong)  # type: ignore[arg-type]

@@ -39,7 +39,7 @@ async def test_gold_is_answered_right_a_lie_wrong_and_the_unrelated_not_at_all(e
     assert (outcomes[0::3], outcomes[1::3], outcomes[2::3]) == ([2.0] * 6, [0.0] * 6, [1.0] * 6)
 
 
-async def test_what_is_known_is_not_asked_again():
+async def test_known_answer_is_not_asked_again():
     class Silent:
         info = staticmethod(connect("nano").info)
 
@@ -136,7 +136,7 @@ async def test_an_engine_that_is_away_is_said():
         await with_answers([context(world.cases(1)[0], "gold")], Counting(away))
 
 
-async def test_who_stops_waiting_stops_the_asking():
+async def test_caller_that_stops_waiting_stops_the_asking():
     begun, ended = threading.Event(), threading.Event()  # set on the engine's own loop
 
     class Slow(Counting):

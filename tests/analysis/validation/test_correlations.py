@@ -146,7 +146,7 @@ def test_a_metric_that_says_nothing_of_most_questions_does_not_come_first():
     assert row["Spearman"] == pytest.approx(1 / row["questions"])
 
 
-def test_what_the_data_and_the_engine_both_say_stands_side_by_side():
+def test_score_of_the_data_stands_beside_that_of_the_engine():
     def one(number, outcome):
         context = Context(
             id=f"{number}", question_id="q", question="q", passages=(Passage("x"), Passage("y")),

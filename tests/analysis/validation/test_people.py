@@ -137,7 +137,7 @@ def test_lines_are_read(tmp_path):
         ({"item": "q1"}, "item: .*it is there twice"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, changed, told):
+def test_wrong_line_of_a_label_file_is_named(tmp_path, changed, told):
     with pytest.raises(InvalidInput, match=f"line 2, {told}"):
         read_labels(lines(tmp_path / "l.jsonl", LINE, LINE | {"item": "q2"} | changed))
 

@@ -60,7 +60,7 @@ def test_the_least_that_is_needed(tmp_path):
         ({"references": [1]}, "line 2, references: .*a list of texts"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tmp_path, changed, told):
+def test_wrong_line_of_a_data_set_is_named(tmp_path, changed, told):
     path = lines(tmp_path / "c.jsonl", CONTEXT, CONTEXT | {"id": "b"} | changed)
     with pytest.raises(InvalidInput, match=told):
         read_dataset(path)
@@ -233,7 +233,7 @@ def test_broken_lines_of_rankings(trec, name, text, told):
         read_dataset(trec)
 
 
-def test_what_is_no_data_set(tmp_path):
+def test_path_without_a_data_set_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"there is no .*; check the path"):
         read_dataset(tmp_path / "none.jsonl")
     with pytest.raises(InvalidInput, match="an empty folder"):

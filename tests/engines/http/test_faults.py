@@ -306,7 +306,7 @@ async def test_refusals_are_not_worth_repeating(pair, status):
     ],
     ids=["408", "502 in 200", "429 in 200", "page", "cut", "ingress"],
 )
-async def test_what_may_pass_by_itself_is_asked_again(pair, reply, kind):
+async def test_transient_fault_is_retried(pair, reply, kind):
     server, engine = pair
     server.script([reply])
     error = await failure(engine)

@@ -49,7 +49,7 @@ def test_rows_are_numbered_not_drawn() -> None:
     assert make_row(3, 17, Level()) != make_row(3, 18, Level())
 
 
-def test_what_is_withheld_is_not_in_the_documents() -> None:
+def test_withheld_answer_stands_in_no_document() -> None:
     for index in range(300):
         row = make_row(6, index, Level())
         if len(row.passages) < 2:
