@@ -122,6 +122,10 @@ class PromptTooLong(EngineError):
         super().__init__(message)
 
 
+class UnfitText(EngineError):
+    """The model does not know the words of a prompt, so that its judgement would mean nothing."""
+
+
 class EngineProtocolError(EngineError):
     """The answer is not what the protocol says: broken JSON, missing fields, a NaN. It is `retryable` where no JSON
     came from an address that had answered well before."""

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
 Found = TypeVar("Found")
-_TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "pruned", "shadow", "kept_all")
+_TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "unfit", "pruned", "shadow", "kept_all")
 """The order of precedence: the status of several guards together is the first of these that one of them has."""
 
 

@@ -24,7 +24,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput
+from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput, UnfitText
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
 from ragguard.guard.first_answer import START_S, FirstAnswer
 from ragguard.guard.given import given_passages
@@ -345,8 +345,8 @@ class DistractorGuard:
             return self._too_late(began, left, waiting, attempt)
         else:
             outcome = _failed(error)
-        # A passage that is too long does not mean that the engine fails.
-        if outcome.cause != "prompt_too_long":
+        # A passage that the engine cannot judge does not mean that the engine fails.
+        if outcome.cause not in ("prompt_too_long", "unfit"):
             self._missed(attempt, waiting, outcome.reason)
         return outcome
 
@@ -391,7 +391,9 @@ class _GuardState:
 
 
 def _failed(error: BaseException) -> GuardOutcome:
-    return GuardOutcome("error", describe(error), cause_of(error))
+    return GuardOutcome(
+        "unfit" if isinstance(error, UnfitText) else "error", describe(error), cause_of(error)
+    )
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

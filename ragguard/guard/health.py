@@ -25,6 +25,7 @@ from ragguard.errors import (
     EngineTimeout,
     EngineUnreachable,
     PromptTooLong,
+    UnfitText,
 )
 from ragguard.records import Decision, Dropped, GuardStatus
 from ragguard.runtime.notices import NOTICES
@@ -41,6 +42,7 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (EngineTimeout, "too_slow"),
     (EngineRejected, "rejected"),
     (PromptTooLong, "prompt_too_long"),
+    (UnfitText, "unfit"),
     (EngineProtocolError, "protocol"),
     (CircuitOpen, "circuit_open"),
     (BudgetExceeded, "out_of_budget"),
@@ -71,12 +73,12 @@ class GuardHealth:
 
     decisions: int = 0
     statuses: Mapping[str, int] = field(default_factory=dict)
-    """Decisions by status: pruned, kept_all, shadow, timeout, error."""
+    """Decisions by status: pruned, kept_all, shadow, unfit, timeout, error."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """Decisions in which passages could not be judged, by cause: unreachable, overloaded, too_slow, rejected,
-    prompt_too_long, protocol, circuit_open, out_of_budget, closed, cancelled, paused (the engine missed several
-    budgets in a row and is left alone), queued (too many calls at once), policy, guard_thread, unclear (the judge named
-    no label), or the type of another error."""
+    prompt_too_long, unfit (the engine does not know the words), protocol, circuit_open, out_of_budget, closed,
+    cancelled, paused (the engine missed several budgets in a row and is left alone), queued (too many calls at once),
+    policy, guard_thread, unclear (the judge named no label), or the type of another error."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The latest reason of each cause, in full."""
     without_text: int = 0

@@ -14,7 +14,7 @@ import numpy as np
 
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import LowLabelMass, PromptTooLong
+from ragguard.errors import LowLabelMass, PromptTooLong, UnfitText
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
@@ -99,6 +99,23 @@ class PassageJudge:
                 if all(len(passage.text) <= READ_AGAIN for _, passage in candidates):
                     raise
                 return await self._judged(query, candidates, deadline, waiting, READ_AGAIN)
+            except UnfitText:
+                return await self._judged_alone(query, candidates, deadline, waiting)
+
+    async def _judged_alone(
+        self, query: str, candidates: Sequence[Candidate], deadline: float | None, waiting: EngineTime
+    ) -> list[Judged]:
+        """Returns the numbers of the candidates that the engine understands; the others have the reason. Raises it
+        where it understands none."""
+        found: list[Judged] = []
+        for candidate in candidates:
+            try:
+                found += await self._judged(query, [candidate], deadline, waiting, READ)
+            except UnfitText as error:
+                if len(found) == len(candidates) - 1 and all(one.problem for one in found):
+                    raise
+                found.append(Judged(candidate[1], candidate[0], problem=str(error)))
+        return found
 
     async def _judged(
         self,

@@ -13,7 +13,7 @@ from dataclasses import replace
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError
+from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Usage
 from ragguard.runtime.faults import is_cancelled
 from ragguard.runtime.outcome import catch_exit
@@ -25,7 +25,7 @@ _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
 
 _PATIENCE_S = 0.05
 """The longest time for which a scorer that waits for something other than an answer delays the others."""
-_FAULTS_OF_ONE_QUESTION = (PromptTooLong, EngineProtocolError)
+_FAULTS_OF_ONE_QUESTION = (PromptTooLong, UnfitText, EngineProtocolError)
 """The errors that one question of a batch may cause, so that the others are asked again without it."""
 _MOST_FURTHER_CALLS = 24
 """The most calls by which the rest of a batch is asked again without one bad question."""

@@ -98,7 +98,7 @@ class Writer:
         put.put(n.GUARD_ELAPSED, decision.elapsed_ms)
         put.put(n.GUARD_REASON, decision.reason)
         put.put(n.GUARD_STATUS, decision.status)
-        put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error") else None)
+        put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error", "unfit") else None)
         return _identified(put, "GUARDRAIL", step.run_id, step)
 
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:

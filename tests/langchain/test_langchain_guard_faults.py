@@ -248,7 +248,7 @@ async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mod
 
 async def test_a_sync_filter_on_a_running_loop_does_not_hang():
     nano = connect("nano")
-    await nano.label_probs(["warm up"], ["A"])
+    await nano.label_probs(["Oslo"], ["A"])
     keep = DistractorFilter(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
     given = documents("shelf", 3, "x")
     async with asyncio.timeout(60):

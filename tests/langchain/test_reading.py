@@ -17,7 +17,10 @@ from ragguard.guard import DistractorGuard, TopUtility
 from ragguard_langchain import DistractorFilter
 
 PROMPT = ChatPromptTemplate.from_template("{context}\nQuestion: {input}")
-LONG = [f"Shelf {n} tells of harbour number {n * 7} and of all of its {n + 2} old cranes." for n in range(4)]
+LONG = [
+    f"{name} Berg is said to be the founder of a firm in Oslo that makes {product} for people of the region."
+    for name, product in [("Ada", "ships"), ("Clara", "lamps"), ("Dora", "ropes"), ("Emma", "clocks")]
+]
 
 
 class Shelf(ListRetriever):

@@ -152,7 +152,7 @@ async def test_a_query_that_is_cancelled_in_its_guard_is_cancelled(recorder, cap
 async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder, captured):
     """An engine that this very loop has used, and a loop that stands still until the guard is done."""
     nano = connect("nano")
-    await nano.label_probs(["warm up"], ["A"])
+    await nano.label_probs(["Oslo"], ["A"])
     guard = DistractorPostprocessor(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
     async with asyncio.timeout(30):
         kept = guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION)

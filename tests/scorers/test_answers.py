@@ -156,7 +156,7 @@ async def test_the_short_form_that_nano_compares_is_recorded():
 
 
 async def test_a_sentence_that_nano_cannot_shorten_has_no_verdict():
-    results = await judged_by_nano("Where is it?", ["Paris"], "Lyon is where we think it may be.")
+    results = await judged_by_nano("Where is it?", ["Port Tarnwick"], "Oslo is where it is said to lie.")
     (failure,) = [one for one in results if isinstance(one, Failure)]
     assert "answer_correct: the model that compares answers compares short ones only" in failure.message
     assert "point ragguard at a real model" in failure.message

@@ -455,8 +455,8 @@ def test_the_runs_that_wait_are_bounded(monkeypatch):
 
 def test_a_ragguard_tells_what_a_step_did_while_the_run_goes_on(tmp_path):
     with RagGuard(engine="nano", scorers=["utility"], store=tmp_path / "s.db") as rg:
-        with rg.run("Who founded Nordvik?") as run:
-            run.retrieved("founder of Nordvik", ["Ada Berg founded Nordvik.", "Nordvik lies on a lake."])
+        with rg.run("Who founded Norvik Mills?") as run:
+            run.retrieved("founder of Norvik Mills", ["Ada Berg founded Norvik Mills.", "Oslo is a town."])
             eventually(lambda: rg.scores(run))
             assert {"utility", "udcg"} <= {score.name for score in rg.scores(run)}
             assert all(score.provisional for score in rg.scores(run))

@@ -21,17 +21,21 @@ from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.nano.weights import load_network
 from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
+from ragguard.errors import UnfitText
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
 _SHORT = 20_000
 """Characters that become ids in a few milliseconds."""
-_STRANGE = (
-    "nano met words it does not know ({} in one prompt). It is a tiny model of ragguard's own made-up world and "
-    "understands nothing else: for real text point ragguard at a real model, such as "
-    'RagGuard(engine="http://localhost:8000/v1").'
+_MOST_UNKNOWN = 0.2
+"""The largest share of unknown words in a prompt that is answered. Ordinary English has 40 to 70 %."""
+_FOR_REAL_TEXT = (
+    "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
+    'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
 )
+_STRANGE = "nano met words it does not know ({} in one prompt). {}."
+_UNFIT = "nano does not know {:.0%} of the words of a prompt (at most {:.0%} are allowed). {}"
 
 
 class NanoEngine(LocalEngine):
@@ -81,10 +85,15 @@ class NanoTokens:
         self._tokenizer = tokenizer
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Returns the token ids of each prompt; the first strange word in the process is warned about."""
+        """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
+        UnfitText where nano does not know a fifth of the words of a prompt."""
         rows = await self.render(prompts)
+        unknown = self._tokenizer.unknown
+        share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
+        if share > _MOST_UNKNOWN:
+            raise UnfitText(_UNFIT.format(share, _MOST_UNKNOWN, _FOR_REAL_TEXT))
         for prompt, row in zip(prompts, rows, strict=True):
-            if self._tokenizer.unknown in row:
+            if unknown in row:
                 # The number and not the words: a log is no place for what a user asked.
                 NOTICES.once("words that nano does not know", partial(self._strange, prompt))
                 break
@@ -119,4 +128,4 @@ class NanoTokens:
 
     def _strange(self, prompt: Prompt) -> str:
         words = {word for turn in prompt.messages for word in self._tokenizer.unknown_words(turn.content)}
-        return _STRANGE.format(len(words))
+        return _STRANGE.format(len(words), _FOR_REAL_TEXT)

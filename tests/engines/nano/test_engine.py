@@ -88,8 +88,8 @@ async def test_strange_words_warn_once_and_say_what_to_do(
     NOTICES.forget()
     engine = NanoEngine()
     with caplog.at_level(logging.WARNING, logger="ragguard"):
-        await engine.label_probs(["Which quarks orbit Betelgeuse?"], ["A"])
-        await engine.label_probs(["Which leptons orbit Rigel?"], ["A"])
+        await engine.label_probs(["Who founded the quarks of Norvik Mills in Oslo?"], ["A"])
+        await engine.label_probs(["Who founded the leptons of Norvik Mills in Oslo?"], ["A"])
     (record,) = caplog.records
     assert "quarks" not in record.getMessage(), "a prompt's text does not belong in a log"
     assert "http://localhost:8000/v1" in record.getMessage()
