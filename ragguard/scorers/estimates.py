@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from ragguard.errors import RagguardError
-from ragguard.metrics.arrays import Floats, Integers
+from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.belief import (
+    cluster,
     kernel,
     sample_weights,
     semantic_entropy,
@@ -49,6 +50,13 @@ class BeliefIn:
     metadata: Mapping[str, Any]
 
 
+class _Errors(NamedTuple):
+    """Standard errors of numbers that rest on which answers mean the same."""
+
+    entropy: float
+    hard: float
+
+
 @dataclass(frozen=True, slots=True)
 class Estimator:
     """The settings by which beliefs are estimated from answers."""
@@ -57,7 +65,8 @@ class Estimator:
     kernel: Kernel = "max"
     over_references: OverReferences = "best"
     errors: bool = True
-    """False where nobody asks for the standard errors of entropies: they take a thousand draws each."""
+    """False where nobody asks for the standard errors of what rests on meanings: they take a thousand draws each, and
+    comparisons of answers across meanings."""
 
     async def beliefs(
         self,
@@ -79,6 +88,12 @@ class Estimator:
             pair for text in distinct for target in targets for pair in ((text, target), (target, text))
         ]
         clusters = await meanings.cluster(list(texts.values()), also=wanted)
+        if self.errors:
+            await meanings.compare_across(
+                dict(zip(answers, ids, strict=True))
+                for answers, ids in zip(texts.values(), clusters, strict=True)
+                if not isinstance(ids, RagguardError)
+            )
         for (key, answers), ids in zip(texts.items(), clusters, strict=True):
             if isinstance(ids, RagguardError):
                 found[key] = ids
@@ -101,12 +116,17 @@ class Estimator:
         scheme: Weights = self.weights if shown else "count"
         weights = sample_weights([sample.logprobs if shown else (0.0,) for sample in drawn.samples], scheme)
         clusters = np.array(ids, dtype=np.intp)
-        error = _entropy_stderr(weights, clusters) if self.errors else math.nan
-        entropy = Estimate(float(semantic_entropy(weights, clusters)), error)
+        matches = np.zeros((len(answers), 0), dtype=bool)
         soft = hard = None
         if targets:
             soft = self._soft(weights, answers, targets, meanings)
-            hard = self._hard(weights, clusters, answers, targets, meanings)
+            matches = np.array([[meanings.matches(words, target) for target in targets] for words in answers])
+        errors = _Errors(math.nan, math.nan)
+        if self.errors:
+            errors = self._errors(weights, _equivalent(answers, ids, meanings), matches)
+        entropy = Estimate(float(semantic_entropy(weights, clusters)), errors.entropy)
+        if targets:
+            hard = self._hard(weights, clusters, matches, errors.hard)
         metadata: dict[str, Any] = {
             "samples": len(answers),
             "meanings": int(clusters.max()) + 1,
@@ -129,40 +149,57 @@ class Estimator:
             float(seper_soft(weights, means, over)), float(seper_stderr(weights, means, answers=over))
         )
 
-    def _hard(
-        self,
-        weights: Floats,
-        clusters: Integers,
-        answers: list[str],
-        targets: tuple[str, ...],
-        meanings: Meanings,
-    ) -> Estimate:
-        first = [answers[int(np.argmax(clusters == number))] for number in range(int(clusters.max()) + 1)]
-        matches = np.array([[meanings.matches(words, target) for target in targets] for words in first])
-        over = "any" if self.over_references == "best" else "mean"
+    def _hard(self, weights: Floats, clusters: Integers, matches: Booleans, redrawn: float) -> Estimate:
+        """Returns the belief by meanings; `matches[i, a]` says whether a meaning with answer i first is reference a."""
+        of_meaning = matches[_firsts(clusters[None])[0]]
+        each = of_meaning[clusters]
         # By meanings, several references count as one where any will do.
-        each = matches[clusters].any(axis=1, keepdims=True) if over == "any" else matches[clusters]
-        error = float(seper_stderr(weights, each.astype(np.float64), answers="mean"))
-        return Estimate(float(seper_hard(weights, clusters, matches, over)), error)
+        each = each.any(axis=1, keepdims=True) if self._over == "any" else each
+        fixed = float(seper_stderr(weights, each.astype(np.float64), answers="mean"))
+        return Estimate(float(seper_hard(weights, clusters, of_meaning, self._over)), max(fixed, redrawn))
+
+    @property
+    def _over(self) -> str:
+        return "any" if self.over_references == "best" else "mean"
+
+    def _errors(self, weights: Floats, equivalent: Booleans, matches: Booleans) -> _Errors:
+        """Returns the bootstrap standard errors, over the samples, of semantic entropy and of the belief by meanings.
+
+        The samples of each draw are clustered anew, since another first answer may make other meanings. They include
+        one pseudo-sample of another meaning, since ten equal answers are no certainty.
+        """
+        n, draws = len(weights), 1000
+        weight = np.append(weights, weights.mean())
+        same = np.eye(n + 1, dtype=bool)
+        same[:n, :n] = equivalent
+        means = np.vstack([matches, np.zeros((1, matches.shape[1]), dtype=bool)])
+        drawn = np.random.default_rng(0).integers(0, n + 1, (draws, n))
+        # A draw that has only answers without weight is left out.
+        drawn = drawn[weight[drawn].sum(axis=1) > 0]
+        mass = weight[drawn] / weight[drawn].sum(axis=1, keepdims=True)
+        clusters = cluster(same[drawn[:, :, None], drawn[:, None, :]])
+        first = np.take_along_axis(drawn, _firsts(clusters), axis=1)
+        # The draws' variance falls short by the share that a variance over n + 1 samples does.
+        short = math.sqrt((n + 1) / n)
+        entropy = short * float(np.std(semantic_entropy(mass, clusters)))
+        if not matches.shape[1]:
+            return _Errors(entropy, math.nan)
+        return _Errors(entropy, short * float(np.std(seper_hard(mass, clusters, means[first], self._over))))
 
 
-def _entropy_stderr(weights: Floats, clusters: Integers) -> float:
-    """Returns the bootstrap standard error of `semantic_entropy` over its samples.
+def _equivalent(answers: Sequence[str], ids: Sequence[int], meanings: Meanings) -> Booleans:
+    """Returns which answers mean the same: those of one meaning, and those found so when compared across meanings."""
+    table = [
+        [a == b or meanings.may_be_equivalent(one, other) for b, other in zip(ids, answers, strict=True)]
+        for a, one in zip(ids, answers, strict=True)
+    ]
+    return np.array(table)
 
-    The samples include one pseudo-sample of another meaning, since ten equal answers are no certainty.
-    """
-    n, draws = len(weights), 1000
-    weight = np.append(weights, weights.mean())
-    meaning = np.eye(int(clusters.max()) + 2)[np.append(clusters, clusters.max() + 1)]
-    drawn = np.random.default_rng(0).integers(0, n + 1, (draws, n))
-    times = np.zeros((draws, n + 1))
-    np.add.at(times, (np.arange(draws)[:, None], drawn), 1.0)
-    mass = (times * weight) @ meaning
-    # A draw that has only answers without weight is left out.
-    mass = mass[mass.sum(axis=1) > 0]
-    mass /= mass.sum(axis=1, keepdims=True)
-    entropies = -(mass * np.log(np.where(mass > 0, mass, 1))).sum(axis=1)
-    return float(entropies.std())
+
+def _firsts(clusters: Integers) -> Integers:
+    """Returns the position of the first answer of each meaning, by row; 0 for numbers that are no meaning."""
+    numbers = np.arange(int(clusters.max()) + 1)
+    return np.asarray(np.argmax(clusters[:, None, :] == numbers[:, None], axis=-1))
 
 
 def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:

@@ -6,8 +6,9 @@ compared with the first answer of each meaning only.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Literal
 
 from ragguard.engines.base import Sample
@@ -129,10 +130,27 @@ class Meanings:
             for index, answers in enumerate(contexts)
         ]
 
+    async def compare_across(self, contexts: Iterable[Mapping[str, int]]) -> None:
+        """Compares the answers (`words`) of each context with those of its other meanings, given the number of each
+        answer's meaning, as far as `cluster` did not. Which meanings there are may depend on which answer came first.
+        """
+        pairs = [
+            (one, other)
+            for meaning in contexts
+            for one, other in combinations(meaning, 2)
+            if meaning[one] != meaning[other]
+        ]
+        await self.learn(pairs)
+        await self.learn((other, one) for one, other in pairs if self._may_follow(one, other))
+
+    def may_be_equivalent(self, one: str, other: str) -> bool:
+        """Returns whether two `words` follow from each other; False where that is not known."""
+        return self._may_follow(one, other) and self._may_follow(other, one)
+
     def _may_follow(self, one: str, other: str) -> bool:
         try:
             return self.follows(one, other)
-        except RagguardError:
+        except (RagguardError, KeyError):
             return False
 
     def cut(self, words: Iterable[str]) -> int:

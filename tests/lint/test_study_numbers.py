@@ -129,6 +129,17 @@ def test_the_error_rate_of_comparisons_is_the_measured_one():
         assert sentence in page
 
 
+def test_the_errors_of_beliefs_are_the_measured_ones():
+    results = json.loads((ROOT / "benchmarks" / "results" / "belief_errors.json").read_text())
+    rows = [
+        row for rows in results["sets"].values() for row in rows if "hard" in row[0] or "entropy" in row[0]
+    ]
+    ratios, held = [row[2] for row in rows], [100 * row[3] for row in rows]
+    page = " ".join((ROOT / "docs" / "concepts.md").read_text().split())
+    assert f"were {min(ratios):.2f} to {max(ratios):.2f} times the real spread" in page
+    assert f"{min(held):.0f} to {max(held):.0f} % of the 95 % intervals" in page
+
+
 def test_a_number_that_was_not_measured_is_found():
     tables = [{"rows": [["a", 0.8765], ["b", None]], "notes": ["at 3.5 of 5"]}]
     assert unknown_numbers("0.88, 88 %, 3.5, and 7 questions", tables) == []
