@@ -9,7 +9,8 @@ from functools import partial
 from typing import Any
 
 from ragguard.capture.calls import TOOL as ASKED_FOR
-from ragguard.capture.decisions import EndedRetrieval, Verdict
+from ragguard.capture.decisions import Verdict
+from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import current_run, status_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
@@ -52,8 +53,6 @@ class HaystackRun:
         self.question = ""
         self.answer: str | None = None
         self.asks_model = False
-        self.retrievals: list[EndedRetrieval[list[Passage]]] = []
-        """The retrievals of the run, about which a guard may still decide."""
         self.embedded: dict[tuple[float, ...], str] = {}
         """The texts that were embedded in order to search, by the beginnings of their embeddings."""
 
@@ -120,14 +119,7 @@ class Operations:
 
     def decided(self, operation: Operation, verdict: Verdict) -> None:
         """Adds a guard's decision to the retrievals whose passages it judged."""
-        run = operation.run
-        judged = {(one.id, one.text) for one in verdict.judged}
-        theirs = [
-            one for one in run.retrievals if judged & {(found.id, found.text) for found in one.found or ()}
-        ]
-        for one in theirs:
-            decision = one.decided(verdict, alone=len(theirs) == 1)
-            self.recorder.step_amended(one.step_id, run.id, decision.kept, decision)
+        guard_decided(self.recorder, operation.run.id, verdict)
 
     def _asked(self, run: HaystackRun, data: object) -> None:
         if isinstance(data, Mapping):
@@ -188,7 +180,6 @@ class Operations:
         if error is not None:
             recorder.step_failed(step_id, error, "error" if isinstance(error, str) else status_of(error))
         else:
-            run.retrievals.append(EndedRetrieval(step_id, found if unpack is None else [], list))
             recorder.step_ended(step_id, found, unpack=unpack)
         around: Operation | None = operation
         while around is not None:

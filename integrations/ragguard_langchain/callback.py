@@ -208,7 +208,7 @@ class RagGuardCallback(BaseCallbackHandler):
             if self._recorder.wants(open_call.step_id):
                 taken = snapshot(documents)
                 if open_call.notes.tool is not None:
-                    open_call.notes.tool.add(open_call.step_id, taken)
+                    open_call.notes.tool.add(open_call.step_id)
                 self.tree.steps.end(open_call, taken, span_of(run_id, retrieval=True, ends=True))
             if open_call.root is None:
                 self.tree.end_root(open_call)

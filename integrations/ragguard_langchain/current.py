@@ -16,7 +16,7 @@ from langchain_core.callbacks import BaseCallbackManager
 from langchain_core.runnables.config import var_child_runnable_config
 
 from ragguard.capture.context import CurrentCall, frameworks
-from ragguard.records import Passage
+from ragguard.capture.guarded import TOOL_CALL
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
@@ -41,22 +41,22 @@ def _call(tree: CallTree, open_call: OpenCall[Scope], metadata: Mapping[str, Any
     within = open_call.step_id
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if open_call.notes.tool is not None and open_call.notes.tool.id:
-        about["tool_call_id"] = open_call.notes.tool.id
+        about[TOOL_CALL] = open_call.notes.tool.id
     clocks: list[TreeClock] = []
 
     def turn() -> int:
         clocks.append(open_call.clock.inside(uuid4()))
         return clocks[-1].tick()
 
-    def found(step_id: str, query: str, passages: list[Passage]) -> None:
+    def ended(step_id: str) -> None:
         for clock in clocks:
             clock.ended()
         if open_call.notes.tool is not None:
-            open_call.notes.tool.add(step_id, passages)
+            open_call.notes.tool.add(step_id)
 
     return CurrentCall(
         tree.recorder, open_call.run_id, open_call.tool, None if within else turn, within=within, metadata=about,
-        begin=partial(tree.runs.retrieves, open_call), found=found,
+        begin=partial(tree.runs.retrieves, open_call), ended=ended,
     )  # fmt: skip
 
 

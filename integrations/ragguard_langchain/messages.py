@@ -199,13 +199,6 @@ def unpacked(taken: Taken) -> list[Passage]:
     ])  # fmt: skip
 
 
-def ids_and_texts(taken: Taken) -> list[tuple[Any, Any]]:
-    """Returns the id and the text of each document in a snapshot, as they were given."""
-    if taken and isinstance(taken[0], Passage):
-        return [(one.id, one.text) for one in taken]
-    return list(zip(taken[1::3], taken[::3], strict=True))
-
-
 def texts_in(said: object) -> list[str]:
     """Returns the texts in what a model is given or replies: prompts, messages, generations, and lists of these."""
     if isinstance(said, str):

@@ -9,9 +9,8 @@ from typing import Any
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import RunIdentity
 from ragguard.records import TraceContext
-from ragguard_langchain.messages import Taken, has_history
+from ragguard_langchain.messages import has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions
-from ragguard_langchain.verdicts import LangChainRetrieval
 
 
 @dataclass(slots=True)
@@ -38,8 +37,6 @@ class RunNotes:
     """The options of the handler that saw the tree's first call."""
     inputs: object = None
     """The input of the first call."""
-    found: list[LangChainRetrieval] = field(default_factory=list)
-    """The latest retrievals, from which a later guard may still drop passages. Trees that join a run share the list."""
     verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
     """The verdicts of guards inside a retrieval, while it is open."""
     holds: bool = False
@@ -75,16 +72,13 @@ class ToolCall:
     metadata: Mapping[str, Any] | None = None
     trace: TraceContext | None = None
     """The span that another instrumentation has made of the tool call."""
-    found: list[tuple[str, Taken | None]] = field(default_factory=list)
-    """The steps made in this call, each with a snapshot of its documents; None for a text that is to be split."""
     inner: bool = False
     """True where a tool inside this one has retrieved."""
     steps: list[str] = field(default_factory=list)
     """The steps made in this call and in the tool calls inside of it."""
 
-    def add(self, step_id: str, taken: Taken | None) -> None:
+    def add(self, step_id: str) -> None:
         """Remembers a step that was made in this call."""
-        self.found.append((step_id, taken))
         self.steps.append(step_id)
         call = self.outer
         while call is not None:

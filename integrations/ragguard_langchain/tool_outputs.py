@@ -90,7 +90,7 @@ class ToolOutputs:
             return
         self._begin(open_call, call)
         self._recorder.step_failed(open_call.step_id, error, status)
-        call.add(open_call.step_id, None)
+        call.add(open_call.step_id)
 
     def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Closes the step of a declared tool with its documents, or with the output that its splitter takes apart."""
@@ -106,7 +106,7 @@ class ToolOutputs:
             else:
                 splitter = self._tools[call.name]
                 self.tree.steps.end_text(open_call, result, lambda found: found.split(splitter), trace)
-        call.add(open_call.step_id, taken)
+        call.add(open_call.step_id)
 
     def _find(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
@@ -124,11 +124,11 @@ class ToolOutputs:
             taken = snapshot(documents)
             self._begin(open_call, call)
             self.tree.steps.end(open_call, taken)
-            call.add(open_call.step_id, taken)
+            call.add(open_call.step_id)
         elif text.startswith(_PRINTED):
             self._begin(open_call, call)
             self.tree.steps.end_text(open_call, text, printed_documents)
-            call.add(open_call.step_id, None)
+            call.add(open_call.step_id)
         else:
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return

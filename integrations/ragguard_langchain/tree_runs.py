@@ -23,7 +23,6 @@ from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
 from ragguard_langchain.scopes import RunNotes, Scope
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.verdicts import LangChainRetrieval
 
 REMEMBERED_THREADS = 1024
 """The number of remembered threads that were interrupted before their first retrieval."""
@@ -37,8 +36,6 @@ class TreeRuns:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.found: dict[str, list[LangChainRetrieval]] = {}
-        """The latest retrievals of the runs that trees have joined."""
         self._interrupted: dict[str, RunNotes] = {}
         """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""
         self._clocks: dict[str, TreeClock] = {}
@@ -50,12 +47,12 @@ class TreeRuns:
         """Returns the id of the open run that a tree is a part of ('' for none), and whether that run is sampled."""
         handle = current_run(self.recorder)
         if handle is not None:
-            run.owner, run.opened, run.found = False, True, self.found.setdefault(handle.key, [])
+            run.owner, run.opened = False, True
             return handle.key, handle.sampled
         named = run.metadata.get(RUN_ID)
         resumes = resumes or bool(run.metadata.get(RESUME))
         if named and self.recorder.knows(str(named)) and (resumes or self.recorder.is_handles(str(named))):
-            run.owner, run.opened, run.found = False, True, self.found.setdefault(str(named), [])
+            run.owner, run.opened = False, True
             return str(named), self.recorder.sampling.takes(str(named))
         if thread := run.metadata.get(THREAD):
             run.thread = f"langgraph:{thread}"
@@ -188,7 +185,6 @@ class TreeRuns:
 
     def closed(self, run_id: str) -> None:
         """Removes the state that the trees of a run share, at its end."""
-        self.found.pop(run_id, None)
         self._clocks.pop(run_id, None)
         self._answers.pop(run_id, None)
 

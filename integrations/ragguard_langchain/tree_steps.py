@@ -7,20 +7,18 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from ragguard.capture.decisions import EndedRetrieval, joined
+from ragguard.capture.decisions import joined
+from ragguard.capture.guarded import TOOL_CALL, guard_decided
 from ragguard.capture.handle import current_run
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.messages import Taken, unpacked
+from ragguard_langchain.messages import Taken
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.verdicts import VerdictReport, concerned
-
-REMEMBERED = 64
-"""The number of a run's latest retrievals to which a later guard's decision may belong."""
+from ragguard_langchain.verdicts import VerdictReport
 
 
 class TreeSteps:
@@ -52,7 +50,7 @@ class TreeSteps:
             if "lc_agent_name" in metadata:
                 about["agent"] = metadata["lc_agent_name"]
         if scope.tool is not None and scope.tool.id:
-            about["tool_call_id"] = scope.tool.id
+            about[TOOL_CALL] = scope.tool.id
         step_id = open_call.run_id if whole else str(open_call.id)
         trace = span_of(open_call.id, retrieval=bool(name))
         if trace is None and not name and scope.tool is not None:
@@ -72,8 +70,6 @@ class TreeSteps:
     def end(self, open_call: OpenCall[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
         """Closes the step of a call, with the documents that the call returned."""
         candidates, decision = self._judged(open_call, taken)
-        if (open_call.root is not None or not open_call.notes.run.owner) and not open_call.outer_step:
-            self._remember(open_call, taken, candidates, decision)
         self.recorder.step_ended(
             open_call.step_id,
             taken,
@@ -88,7 +84,6 @@ class TreeSteps:
     ) -> None:
         """Closes the step of a tool call, with the text that the tool returned, or the object that holds it."""
         candidates, decision = self._judged(open_call, None)
-        self._remember(open_call, None, candidates, decision)
         self.recorder.step_ended(
             open_call.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
         )
@@ -102,20 +97,16 @@ class TreeSteps:
         if open_call.step_id:
             run.verdicts.setdefault(open_call.step_id, []).append(report.verdict)
             return
-        about = concerned(run.found, report)
-        for found in about:
-            decision = found.decided(report.verdict, alone=len(about) == 1)
-            self.recorder.step_amended(found.step_id, open_call.run_id, decision.kept, decision)
-        if not about:
+        if not guard_decided(
+            self.recorder, open_call.run_id, report.verdict, query=report.query, tool_call=report.call
+        ):
             self._retrieved_by_other_means(open_call, report)
 
     def decided_outside(self, report: VerdictReport) -> None:
         """Records a guard's decision that was made outside of any call: in the user's own code, inside a run."""
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
-            run = RunNotes(
-                "", "", {}, owner=False, opened=True, found=self._runs.found.setdefault(handle.key, [])
-            )
+            run = RunNotes("", "", {}, owner=False, opened=True)
             self.decided(OpenCall(uuid4(), handle.key, Scope(run), self._runs.clock(handle.key)), report)
 
     def _retrieved_by_other_means(self, around: OpenCall[Scope], report: VerdictReport) -> None:
@@ -131,33 +122,9 @@ class TreeSteps:
         self.begin(
             open_call, report.query, "", report.metadata, started_ns=report.started_ns or decision.started_ns
         )
-        self._remember(open_call, None, report.verdict.judged, decision)
         self.recorder.step_ended(
             open_call.step_id, decision.kept, candidates=report.verdict.judged, decision=decision
         )
-
-    def _remember(
-        self,
-        open_call: OpenCall[Scope],
-        taken: Taken | None,
-        candidates: list[Passage] | None,
-        decision: Decision | None,
-    ) -> None:
-        """Keeps a retrieval for the guards that come after it."""
-        scope, found = open_call.notes, open_call.notes.run.found
-        call = scope.tool.id if scope.tool is not None else ""
-        found.append(
-            EndedRetrieval(
-                open_call.step_id,
-                taken,
-                unpacked,
-                candidates=candidates,
-                decision=decision,
-                query=open_call.query,
-                call=call,
-            )
-        )
-        del found[:-REMEMBERED]
 
     def _judged(
         self, open_call: OpenCall[Scope], taken: Taken | None

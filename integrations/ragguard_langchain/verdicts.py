@@ -7,19 +7,15 @@ application see nothing of it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 from uuid import UUID
 
 from langchain_core.callbacks import CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config
 
-from ragguard.capture.decisions import EndedRetrieval, Verdict
-from ragguard.records import Passage
-from ragguard_langchain.messages import Taken, ids_and_texts
-
-LangChainRetrieval: TypeAlias = EndedRetrieval[Taken]
+from ragguard.capture.decisions import Verdict
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -66,29 +62,3 @@ def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
 
 def _around(callbacks: Callbacks | None) -> Callbacks:
     return ensure_config().get("callbacks") if callbacks is None else callbacks
-
-
-def concerned(ended: Sequence[LangChainRetrieval], report: VerdictReport) -> list[LangChainRetrieval]:
-    """Returns the retrievals that a decision is about: as few ended retrievals as have returned the judged passages.
-
-    Several hops may find the same passages: a retrieval that gave most of them is taken first, then one with the same
-    query, then the latest. A decision about a tool call's result can only be about retrievals of that call.
-    """
-    latest = [one for one in reversed([*ended]) if not report.call or one.call == report.call]
-    held = {one: _returned_by(one, report.verdict.judged) for one in latest}
-    missing, found = set(range(len(report.verdict.judged))), []
-    while held:
-        best = max(held, key=lambda one: (len(held[one] & missing), one.query == report.query))
-        if not held[best] & missing:
-            break
-        found.append(best)
-        missing -= held.pop(best)
-    # A tool's string has no known passages yet, and a tool may have rewritten passages.
-    return found or (latest[:1] if report.call else [])
-
-
-def _returned_by(one: LangChainRetrieval, judged: Sequence[Passage]) -> set[int]:
-    """Returns the indices of the judged passages that a retrieval returned, found by id or text."""
-    returned = ids_and_texts((one.found or []) if one.candidates is None else one.candidates)
-    ids, texts = {id for id, _ in returned if id}, {text for _, text in returned}
-    return {index for index, passage in enumerate(judged) if passage.id in ids or passage.text in texts}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping, Sequence, Set
 from contextvars import Token
 from dataclasses import replace
@@ -17,7 +16,7 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
-from ragguard.capture.decisions import EndedRetrieval, Verdict
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.events import RunIdentity
 from ragguard.capture.open_runs import Order, WholeRun
 from ragguard.capture.splitters import Splitter
@@ -25,7 +24,6 @@ from ragguard.capture.turns import TurnKey
 from ragguard.records import TraceContext
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
-from ragguard_llamaindex.nodes import Taken
 from ragguard_llamaindex.options import AnswerOf, fields_of
 from ragguard_llamaindex.senders import EventSenders, events_in
 from ragguard_llamaindex.streams import StreamedAnswer
@@ -35,8 +33,8 @@ ASKED = "ragguard.asked"
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
 RETRYING = (RetryQueryEngine, RetryGuidelineQueryEngine, RetrySourceQueryEngine)
 """The engines that have an evaluator judge their answers."""
-PENDING_KEPT = 64
-"""The number of retrievals of one call that are remembered until it is known what the model gets of them."""
+STEPS_KEPT = 64
+"""The number of retrievals of one tool call that are remembered until the tool ends."""
 
 
 class Invocation:
@@ -71,8 +69,6 @@ class Invocation:
 
     def __init__(self, run_id: str, owned: bool) -> None:
         self.run_id = run_id
-        self.retrievals: deque[EndedRetrieval[Taken]] = deque(maxlen=PENDING_KEPT)
-        """The latest retrievals, about which a guard may still decide."""
         self.owned = owned
         """False where the user opened the run by `rg.run(...)`."""
 
@@ -110,8 +106,6 @@ class Call:
     """The identities of the retrievers by which an agent or a router finds its tools."""
     retrieved: list[str] | None = None
     """The ids of the steps that were made in this tool call, at any depth."""
-    seen: Set[str] = frozenset()
-    """The ids of the nodes that a postprocessor was given."""
     verdicts: Sequence[Verdict] = ()
     """The decisions that guards made inside a postprocessor or a retrieval."""
     parts: list[str] | None = None
@@ -179,7 +173,7 @@ def note_step(call: Call | None, step_id: str) -> None:
     """Notes a step with every tool that it was made in."""
     while call is not None:
         if call.kind is Kind.TOOL:
-            call.retrieved = [*(call.retrieved or ())[-PENDING_KEPT:], step_id]
+            call.retrieved = [*(call.retrieved or ())[-STEPS_KEPT:], step_id]
         call = call.parent
 
 

@@ -5,13 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from ragguard.capture.context import CurrentCall, frameworks
-from ragguard.capture.decisions import EndedRetrieval
-from ragguard.records import Passage
 from ragguard_llamaindex.calls import Call, note_step
 from ragguard_llamaindex.deliveries import about, retrieves
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.kinds import Kind
-from ragguard_llamaindex.nodes import Taken, unpacked
 from ragguard_llamaindex.spans import Spans
 
 
@@ -22,7 +19,7 @@ def current_call() -> CurrentCall | None:
         if call is not None and call.kind is not Kind.IGNORED:
             return CurrentCall(
                 handler.spans.recorder, call.run.run_id, call.tool, call.turn, within=call.step_id,
-                metadata=about(call), begin=partial(_begin, handler.spans, call), found=partial(_found, call),
+                metadata=about(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
             )  # fmt: skip
     return None
 
@@ -32,10 +29,9 @@ def _begin(spans: Spans, call: Call, query: str) -> None:
     retrieves(call)
 
 
-def _found(call: Call, step_id: str, query: str, passages: list[Passage]) -> None:
+def _ended(call: Call, step_id: str) -> None:
     if not call.step_id:
         note_step(call, step_id)
-        call.run.retrievals.append(EndedRetrieval(step_id, Taken.of(passages), unpacked))
 
 
 frameworks["llama-index"] = current_call

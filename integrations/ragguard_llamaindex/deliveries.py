@@ -11,6 +11,7 @@ from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
+from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import status_of
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
@@ -48,16 +49,8 @@ class Deliveries:
         if around.kind is Kind.POSTPROCESSOR or around.step_id:
             hand_verdicts_on(around, call.verdicts)
             return
-        missing, given = set(call.seen), []
-        for one in reversed(call.run.retrievals):
-            ids = set() if one.found is None else one.found.ids
-            if ids & missing:
-                given.append(one)
-                missing -= ids
-        for one in given:
-            for verdict in call.verdicts:
-                decision = one.decided(verdict, alone=len(given) == 1)
-            self._recorder.step_amended(one.step_id, call.run.run_id, decision.kept, decision)
+        for verdict in call.verdicts:
+            guard_decided(self._recorder, call.run.run_id, verdict, query=call.asked)
 
     def tool_began(self, call: Call) -> None:
         """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""

@@ -69,14 +69,6 @@ class Taken(NamedTuple):
     metadata: Sequence[Mapping[str, Any]] = ()
     """The metadata of each node of which the fields are kept; empty for the others."""
 
-    @property
-    def ids(self) -> set[str]:
-        """The ids of the nodes."""
-        return {
-            one.id if isinstance(one, Passage) else one.node.node_id if isinstance(one, NodeCopy) else one[1]
-            for one in self.nodes
-        }
-
     @classmethod
     def of(cls, nodes: Sequence[NodeCopy | Passage]) -> Taken:
         """Makes a snapshot of copies and passages, which hold their own metadata."""

@@ -23,7 +23,7 @@ from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
-from ragguard.capture.decisions import EndedRetrieval, Verdict, joined
+from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_handle, current_run, status_of
 from ragguard.capture.open_runs import WholeRun
@@ -47,7 +47,7 @@ from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, reads_a_list
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
-from ragguard_llamaindex.nodes import bare, ids_of, taken, unpacked
+from ragguard_llamaindex.nodes import bare, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.run_tags import read_question, read_tags
 from ragguard_llamaindex.runs import RunWriter
@@ -214,8 +214,6 @@ class Spans:
             self._retrieving(call, type(instance).__name__)
         elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
             self._starts(call, around)
-        elif kind is Kind.POSTPROCESSOR:
-            call.seen = ids_of(nodes_in(arguments))
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
             self.recorder.model_asked(call.run.run_id, span_id, "", texts_in)
@@ -369,10 +367,6 @@ class Spans:
                 pass
             elif not call.parent.step_id:
                 note_step(call.parent, call.step_id)
-                ended = EndedRetrieval(
-                    call.step_id, found, unpacked, candidates=candidates, decision=decision
-                )
-                call.run.retrievals.append(ended)
             elif call.verdicts:
                 hand_verdicts_on(call.parent, call.verdicts, parts=True)
         if call.parent is None and not call.run.over:

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.turns import TurnKey
-from ragguard.records import Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +24,7 @@ class CurrentCall:
     metadata: Mapping[str, Any] | None = None
     begin: Callable[[str], None] = lambda query: None
     """Opens the run, which frameworks do with the first retrieval; takes the query."""
-    found: Callable[[str, str, list[Passage]], None] = lambda step_id, query, passages: None
+    ended: Callable[[str], None] = lambda step_id: None
     """Takes in a retrieval that has ended, so that the tool's output is not taken for another one."""
 
 

@@ -6,16 +6,15 @@ A step may have several guards: its own, and those of the retrievers that it con
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING
 
-from ragguard.records import Decision, Dropped, GuardStatus, Passage
+from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep
 
 if TYPE_CHECKING:
     from ragguard.engines.base import Engine
 
-Found = TypeVar("Found")
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "unfit", "pruned", "shadow", "kept_all")
 """The order of precedence: the status of several guards together is the first of these that one of them has."""
 
@@ -80,28 +79,31 @@ def merged(first: Decision | None, second: Decision) -> Decision:
     )
 
 
-@dataclass(slots=True, eq=False)
-class EndedRetrieval(Generic[Found]):
-    """A retrieval that has ended, and from which guards behind it may still drop passages."""
+def concerned(
+    steps: Sequence[RetrievalStep], judged: Sequence[Passage], query: str = ""
+) -> list[RetrievalStep]:
+    """Returns the retrievals that a decision is about: as few of `steps`, the latest first, as have found the judged
+    passages.
 
-    step_id: str
-    found: Found | None
-    """A snapshot of what was found; None where a tool returned one string, which a splitter takes apart."""
-    unpack: Callable[[Found], list[Passage]]
-    candidates: list[Passage] | None = None
-    """The passages that guards choose from; computed from `found` when the first guard has decided."""
-    decision: Decision | None = None
-    """The joint decision of all guards about this retrieval so far."""
-    query: str = ""
-    call: str = ""
-    """The id of the tool call in which the retrieval was made; empty where none is known."""
+    Several hops may find the same passages: a retrieval that found most of them is taken first, then one with the
+    same query, then the latest.
+    """
+    held = {step.id: _found_by(step, judged) for step in steps}
+    left, missing, chosen = list(steps), set(range(len(judged))), []
+    while left:
+        best = max(left, key=lambda step: (len(held[step.id] & missing), step.query == query))
+        if not held[best.id] & missing:
+            break
+        chosen.append(best)
+        left.remove(best)
+        missing -= held[best.id]
+    return chosen
 
-    def decided(self, verdict: Verdict, *, alone: bool) -> Decision:
-        """Adds a guard's decision, about this retrieval only where `alone`; returns what all guards decided so far."""
-        if self.candidates is None:
-            self.candidates = verdict.judged if self.found is None else self.unpack(self.found)
-        self.decision = merged(self.decision, about(verdict, self.candidates, alone=alone))
-        return self.decision
+
+def _found_by(step: RetrievalStep, judged: Sequence[Passage]) -> set[int]:
+    """Returns the indices of the judged passages that a retrieval found, by their ids or texts."""
+    ids, texts = {one.id for one in step.candidates if one.id}, {one.text for one in step.candidates}
+    return {index for index, passage in enumerate(judged) if passage.id in ids or passage.text in texts}
 
 
 def joined(verdicts: Sequence[Verdict], found: Sequence[Passage]) -> tuple[list[Passage], Decision]:

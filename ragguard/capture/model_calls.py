@@ -15,6 +15,7 @@ verdict does not: a passage that only a grader saw was not read.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -32,6 +33,8 @@ JUDGED_ONLY = "ragguard.judged_only"
 answer, such as a grader's, and in none that did."""
 MOST_CALLS = 256
 """The most model calls of an open run whose inputs are kept; beyond it the oldest are forgotten."""
+GUARDED_KEPT = 64
+"""The number of a run's latest retrievals to which a guard's decision may belong."""
 _VERDICTS = frozenset(
     "yes no true false relevant irrelevant partially not none correct incorrect ambiguous sufficient insufficient"
     " supported unsupported grounded useful good bad score binary_score grade rating 0 1 2 3 4 5 6 7 8 9 10".split()
@@ -71,6 +74,8 @@ class ModelCalls:
         self._asked = 0
         self._steps: dict[str, tuple[StepEnded, int, Callable[[], Sequence[str]] | None]] = {}
         """Each retrieval that has ended, with the number of the first call that may have read it."""
+        self._latest: deque[tuple[str, StepEnded]] = deque(maxlen=GUARDED_KEPT)
+        """The latest retrievals, from which a guard may still drop passages."""
         self._decisions: dict[str, Decision] = {}
         self._failed: set[str] = set()
         """The retrievals whose tool failed afterwards: nothing was read from them, whatever else brought the same."""
@@ -81,9 +86,17 @@ class ModelCalls:
         """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
 
     def retrieved(
-        self, step_id: str, event: StepEnded, bodies: Callable[[], Sequence[str]] | None = None
+        self,
+        step_id: str,
+        event: StepEnded,
+        bodies: Callable[[], Sequence[str]] | None = None,
+        *,
+        followed: bool = True,
     ) -> None:
-        """Notes a retrieval that has ended."""
+        """Notes a retrieval that has ended; one that is not `followed` is remembered for guards alone."""
+        self._latest.append((step_id, event))
+        if not followed:
+            return
         self._steps[step_id] = event, self._asked, bodies
         self._unread.append(step_id)
 
@@ -111,9 +124,9 @@ class ModelCalls:
         if call is not None:
             call.reply, call.reply_of = reply, texts_of
 
-    def retrievals(self) -> list[StepEnded]:
-        """Returns the retrievals in the order in which they ended."""
-        return [event for event, _, _ in list(self._steps.values())]
+    def latest(self) -> list[tuple[StepEnded, Decision | None]]:
+        """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
+        return [(event, self._decisions.get(step_id)) for step_id, event in reversed([*self._latest])]
 
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was

@@ -266,13 +266,8 @@ class OpenRun:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
             self.collected.append(event)
-        if one.status == "ok" and one.followed:
-            self.model_calls.retrieved(one.step_id, event, one.bodies)
-
-    def retrievals(self) -> list[StepEnded]:
-        """Returns the retrievals that have ended and whose passages are at hand, the latest first."""
-        events = self.model_calls.retrievals() if self.collected is None else list(self.collected)
-        return [event for event in reversed(events) if isinstance(event, StepEnded)]
+        if one.status == "ok":
+            self.model_calls.retrieved(one.step_id, event, one.bodies, followed=one.followed)
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""

@@ -92,7 +92,7 @@ def end_step(
             step.key, passages, candidates=None if candidates is None else passages_of(candidates),
             decision=decision, metadata=metadata_of(metadata), k=k,
         )  # fmt: skip
-        call.found(step.id, query, passages)
+        call.ended(step.id)
     except FAULTS as error:
         recorder.faults.note("retrieved", error)
         recorder.step_failed(step.key, error)
@@ -125,9 +125,9 @@ def note_decision(call: CurrentCall, verdict: Verdict) -> None:
     Where no framework tells what the model reads of that retrieval, it reads what the guard has kept.
     """
     given = {passage.text for passage in verdict.judged}
-    for event in call.recorder.retrievals(call.run_id)[:_LOOKED_AT] if given else ():
+    for event, _ in call.recorder.retrievals(call.run_id)[:_LOOKED_AT] if given else ():
         step = event.step
-        if step.status == "ok" and step.decision is None and given <= {one.text for one in step.candidates}:
+        if step.decision is None and given <= {one.text for one in step.candidates}:
             decision = about(verdict, step.candidates)
             gone = {drop.position for drop in decision.dropped}
             kept = [one for rank, one in enumerate(step.candidates, 1) if rank not in gone]

@@ -146,9 +146,9 @@ class Recorder:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
         return [] if (run := self._runs.get(run_id)) is None else [*run.ended]
 
-    def retrievals(self, run_id: str) -> list[StepEnded]:
-        """The retrievals of an open run that have ended and whose passages are at hand, the latest first."""
-        return [] if (run := self._runs.get(run_id)) is None else run.retrievals()
+    def retrievals(self, run_id: str) -> list[tuple[StepEnded, Decision | None]]:
+        """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""
+        return [] if (run := self._runs.get(run_id)) is None else run.model_calls.latest()
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
