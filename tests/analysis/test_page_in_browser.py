@@ -184,6 +184,60 @@ def test_nothing_is_cut_off_and_nothing_is_refused(browser, address, width, heig
     assert (ground == "rgb(20, 22, 26)") is dark
 
 
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(browser, tmp_path, width):
+    item = scored(1)
+    item.scores.append(
+        Score("contested", 1.0, "run", item.run.id, label="1.2 against 1.3; 2.1 against 2.2; " * 3)
+    )
+    write_html(overviews([item]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri(), width)
+    rows = page.value(
+        "[...document.querySelectorAll('.facts-list dt')].map((one) => [one.getBoundingClientRect().right, "
+        "one.nextSibling.getBoundingClientRect().left, one.nextSibling.getClientRects()[0].height])"
+    )
+    assert rows
+    for term_ends, number_begins, height in rows:
+        assert term_ends <= number_begins
+        assert height < 30
+    numbers = page.value(
+        "[...document.querySelectorAll('.numbers b')].map((one) => one.getClientRects().length)"
+    )
+    assert set(numbers) == {1}
+    drawn, column = page.value(
+        "['svg', 'figure'].map((one) => document.querySelector('.sides ' + one).clientWidth)"
+    )
+    assert drawn >= 0.75 * column
+
+
+def test_address_of_a_run_brings_it_into_view_on_a_phone_where_its_matrix_scrolls(browser, tmp_path):
+    item = scored(1)
+    step = item.run.steps[0]
+    step.passages = step.candidates = [Passage(f"Passage {place}.") for place in range(12)]
+    item.scores += [
+        Score(
+            "answerability",
+            4,
+            "passage",
+            position=place + 1,
+            sub_question=0,
+            run_id=item.run.id,
+            step_id=step.id,
+        )
+        for place in range(3, 12)
+    ]
+    item.scores.append(Score("p_relevant", 0.5, "passage", position=4, run_id=item.run.id, step_id=step.id))
+    write_html(overviews([scored(2), item, scored(3)]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri() + "#run-001", 390, 844)
+    assert -1 <= page.value("run.getBoundingClientRect().top") <= 844 / 2
+    matrix = "document.querySelector('.matrix').parentElement"
+    assert page.value(f"{matrix}.scrollWidth > {matrix}.clientWidth")
+    assert page.value("document.querySelectorAll('.matrix .cell.yes').length") >= 9
+    page.value(f"{matrix}.scrollLeft = 200")
+    assert page.value("document.querySelector('.matrix tbody th').getBoundingClientRect().left") >= 0
+    assert page.value("document.documentElement.scrollWidth") <= 390
+
+
 def test_paper_shows_the_run_alone(browser, address):
     page = browser.open(address + "#run-117", media="print", dark=True)
     assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"

@@ -57,7 +57,7 @@
       const passage = steps.has(place) && steps.get(place).passages[rank - 1];
       if (passage && sub == null) passage[name] = value / index.scale;
       if (passage && name === "utility") passage.error = (error || 0) / index.scale;
-      else if (passage) passage.ratings[sub] = value / index.scale;
+      else if (passage && sub != null) passage.ratings[sub] = value / index.scale;
     }
   }
 
@@ -184,6 +184,8 @@
   };
   const withError = (score, show) => score == null ? null
     : show(score[1]) + (score[2] ? " ± " + number(score[2]) : "");
+  // A number and its error stay in one line.
+  const joined = (text) => text.replaceAll(" ± ", "\u00a0±\u00a0");
 
   // Belief before any retrieval, then what each hop added or took, with one standard error.
   function waterfall(run) {
@@ -199,7 +201,9 @@
       at += by;
     });
     bars.push({ name: "after", from: 0, to: at, kind: "calm", text: number(at) });
-    const step = 74, height = 150, top = 18, floor = top + height;
+    const room = Math.min(440, $("run").clientWidth || 440) - 34; // beside the facts, or the width of a phone
+    const step = Math.max(74, Math.floor(room / bars.length)), wide = Math.round(step * 0.65);
+    const height = 190, top = 18, floor = top + height;
     const y = (value) => floor - Math.max(0, Math.min(1, value)) * height;
     const picture = draw("svg", { viewBox: `0 0 ${bars.length * step + 34} ${floor + 24}`, width: bars.length * step + 34,
       role: "img", "aria-label": "Belief in the right answer: " + bars.map((bar) => bar.name + " " + bar.text).join(", ") });
@@ -211,11 +215,11 @@
     }
     bars.forEach((bar, place) => {
       const x = 36 + place * step, high = Math.max(bar.from, bar.to), low = Math.min(bar.from, bar.to);
-      picture.append(draw("rect", { x, y: y(high), width: 48, height: Math.max(1.5, y(low) - y(high)), rx: 2, fill: `var(--${bar.kind})` }));
-      if (bar.error) picture.append(draw("line", { x1: x + 24, x2: x + 24, y1: y(bar.to + bar.error), y2: y(bar.to - bar.error), stroke: "var(--ink)", "stroke-width": 1.5 }));
-      const value = draw("text", { x: x + 24, y: Math.max(12, y(high + (bar.error || 0)) - 5), "text-anchor": "middle" });
+      picture.append(draw("rect", { x, y: y(high), width: wide, height: Math.max(1.5, y(low) - y(high)), rx: 2, fill: `var(--${bar.kind})` }));
+      if (bar.error) picture.append(draw("line", { x1: x + wide / 2, x2: x + wide / 2, y1: y(bar.to + bar.error), y2: y(bar.to - bar.error), stroke: "var(--ink)", "stroke-width": 1.5 }));
+      const value = draw("text", { x: x + wide / 2, y: Math.max(12, y(high + (bar.error || 0)) - 5), "text-anchor": "middle" });
       value.textContent = bar.text;
-      const name = draw("text", { x: x + 24, y: floor + 16, "text-anchor": "middle", class: "soft" });
+      const name = draw("text", { x: x + wide / 2, y: floor + 16, "text-anchor": "middle", class: "soft" });
       name.textContent = bar.name;
       picture.append(value, name);
     });
@@ -361,7 +365,9 @@
     state.open = place;
     const line = index.runs[place];
     const { run, texts } = detailOf(place);
-    const pair = (term, about, value) => [el("dt", { title: about }, term), el("dd", {}, value)];
+    const pair = (score, show, note) => [
+      el("dt", { title: caption(score[0]).about }, caption(score[0]).title.replaceAll("-", "\u2011")), el("dd", {}, withError(score, show) + (score[4] ? " (support)" : "")),
+      note ? el("dd", { class: "note" }, note) : null];
     const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book", "answer_correct"].includes(score[0]));
     const gain = find(run.scores, "delta_seper_total");
     const asked = run.references.length ? "expected: " + run.references.join(" · ") : "no reference was given";
@@ -371,10 +377,10 @@
       el("p", { class: "answer" }, el("b", {}, run.answer == null ? "(no answer)" : run.answer), " ",
         line.answer ? el("span", { class: "chip " + judged(line.answer) }, line.answer) : null, " ",
         line.status !== "ok" ? el("span", { class: line.status === "open" ? "chip soft" : "chip bad" }, line.status === "open" ? "running" : line.status) : null, " ", el("span", { class: "soft" }, asked)),
-      run.explanation ? el("p", { class: "explanation" }, run.explanation) : null,
+      run.explanation ? el("p", { class: "explanation" }, joined(run.explanation)) : null,
       el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
-        gain ? pair(caption(gain[0]).title, caption(gain[0]).about, withError(gain, signed) + (gain[4] ? " (support)" : "")) : [],
-        shown.map((score) => pair(caption(score[0]).title, caption(score[0]).about, withError(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2)) + (score[3] ? " · " + score[3] : ""))))),
+        gain ? pair(gain, signed) : [],
+        shown.map((score) => pair(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2), score[3])))),
       ...run.steps.map((step, hopPlace) => hop(step, hopPlace, texts)),
       coverage(run),
       timeline(run),
@@ -463,7 +469,7 @@
   }
   choose();
   const named = index.runs.findIndex((run) => run.id === asked());
-  if (named >= 0) open(named);
+  if (named >= 0) { open(named); reveal(); }
   else if (state.shown.length) open(state.shown[0].place);
   document.documentElement.dataset.ready = "yes";
 })();
