@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,6 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Status
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall
@@ -40,8 +38,6 @@ class TreeRuns:
         """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""
         self._clocks: dict[str, TreeClock] = {}
         """The clocks of the runs that trees have joined."""
-        self._answers: Counter[str] = Counter()
-        """The number of answers that trees have given to the runs which they have joined."""
 
     def joined(self, run: RunNotes, resumes: bool) -> tuple[str, bool]:
         """Returns the id of the open run that a tree is a part of ('' for none), and whether that run is sampled."""
@@ -169,16 +165,7 @@ class TreeRuns:
         )
 
     def _note(self, root: OpenCall[Scope], question: str, answer: Answer, about: dict[str, Any]) -> None:
-        """Keeps what a tree reports about a run that other code ends; of several answers the last one counts."""
-        if answer.text:
-            self._answers[root.run_id] += 1
-            if (count := self._answers[root.run_id]) > 1:
-                about["answers"] = count
-                NOTICES.once(
-                    "several answers in a run",
-                    f"run {root.run_id!r} got more than one answer inside `with rg.run(...)`; the last one counts. "
-                    "Call run.answered(...) to name the answer. (Logged once a process)",
-                )
+        """Keeps what a tree reports about a run that other code ends."""
         self.recorder.run_noted(root.run_id, question, answer.text, about)
         if root.notes.run.holds:
             self.recorder.run_released(root.run_id)
@@ -186,7 +173,6 @@ class TreeRuns:
     def closed(self, run_id: str) -> None:
         """Removes the state that the trees of a run share, at its end."""
         self._clocks.pop(run_id, None)
-        self._answers.pop(run_id, None)
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,8 +53,6 @@ class Invocation:
     """True where instrument tags describe the run."""
     answer: AnswerOf | None = None
     """A function that finds the answer where the application says that it is."""
-    answers = 0
-    """The number of answers that a run which the user opened has got."""
     sub_questions: list[str] | None = None
     started_ns = 0
     span_id = ""

@@ -8,7 +8,7 @@ raises for unusual content, and no node is changed or kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -128,17 +128,6 @@ def bare(snapshot: Taken) -> list[str]:
         _bare(one.node)[0] if isinstance(one, NodeCopy) else "" if isinstance(one, Passage) else one[0]
         for one in snapshot.nodes
     ]
-
-
-def node_id(item: object) -> str:
-    """Returns the id of a node with or without a score; '' for anything else."""
-    node = _node(item)
-    return "" if node is None else node.id_
-
-
-def ids_of(items: Iterable[object]) -> set[str]:
-    """Returns the ids of nodes."""
-    return {node_id(item) for item in items}
 
 
 def are_nodes(value: object) -> bool:

@@ -15,16 +15,12 @@ from llama_index.core.workflow import StopEvent
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard.runtime.faults import Faults, describe, never_raises
-from ragguard.runtime.notices import NOTICES
 from ragguard_llamaindex.calls import Call, Invocation
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
 from ragguard_llamaindex.messages import RESPONSES, answer_of
 from ragguard_llamaindex.options import AnswerOf, CaptureOptions
 from ragguard_llamaindex.streams import OnEnd, StreamedAnswer, watch, watch_chat
-
-ANSWERS = "ragguard.answers"
-"""Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
 
 
 class RunWriter:
@@ -135,11 +131,6 @@ class RunWriter:
         answer, kind = answer_of(said) if run.answer is None else self._named(run.answer, said)
         metadata: dict[str, Any] = {"answer_content": kind} if kind else {}
         if not run.owned:
-            if answer is not None:
-                run.answers += 1
-                if run.answers > 1:
-                    metadata[ANSWERS] = run.answers
-                    self._several(run)
             self.recorder.run_noted(run.run_id, asked, answer, metadata, run.sub_questions)
             return
         if status == "cancelled" and run.waits:
@@ -158,13 +149,6 @@ class RunWriter:
             self.faults.note("answer", error)
             found = None
         return answer_of(said if found is None else found)
-
-    def _several(self, run: Invocation) -> None:
-        NOTICES.once(
-            "several answers in a run",
-            f"run {run.run_id!r} got more than one answer inside `with rg.run(...)`; the last one counts. Call "
-            "run.answered(...) to name the answer. (Logged once a process)",
-        )
 
 
 def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:

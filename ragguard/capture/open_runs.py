@@ -41,6 +41,9 @@ Collected: TypeAlias = list[StepEnded | StepAmended]
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 """Metadata, or a function that gives them when they are first read."""
 
+ANSWERS = "ragguard.answers"
+"""Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
+_SEVERAL_ANSWERS = "got more than one answer; the last one counts, unless run.answered(...) names the answer"
 TOUCH_SECONDS = 1.0
 """The seconds after a touch within which a run keeps its position among the open ones."""
 ENDED_KEPT = 1024
@@ -200,6 +203,8 @@ class OpenRun:
     answer: str | None = None
     answered: bool = False
     """True where the application has given the answer itself."""
+    answers: int = 0
+    """The number of answers that frameworks have reported."""
     notes: Mapping[str, Any] = field(default_factory=dict)
     index: int = 0
     turns: Turns = field(default_factory=Turns)
@@ -252,11 +257,15 @@ class OpenRun:
         metadata: Mapping[str, Any] | None,
         sub_questions: list[str] | None,
     ) -> None:
-        """Keeps what a framework reports about the run until the run ends."""
+        """Keeps what a framework reports about the run until the run ends; of several answers the last one counts."""
         self.question = self.question or question
+        self.notes = {**self.notes, **(metadata or {})}
         if not self.answered:
             self.answer = self.answer if answer is None else answer
-        self.notes = {**self.notes, **(metadata or {})}
+            self.answers += bool(answer)
+            if answer and self.answers > 1:
+                self.notes = {**self.notes, ANSWERS: self.answers}
+                NOTICES.once("several answers in a run", f"run {self.id!r} {_SEVERAL_ANSWERS}. (Logged once)")
         self.sub_questions = self.sub_questions or sub_questions
 
     def note_ended(self, one: Retrieval, event: StepEnded) -> None:

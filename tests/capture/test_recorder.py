@@ -478,3 +478,11 @@ def test_a_forked_child_begins_with_nothing_open_and_with_free_locks():
     assert os.waitstatus_to_exitcode(status) == 0
     recorder.run_ended("parents")
     assert captured.run.status == "ok"
+
+
+def test_last_answer_that_frameworks_note_counts_and_its_number_is_in_the_metadata(recorder, captured):
+    recorder.run_started("run")
+    for answer in ("first", "", None, "last", None):
+        recorder.run_noted("run", answer=answer)
+    recorder.run_ended("run")
+    assert (captured.run.answer, captured.run.metadata) == ("last", {"ragguard.answers": 2})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -360,6 +361,14 @@ def test_call_inside_a_run_of_the_user_joins_it(framework, captured):
         run.answered("West Ashwick")
     assert (captured.run.answer, captured.run.references) == ("West Ashwick", [ANSWER])
     assert [step.turn for step in captured.run.steps] == [0, 1]
+
+
+def test_of_several_calls_in_a_run_the_last_answer_counts_and_a_warning_says_so(framework, captured, caplog):
+    with caplog.at_level(logging.WARNING, "ragguard"), RunHandle(framework.recorder, QUESTION):
+        framework.ask()
+        framework.ask()
+    assert (captured.run.answer, captured.run.metadata["ragguard.answers"]) == (ANSWER, 2)
+    assert "got more than one answer" in caplog.text
 
 
 def test_guard_drops_passages_and_its_decision_is_the_steps(framework, captured):

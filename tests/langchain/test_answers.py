@@ -131,16 +131,6 @@ def test_a_stream_that_is_read_after_its_run_belongs_to_it(captured, recorder, c
     assert len(captured.run.steps) == 1
 
 
-def test_of_several_calls_in_a_run_the_last_ones_answer_counts_and_that_is_said(
-    captured, recorder, config, caplog
-):
-    with caplog.at_level(logging.WARNING), RunHandle(recorder, QUESTION):
-        chain("first").invoke("one", config)
-        chain("second").invoke("two", config)
-    assert (captured.run.answer, captured.run.metadata["answers"]) == ("second", 2)
-    assert "got more than one answer" in caplog.text
-
-
 HISTORY = [HumanMessage("Which firm is based in Oslo?"), AIMessage("Fjord")]
 
 

@@ -99,15 +99,6 @@ def test_a_run_that_fails_does_not_wait_for_its_streams(recorder, captured):
 # Where the question and the answer are
 
 
-def test_of_several_engines_the_last_one_answers_and_that_is_said(recorder, captured, caplog):
-    with caplog.at_level(logging.WARNING, "ragguard"), RunHandle(recorder, QUESTION):
-        engine("Nordlys").query("first hop")
-        engine("Ada Berg").query("second hop")
-    assert (captured.run.answer, captured.run.metadata["ragguard.answers"]) == ("Ada Berg", 2)
-    (record,) = caplog.records
-    assert "run.answered" in record.getMessage()
-
-
 class Report(Workflow):
     """Takes its question and gives its answer under names of its own."""
 
