@@ -4,28 +4,41 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
-from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass, field
 from statistics import median
-from typing import TYPE_CHECKING, Annotated, Any
+from time import monotonic, perf_counter
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES
+from ragguard.cli.options import ENGINES, PromptSetName
 from ragguard.cli.terminal import say
 from ragguard.errors import EngineError
 from ragguard.text.secret_filter import without_secrets
 
 if TYPE_CHECKING:
-    from ragguard.engines.base import Engine, Prompt
+    from ragguard.engines.base import Engine, EngineInfo, Prompt
+    from ragguard.engines.prompts import PromptSet
 
 _MANY, _ROUNDS, _SAMPLES = 64, 5, 10
+_MEASURED_S = 2.0
+"""Seconds that the prompts of the short measurement would take one after the other, by the first call's latency."""
+_PATIENCE_S = 5.0
+"""Seconds after which the short measurement is given up."""
+_EXACTNESS = {
+    "first_token": "the first token of each label",
+    "sequence": "each whole label",
+    "sampled": "shares of sampled answers",
+}
+Tell = Callable[[str, str], None]
+"""Takes the name and the value of one line, as soon as it is known."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Examination:
-    """The identity of an engine, and how exactly and how fast it answers."""
+    """The identity of an engine, and how exactly and how fast it answers; None where a part failed."""
 
     model: str
     kind: str
@@ -33,31 +46,50 @@ class Examination:
     fingerprint: str
     context: int | None
     prompts: str
-    mode: str
-    """The way in which labels are answered: first_token, sequence or sampled."""
-    exact: bool
-    label_mass: float
-    """The probability that the labels of a relevance question have together; low where a model chats instead."""
-    mass_is_bound: bool
-    sample_logprobs: bool
     capabilities: tuple[str, ...]
-    one_ms: float
-    """Milliseconds for one prompt, the median of five calls."""
-    many_ms: float
-    """Milliseconds for 64 prompts in one call, the median of five calls."""
-    samples_ms: float
-    """Milliseconds for ten samples of one prompt."""
     notes: tuple[str, ...]
+    mode: str | None = None
+    """The way in which labels are answered: first_token, sequence or sampled."""
+    exact: bool | None = None
+    label_mass: float | None = None
+    """The probability that the labels of a relevance question have together; low where a model chats instead."""
+    mass_is_bound: bool | None = None
+    sample_logprobs: bool | None = None
+    one_ms: float | None = None
+    """Milliseconds for one prompt."""
+    many: int | None = None
+    """How many prompts were sent in one call to measure the speed."""
+    many_ms: float | None = None
+    """Milliseconds for so many prompts in one call; with `--speed` the median of five calls."""
+    samples: int | None = None
+    """How many samples of one prompt were drawn to measure the speed."""
+    samples_ms: float | None = None
+    """Milliseconds for so many samples of one prompt."""
+    requests: int | None = None
+    """The requests that the default scorers send for a run of one hop with five passages."""
+    tokens: int | None = None
+    """The tokens that are read and at most written for such a run."""
+    seconds: float | None = None
+    """The time that such a run takes alone, by the measured speed."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """The parts that failed, each with its error."""
 
     @property
     def fit(self) -> bool:
         """True where the engine can judge by label."""
-        return self.label_mass >= 0.5
+        return self.label_mass is not None and self.label_mass >= 0.5
 
     @property
-    def per_second(self) -> float:
-        """Prompts per second when 64 of them are sent in one call."""
-        return _MANY / self.many_ms * 1000
+    def per_second(self) -> float | None:
+        """Prompts per second when many of them are sent in one call."""
+        return self.many / self.many_ms * 1000 if self.many and self.many_ms else None
+
+    @property
+    def ready(self) -> str:
+        """Returns `exact`, `estimated` or `not ready`."""
+        if not self.fit or self.samples_ms is None:
+            return "not ready"
+        return "exact" if self.exact else "estimated"
 
 
 def run(
@@ -65,102 +97,183 @@ def run(
     model: Annotated[
         str | None, typer.Option("--model", help="The model, where a server has several.")
     ] = None,
+    prompts: PromptSetName = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
+    speed: Annotated[
+        bool, typer.Option("--speed", help=f"Measure longer: {_ROUNDS} calls of {_MANY} prompts.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Ask an engine for its properties, and measure how fast it is.
+    """Ask an engine for its properties, how exact it is, how fast it is, and what a run costs.
 
-    Exit code 0: well. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
+    Exit code 0: ready. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
     """
 
+    def tell(name: str, value: str) -> None:
+        if not as_json:
+            say(f"{name:<11} {value}")
+
     try:
-        found = asyncio.run(_examine(engine, model, timeout))
+        found = asyncio.run(_examine(engine, model, timeout, prompts, speed, tell))
     except EngineError as error:
-        say(f"{without_secrets(engine)}: not well\n{type(error).__name__}: {error}", error=True)
+        say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
     if as_json:
-        said = {**asdict(found), "per_second": found.per_second, "fit": found.fit}
-        say(json.dumps(said, indent=2, ensure_ascii=False))
+        properties = {"per_second": found.per_second, "fit": found.fit, "ready": found.ready}
+        say(json.dumps(asdict(found) | properties, indent=2, ensure_ascii=False))
     else:
-        say(_as_text(found))
-    if not found.fit:
+        say(_verdict(found))
+    if found.ready == "not ready":
         raise typer.Exit(1)
 
 
-async def _examine(engine: str, model: str | None, patience: float) -> Examination:
+async def _examine(
+    engine: str, model: str | None, timeout_s: float, prompts: str | None, speed: bool, tell: Tell
+) -> Examination:
     from ragguard.engines.connect import open_engine
     from ragguard.engines.layers import Patience, Retry
+    from ragguard.engines.prompts import load_prompts
 
+    given = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
-    async with aclosing(Retry(open_engine(engine, model=model, timeout_s=patience), patient)) as opened:
-        return await examine(opened)
+    async with aclosing(Retry(open_engine(engine, model=model, timeout_s=timeout_s), patient)) as opened:
+        return await examine(opened, given, speed=speed, tell=tell)
 
 
-async def examine(engine: Engine) -> Examination:
-    """Returns what an engine without layers says about itself, and how fast it answers."""
+async def examine(engine: Engine, prompts: PromptSet | None, *, speed: bool, tell: Tell) -> Examination:
+    """Returns what an engine says about itself, and how exactly and how fast it answers; a part that fails is noted
+    in `failures`, and the others are examined all the same."""
     from ragguard.engines.prompts import load_prompts
 
     info = await engine.info()
-    prompts = load_prompts(info.prompts)
-    labels = prompts.labels("relevance")
-
-    def questions(number: int, round_: int) -> list[Prompt]:
-        # Each question is new, so that no cache of the server makes it look faster; every model can read digits.
-        names = [" ".join(f"{round_:02}{i:02}") for i in range(number)]
-        return [
-            prompts.render("relevance", [f"Ada Berg founded firm {name}."], query=f"Who founded firm {name}?")
-            for name in names
-        ]
-
-    first = await engine.label_probs(questions(1, 0), labels)
-    one = [await _milliseconds(engine.label_probs(questions(1, 1 + r), labels)) for r in range(_ROUNDS)]
-    many = [await _milliseconds(engine.label_probs(questions(_MANY, 10 + r), labels)) for r in range(_ROUNDS)]
-    asked = prompts.render("answer_closed", question="Who founded firm 1?")
-    began = time.perf_counter()
-    samples = await engine.sample([asked], n=_SAMPLES, max_tokens=8)
-    samples_ms = (time.perf_counter() - began) * 1000
-    return Examination(
+    prompts = prompts or load_prompts(info.prompts)
+    found = Examination(
         model=info.model, kind=info.kind, location=info.location, fingerprint=info.fingerprint,
-        context=info.context, prompts=prompts.identity, mode=first.mode, exact=first.exact,
-        label_mass=min(1.0, float(first.mass[0])), mass_is_bound=first.bound is not None,
-        sample_logprobs=any(answer.logprobs for answer in samples[0]),
-        capabilities=tuple(sorted(info.capabilities)), one_ms=median(one), many_ms=median(many),
-        samples_ms=samples_ms, notes=info.notes,
+        context=info.context, prompts=prompts.identity, capabilities=tuple(sorted(info.capabilities)),
+        notes=info.notes,
     )  # fmt: skip
+    context = f"{info.context} tokens of context" if info.context else "context unknown"
+    tell("engine", f"{info.location} ({info.kind})")
+    tell("model", f"{info.model}, {context}, prompts {prompts.identity}")
+    tell("can", ", ".join(found.capabilities) or "nothing beyond plain answers")
+    for note in info.notes:
+        tell("note", note)
+
+    @asynccontextmanager
+    async def part(name: str) -> AsyncIterator[None]:
+        try:
+            yield
+        except EngineError as error:
+            found.failures[name] = f"{type(error).__name__}: {error}"
+            tell(name, f"failed: {found.failures[name]}")
+
+    latency = _MEASURED_S
+    async with part("labels"):
+        latency = await _labels(engine, prompts, found, tell)
+    async with part("samples"):
+        found.samples = _SAMPLES if speed or latency < _MEASURED_S / 4 else 2
+        await _samples(engine, prompts, found, tell)
+    if "labels" not in found.failures:
+        async with part("speed"):
+            await _speed(engine, prompts, found, tell, info, None if speed else latency)
+    await _cost(engine, prompts, found, latency)
+    return found
 
 
-async def _milliseconds(call: Any) -> float:
-    began = time.perf_counter()
-    await call
-    return (time.perf_counter() - began) * 1000
+def _questions(prompts: PromptSet, number: int, round_: int) -> list[Prompt]:
+    # Each question is new, so that no cache of the server makes it look faster; every model can read digits.
+    names = [" ".join(f"{round_:02}{i:02}") for i in range(number)]
+    return [
+        prompts.render("relevance", [f"Ada Berg founded firm {name}."], query=f"Who founded firm {name}?")
+        for name in names
+    ]
 
 
-def _as_text(found: Examination) -> str:
-    how = {
-        "first_token": "the first token of each label",
-        "sequence": "each whole label",
-        "sampled": "shares of sampled answers",
-    }[found.mode]
-    exactness = "exact" if found.exact else "estimated" if found.mode == "sampled" else "partly upper bounds"
-    context = f"{found.context} tokens of context" if found.context else "context unknown"
-    mass = f"{'at most ' if found.mass_is_bound else ''}{found.label_mass:.1%}"
-    lines = [
-        ("engine", f"{found.location} ({found.kind})"),
-        ("model", f"{found.model}, {context}, prompts {found.prompts}"),
-        ("labels", f"{exactness}: {how}"),
-        ("label mass", f"{mass} on the labels of a relevance question"),
-        ("samples", f"{_SAMPLES} in {found.samples_ms:.0f} ms, "
-                    f"{'with' if found.sample_logprobs else 'without'} log-probabilities"),
-        ("1 prompt", f"{found.one_ms:.1f} ms"),
-        (f"{_MANY} prompts", f"{found.many_ms:.1f} ms, {found.per_second:.0f} a second"),
-        ("can", ", ".join(found.capabilities) or "nothing beyond plain answers"),
-    ]  # fmt: skip
-    shown = [f"{name:<11} {value}" for name, value in lines]
-    shown += [f"{'note':<11} {note}" for note in found.notes]
-    if not found.fit:
-        shown.append(
-            f"{'not well':<11} the model puts too little on the labels it is asked for: relevance, grades and ratings "
-            "would be failures; use an instruction-tuned model"
+async def _labels(engine: Engine, prompts: PromptSet, found: Examination, tell: Tell) -> float:
+    """Asks the first question, and returns how many seconds it took."""
+    began = perf_counter()
+    first = await engine.label_probs(_questions(prompts, 1, 0), prompts.labels("relevance"))
+    latency = perf_counter() - began
+    found.mode, found.exact, found.mass_is_bound = first.mode, first.exact, first.bound is not None
+    found.label_mass = min(1.0, float(first.mass[0]))
+    exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
+    tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}")
+    bound = "at most " if found.mass_is_bound else ""
+    tell("label mass", f"{bound}{found.label_mass:.1%} on the labels of a relevance question")
+    return latency
+
+
+async def _samples(engine: Engine, prompts: PromptSet, found: Examination, tell: Tell) -> None:
+    asked = prompts.render("answer_closed", question="Who founded firm 1?")
+    began = perf_counter()
+    samples = await engine.sample([asked], n=found.samples or 1, max_tokens=8)
+    found.samples_ms = (perf_counter() - began) * 1000
+    found.sample_logprobs = any(answer.logprobs for answer in samples[0])
+    told = "with" if found.sample_logprobs else "without"
+    tell("samples", f"{found.samples} in {found.samples_ms:.0f} ms, {told} log-probabilities")
+
+
+async def _speed(
+    engine: Engine,
+    prompts: PromptSet,
+    found: Examination,
+    tell: Tell,
+    info: EngineInfo,
+    latency: float | None,
+) -> None:
+    """Measures one prompt a call and many; `latency` is that of the first call, None to measure as long as it takes."""
+    labels = prompts.labels("relevance")
+    many, rounds, deadline = _MANY, _ROUNDS, None
+    if latency is not None:
+        many = max(1, int(min(_MANY, _MEASURED_S / max(latency, 1e-3)) / info.label_requests))
+        rounds, deadline = 1, monotonic() + _PATIENCE_S
+
+    async def milliseconds(number: int, first_round: int) -> float:
+        times = []
+        for round_ in range(first_round, first_round + rounds):
+            began = perf_counter()
+            await engine.label_probs(_questions(prompts, number, round_), labels, deadline=deadline)
+            times.append((perf_counter() - began) * 1000)
+        return median(times)
+
+    found.one_ms = await milliseconds(1, 1)
+    tell("1 prompt", f"{found.one_ms:.1f} ms")
+    many_ms = await milliseconds(many, 10)
+    found.many, found.many_ms = many, many_ms
+    tell(f"{many} prompts", f"{many_ms:.1f} ms, {found.per_second:.1f} a second")
+
+
+async def _cost(engine: Engine, prompts: PromptSet, found: Examination, latency: float) -> None:
+    """Notes what a run of one hop with five passages takes."""
+    from ragguard.records import Passage, RetrievalStep, Run
+    from ragguard.scorers.settings import ScoringSettings
+
+    passages = [Passage(f"Ada Berg founded firm {number}.") for number in range(5)]
+    question = "Who founded firm 1?"
+    step = RetrievalStep(query=question, passages=passages)
+    plan = await (
+        ScoringSettings(engine=engine, prompts=prompts)
+        .build()
+        .plan(Run(question=question, references=["Ada Berg"], answer="Ada Berg", steps=[step]))
+    )
+    found.requests, found.tokens = plan.requests, plan.prompt_tokens + plan.output_tokens
+    each = {"sample": (found.samples_ms or 0.0) / 1000}
+    label_s = 1 / found.per_second if found.per_second else latency
+    found.seconds = sum(line.prompts * each.get(line.verb, label_s) for line in plan.lines)
+
+
+def _verdict(found: Examination) -> str:
+    """Returns the last line: what the engine is ready for, what a run costs, and what to change."""
+    if found.ready == "not ready":
+        if found.failures.keys() & {"labels", "samples"}:
+            return "not ready: mend what failed above"
+        return (
+            "not ready: the model puts too little on the labels it is asked for: relevance, grades and ratings would "
+            "be failures; use an instruction-tuned model"
         )
-    return "\n".join(shown)
+    change = "" if found.exact else "; for exact values serve the model with vLLM"
+    return (
+        f"ready: {found.ready}; a run of one hop with five passages takes {found.requests:,} requests, "
+        f"{found.tokens:,} tokens, about {found.seconds:.1f} s{change}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 
 import pytest
@@ -18,9 +19,9 @@ def doctor(*arguments):
     return CliRunner().invoke(app, ["doctor", *arguments])
 
 
-def test_a_vllm_server_is_well():
+def test_vllm_server_is_ready_exactly():
     with serving(FakeModel().handle) as url:
-        result = doctor(url)
+        result = doctor(url, "--speed")
     assert result.exit_code == 0, result.output
     for part in (
         url,
@@ -33,6 +34,63 @@ def test_a_vllm_server_is_well():
         "a second",
     ):
         assert part in result.stdout
+    assert re.search(
+        r"^ready: exact; a run of one hop with five passages takes \d+ requests, [\d,]+ tokens, about [\d.]+ s$",
+        result.stdout.splitlines()[-1],
+    )
+
+
+def test_server_of_one_sample_a_request_is_measured_with_few_requests_and_told_what_a_run_costs():
+    model, asked = FakeModel(face="openai", top=0, many="refused"), []
+
+    def handle(request):
+        asked.append(request.path)
+        return model.handle(request)
+
+    with serving(handle) as url:
+        result = doctor(url)
+    assert result.exit_code == 0, result.output
+    assert len(asked) < 150
+    assert re.search(r"^ready: estimated; .* takes 961 requests, .*vLLM$", result.stdout.splitlines()[-1]), (
+        result.stdout
+    )
+
+
+def test_part_that_fails_loses_no_other_part():
+    model = FakeModel()
+
+    def handle(request):
+        fails = request.path == "/v1/completions" and request.json.get("n") == 10
+        return Reply({"error": {"message": "no samples today"}}, 500) if fails else model.handle(request)
+
+    with serving(handle) as url:
+        result = doctor(url)
+    assert result.exit_code == 1
+    for part in ("samples     failed: Engine", "no samples today", "exact: the first token", "a second"):
+        assert part in result.stdout
+    assert result.stdout.splitlines()[-1] == "not ready: mend what failed above"
+
+
+def test_lines_come_before_the_slow_parts_are_done():
+    model, before = FakeModel(), []
+
+    def handle(request):
+        if request.path == "/v1/completions" and request.json.get("n") == 10:
+            before.extend(told)
+        return model.handle(request)
+
+    told = []
+    with serving(handle) as url, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ragguard.cli.doctor.say", lambda text, error=False: told.append(text))
+        assert doctor(url).exit_code == 0
+    assert [line.split()[0] for line in before[:2]] == ["engine", "model"]
+    assert any(line.startswith("labels") for line in before)
+
+
+def test_prompts_that_are_named_are_asked_and_unknown_ones_are_a_wrong_option():
+    with serving(FakeModel().handle) as url:
+        assert "prompts nano/" in doctor(url, "--prompts", "nano").stdout
+        assert doctor(url, "--prompts", "no-such-set").exit_code == 2
 
 
 def test_doctor_names_what_a_plain_server_lacks_and_what_to_change():
@@ -55,16 +113,16 @@ def test_as_json():
     assert any("newer vLLM" in note for note in found["notes"])
 
 
-def test_a_model_that_chats_instead_is_not_well(monkeypatch):
+def test_a_model_that_chats_instead_is_not_ready(monkeypatch):
     monkeypatch.setattr("support.fake_model.ANSWERS", {"A": 0.1, "Sure": 0.85, "B": 0.05})
     with serving(FakeModel().handle) as url:
         result = doctor(url)
     assert result.exit_code == 1
-    assert "not well" in result.stdout
+    assert "not ready: the model puts too little" in result.stdout.splitlines()[-1]
     assert "instruction-tuned" in result.stdout
 
 
-def test_a_server_that_is_not_there_is_not_well():
+def test_a_server_that_is_not_there_is_not_ready():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
@@ -78,11 +136,11 @@ def test_a_server_that_is_not_there_is_not_well():
 def test_a_password_in_the_address_is_not_shown():
     result = doctor("http://me:secret@127.0.0.1:1/v1")
     assert result.exit_code == 1
-    assert "127.0.0.1:1/v1: not well" in result.stderr
+    assert "127.0.0.1:1/v1: not ready" in result.stderr
     assert "secret" not in result.output
 
 
-def test_a_model_that_is_not_there_is_not_well():
+def test_a_model_that_is_not_there_is_not_ready():
     with serving(FakeModel(models=("one", "two")).handle) as url:
         result = doctor(url, "--model", "three")
     assert result.exit_code == 1
@@ -112,7 +170,7 @@ def test_error_of_an_engine_holds_no_control_characters():
     assert not set(result.output) & set("\x1b\x07")
 
 
-def test_nano_is_well(caplog):
+def test_nano_is_ready(caplog):
     NOTICES.forget()
     result = doctor()
     assert result.exit_code == 0, result.output
