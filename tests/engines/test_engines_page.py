@@ -59,4 +59,5 @@ async def test_address_of_the_table_reaches_its_model_under_its_path(server, add
 
 @pytest.mark.parametrize("address", COMMANDS)
 async def test_address_of_a_command_reaches_a_server(address):
-    await reached(address)
+    _, paths = await reached(address)
+    assert any(path.startswith(urlsplit(address).path) for path in paths)

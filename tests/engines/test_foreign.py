@@ -84,7 +84,7 @@ async def test_foreign_calls_that_wait_for_others_are_not_given_up_while_these_e
     async def block():
         time.sleep(0.1)  # noqa: ASYNC251 - an engine that blocks
 
-    await asyncio.gather(*(calls.result(block) for _ in range(12)))
+    assert await asyncio.gather(*(calls.result(block) for _ in range(12))) == [None] * 12
 
 
 @pytest.mark.parametrize(

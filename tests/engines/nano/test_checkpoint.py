@@ -76,22 +76,27 @@ def test_a_whole_conversation_is_the_same(theirs) -> None:
 
 def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
     model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
-    rows = [TOKENIZER.encode_chat(messages) for messages in conversations(200)]
+    rows = sorted((TOKENIZER.encode_chat(messages) for messages in conversations(200)), key=len)
     ours = load_network().next_logprobs(rows)
     answers = load_network().sample(rows, [np.zeros((1, 4))] * 200, 0.0, [TOKENIZER.end])
     same = 0
-    with torch.no_grad():
-        for row, logprobs, [(tokens, _)] in zip(rows, ours, answers, strict=True):
-            reference = model(torch.tensor([row])).logits[0, -1].log_softmax(-1).numpy()
-            assert np.abs(reference - logprobs).max() < 1e-3
-            written = model.generate(
-                torch.tensor([row]),
-                attention_mask=torch.ones(1, len(row)),
-                do_sample=False,
-                temperature=None,
-                top_k=None,
-                top_p=None,
-                max_new_tokens=4,
-            )
-            same += written[0, len(row) :].tolist()[: len(tokens)] == tokens
+    for first in range(0, 200, 20):
+        some = slice(first, first + 20)
+        length = len(rows[some][-1])
+        padding = [length - len(row) for row in rows[some]]
+        written = model.generate(
+            torch.tensor([[TOKENIZER.end] * n + row for n, row in zip(padding, rows[some], strict=True)]),
+            attention_mask=torch.tensor([[0] * n + [1] * (length - n) for n in padding]),
+            do_sample=False,
+            temperature=None,
+            top_k=None,
+            top_p=None,
+            max_new_tokens=4,
+            return_dict_in_generate=True,
+            output_logits=True,
+        )
+        reference = written.logits[0].log_softmax(-1).numpy()
+        assert np.abs(reference - ours[some]).max() < 1e-3
+        for tokens, [(expected, _)] in zip(written.sequences[:, length:].tolist(), answers[some], strict=True):
+            same += tokens[: len(expected)] == expected
     assert same >= 198
