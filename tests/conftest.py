@@ -10,6 +10,7 @@ from support.clock import Clock
 from support.environments import VLLM
 from support.vllm_server import VllmServer, serve
 
+from ragguard.engines.layers import Patience
 from ragguard.runtime import circuit_breaker
 from ragguard.runtime.notices import NOTICES
 
@@ -31,6 +32,13 @@ def pytest_collection_modifyitems(items):
 def _fresh_notices():
     """What is logged once a process is logged once a test."""
     NOTICES.forget()
+
+
+@pytest.fixture(autouse=True)
+def _quick_attempts(monkeypatch):
+    """The first pause before an engine is asked again takes ten milliseconds, not a quarter of a second."""
+    attempts, _, *others = Patience.__init__.__defaults__
+    monkeypatch.setattr(Patience.__init__, "__defaults__", (attempts, 0.01, *others))
 
 
 @pytest.fixture

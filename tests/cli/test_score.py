@@ -337,6 +337,7 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
         return 0.4
 
     monkeypatch.setattr(schema, "connect", connect)
+    monkeypatch.setattr("ragguard.cli.score.CLOSE_SECONDS", 0.2)
     engine.label = judging
     done = score(runs_file(30), *UTILITY, "--concurrency", 1)
     assert done.exit_code == 2, done.output

@@ -7,6 +7,7 @@ import threading
 
 import pytest
 from support.otlp_receiver import otlp_receiver
+from support.polling import eventually
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
@@ -29,7 +30,7 @@ def make():
 
     yield guard
     for one in made:
-        one.close(2.0)
+        one.close(0.3)
 
 
 def capture(rg, number=1):
@@ -120,7 +121,7 @@ def test_report_names_the_cause_of_a_failure_that_is_retried(make, caplog):
 
     rg = make(rejecting(away))
     capture(rg)
-    report = rg.flush(6)
+    report = eventually(lambda: (found := rg.flush(0.1)).retrying and found)
     assert not report
     assert report.retrying == 1
     assert "1 of them failed for now and tried again (utility, " in str(report)

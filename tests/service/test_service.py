@@ -46,7 +46,7 @@ def make(tmp_path):
     for one in made:
         if getattr(one.scripted, "gate", None):
             one.scripted.gate.set()
-        one.close(2.0)
+        one.close(0.3)
 
 
 def capture(service, *runs):
@@ -175,7 +175,7 @@ def test_pending_work_goes_on_when_the_store_is_opened_again(make):
 
 
 def test_a_late_step_is_scored_with_the_rest(make):
-    service = make()
+    service = make(tick_seconds=0.1)
     run = a_run(steps=3)
     events = as_events(run)
     for event in [*events[:2], events[-1]]:
