@@ -80,7 +80,7 @@ test-vllm: .venv/.dev
 	$(BIN)/python -m pytest tests -m vllm
 
 test-floors: .venv/.dev
-	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex
+	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex tests/examples -k llamaindex
 	python=$$($(ENVIRONMENT) langchain-floor) && $$python -m pytest tests/langchain
 	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/telemetry
 

@@ -40,7 +40,7 @@ def run(name: str, *arguments: str, timeout: float = 240) -> str:
         timeout=timeout,
     )
     assert done.returncode == 0, done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.stderr == "" or name == "fastapi_service"
     return done.stdout
 
 

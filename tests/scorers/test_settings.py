@@ -29,7 +29,16 @@ def test_a_setting_that_cannot_be_right_is_refused_by_name(scorer, name, value):
     ("scorer", "settings"),
     [
         (Belief, {"samples": 1, "tau": 0, "equivalence": "strict", "match": "bi", "weights": "sum"}),
-        (Belief, {"tau": 1, "over_references": "mean", "weights": "count", "kernel": "forward", "selection": False}),
+        (
+            Belief,
+            {
+                "tau": 1,
+                "over_references": "mean",
+                "weights": "count",
+                "kernel": "forward",
+                "selection": False,
+            },
+        ),
         (Utility, {"gamma": 1, "soft": True, "given": True}),
         (Coverage, {"eta": 5, "alpha": 1, "w": 0}),
         (Grades, {"alpha": 0, "t_alpha": 0}),

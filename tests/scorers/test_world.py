@@ -47,11 +47,11 @@ class Scored:
         return self.of("delta_seper_total").value
 
 
-def score_all(runs) -> list[Scored]:
-    """Several at a time, as the service does it."""
+def score_all(runs, scorers=("belief", "utility", "coverage")) -> list[Scored]:
+    """Scores the runs with nano, one after the other."""
 
     async def work():
-        pipeline = ScoringPipeline(connect("nano"))
+        pipeline = ScoringPipeline(connect("nano"), scorers=scorers)
         try:
             return [Scored(run, await pipeline.results(run)) for run in runs]
         finally:
@@ -71,7 +71,7 @@ def straight():
 def parallel():
     """The two hops in one turn, each among passages that say the same of others: neither tells the answer alone."""
     near = world.Counts(same_relation=2, same_subject=0, contradiction=0, unrelated=0)
-    cases = world.cases(40, seed=12, hops=2, distractors=near)
+    cases = world.cases(24, seed=12, hops=2, distractors=near)
     return score_all(world.make_run(case, seed=i, junk=1, parallel=True) for i, case in enumerate(cases))
 
 
@@ -85,14 +85,14 @@ def misled():
 @pytest.fixture(scope="module")
 def known():
     """Steps that find what nano knows by heart."""
-    cases = world.cases(40, seed=14, hops=1, known=True)
+    cases = world.cases(24, seed=14, hops=1, known=True)
     return score_all(world.make_run(case, seed=i, junk=1) for i, case in enumerate(cases))
 
 
 @pytest.fixture(scope="module")
 def unreferenced(straight, misled):
     """The same runs without gold: what supports the answer that was given."""
-    return score_all([replace(scored.run, references=None) for scored in (*straight, *misled)])
+    return score_all([replace(one.run, references=None) for one in (*straight, *misled)], ["belief"])
 
 
 def share(hits: Iterable[bool]) -> float:
@@ -127,14 +127,14 @@ def test_gold_steps_beat_useless_ones(straight):
 def test_useless_and_already_known_steps_are_within_two_standard_errors_of_nothing(straight, known):
     useless = [s.of("delta_seper", step) for s in straight for step in s.steps("useless")]
     learnt = [s.of("delta_seper", step) for s in known for step in s.steps("gold")]
+    assert (len(useless), len(learnt)) == (40, 24)
     for found in (useless, learnt):
-        assert len(found) == 40
         assert share(abs(score.value) <= 2 * score.stderr for score in found) >= 0.9
 
 
 def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
     believed = [s for s in (*straight, *parallel) if not any(f.scorer == "belief" for f in s.failures)]
-    assert len(believed) >= 78
+    assert len(believed) >= 62
     for scored in believed:
         marginals = [scored.of("delta_seper", step).value for step in scored.run.steps]
         assert sum(marginals) == pytest.approx(scored.total, abs=1e-9)
@@ -143,7 +143,7 @@ def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
 def test_parallel_hops_are_both_credited(parallel):
     believed = [s for s in parallel if not any(f.scorer == "belief" for f in s.failures)]
     serious = [s for s in believed if s.total >= SERIOUS]
-    assert len(serious) >= 20
+    assert len(serious) >= 12
     for hop in (0, 1):
         credit = np.array([s.of("delta_seper", s.run.steps[hop]).value for s in serious])
         assert credit.mean() > 2 * credit.std(ddof=1) / len(credit) ** 0.5, f"hop {hop + 1}"

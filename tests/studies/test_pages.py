@@ -29,7 +29,7 @@ def studies(*words):
 @pytest.mark.slow
 def test_a_small_study_is_printed_and_not_kept():
     before = (PAGES / "belief.md").read_text()
-    done = studies("belief", "--questions", 2)
+    done = studies("belief", "--questions", 1)
     assert done.returncode == 0, done.stderr
     assert "### ΔSePer and what a passage is worth" in done.stdout
     assert (PAGES / "belief.md").read_text() == before

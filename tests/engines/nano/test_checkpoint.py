@@ -97,6 +97,8 @@ def test_transformers_computes_the_same_on_200_prompts(folder: Path) -> None:
         )
         reference = written.logits[0].log_softmax(-1).numpy()
         assert np.abs(reference - ours[some]).max() < 1e-3
-        for tokens, [(expected, _)] in zip(written.sequences[:, length:].tolist(), answers[some], strict=True):
+        for tokens, [(expected, _)] in zip(
+            written.sequences[:, length:].tolist(), answers[some], strict=True
+        ):
             same += tokens[: len(expected)] == expected
     assert same >= 198
