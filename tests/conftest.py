@@ -21,6 +21,8 @@ with suppress(ImportError):  # not every environment has it
     settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("no_clock")
 
+_ATTEMPTS, _FIRST_PAUSE, *_OTHERS = Patience.__init__.__defaults__
+
 
 def pytest_collection_modifyitems(items):
     """Refuses names that differ between processes: two that share the suite would collect different tests."""
@@ -37,8 +39,13 @@ def _fresh_notices():
 @pytest.fixture(autouse=True)
 def _quick_attempts(monkeypatch):
     """The first pause before an engine is asked again takes ten milliseconds, not a quarter of a second."""
-    attempts, _, *others = Patience.__init__.__defaults__
-    monkeypatch.setattr(Patience.__init__, "__defaults__", (attempts, 0.01, *others))
+    monkeypatch.setattr(Patience.__init__, "__defaults__", (_ATTEMPTS, 0.01, *_OTHERS))
+
+
+@pytest.fixture
+def users_attempts(_quick_attempts, monkeypatch):
+    """The pauses between attempts are those that users have."""
+    monkeypatch.setattr(Patience.__init__, "__defaults__", (_ATTEMPTS, _FIRST_PAUSE, *_OTHERS))
 
 
 @pytest.fixture

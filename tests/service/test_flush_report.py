@@ -87,6 +87,7 @@ def test_each_outcome_reads_as_a_sentence(report, sentence):
     assert str(report) == f"{sentence} (0.0 s)"
 
 
+@pytest.mark.usefixtures("users_attempts")
 def test_an_engine_that_is_not_there_is_logged_before_it_is_given_up(make):
     rg, logged, warnings = make("http://127.0.0.1:9/v1"), threading.Event(), []
 

@@ -411,9 +411,8 @@ async def test_a_named_model_that_has_gone_is_asked_for_by_its_name():
         assert await works(engine)
 
 
-async def test_the_usual_layers_ride_out_a_restart(monkeypatch):
-    attempts, _, *others = Patience.__init__.__defaults__
-    monkeypatch.setattr(Patience.__init__, "__defaults__", (attempts, 0.25, *others))
+@pytest.mark.usefixtures("users_attempts")
+async def test_the_usual_layers_ride_out_a_restart():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(connect(server.url)) as engine:
         assert await works(engine)
         await server.stop()
