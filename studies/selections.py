@@ -139,7 +139,9 @@ class Selections:
             "F": lambda: f(self.n_p, self.k, self.total, alpha),
             "F_e": lambda: self._f_e(alpha),
         }
-        return np.asarray(values[measure](), dtype=np.float64)
+        found: Floats = np.asarray(values[measure](), dtype=np.float64)
+        # Values that are equal but for rounding are ties.
+        return found.round(12)
 
     def _f_e(self, alpha: float) -> Floats:
         found = np.full(len(self), np.nan)

@@ -221,7 +221,7 @@ declare(
     Metric(
         name="delta_udcg_selection", title="UDCG of the selection",
         range=(UDCG_RANGE[0] - UDCG_RANGE[1], UDCG_RANGE[1] - UDCG_RANGE[0]), direction="higher",
-        description="UDCG of what the model got less UDCG of all candidates: the selection's price.",
+        description="UDCG of what the model got less that of all candidates, both over the candidates' K.",
         needs="the utilities of a step of which the model got something else than its candidates",
         source="ragguard, by the UDCG of Trappolini et al. 2025", levels=("step",), function=udcg,
     ),

@@ -143,6 +143,15 @@ def _spearman(a: Floats, b: Floats) -> float:
     """Returns Spearman's correlation; nan where one of the two does not vary."""
     if not a.size:
         return float("nan")
-    a, b = arrays.ranks(a), arrays.ranks(b)
+    a, b = arrays.ranks(_without_rounding(a)), arrays.ranks(b)
     a, b = a - a.mean(), b - b.mean()
     return float(arrays.ratio(a @ b, np.sqrt((a @ a) * (b @ b))))
+
+
+def _without_rounding(values: Floats) -> Floats:
+    """Returns numbers in the same order in which values that are equal but for rounding are equal."""
+    order = np.argsort(values, kind="stable")
+    steps = np.diff(values[order]) > arrays.EXCESS * np.abs(values).max(initial=0)
+    merged = np.empty(values.shape)
+    merged[order] = np.concatenate([[0], np.cumsum(steps)])
+    return merged

@@ -1,5 +1,7 @@
 """T, T_u, F, F_e: by hand, by their limits, and the best α against SciPy."""
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -79,10 +81,32 @@ def outcomes_and_counts(seed=0):
 def test_best_alpha_is_the_best_of_a_grid_by_scipy():
     n_p, k, outcomes = outcomes_and_counts()
     grid = np.linspace(0, 1, 101)
-    correlations = [scipy.stats.spearmanr(m.t_u(n_p, k, alpha), outcomes).statistic for alpha in grid]
+    correlations = [
+        scipy.stats.spearmanr(np.round(m.t_u(n_p, k, alpha), 12), outcomes).statistic for alpha in grid
+    ]
     best = m.best_alpha(lambda alpha: m.t_u(n_p, k, alpha), outcomes)
     assert best.correlation == pytest.approx(max(correlations), abs=1e-9)
     assert best.alpha == pytest.approx(grid[int(np.argmax(np.round(correlations, 12)))])
+
+
+@pytest.mark.parametrize("seed", [84, 142, 259, 285, 291])
+def test_best_alpha_of_t_is_that_of_exact_arithmetic(seed):
+    """Equal values of T that rounding tells apart are ties: 0.1 · 3 is 0.3."""
+    random = np.random.default_rng(seed)
+    n = int(random.integers(8, 60))
+    k = random.choice([1, 2, 3, 5, 6, 7, 8, 9, 10, 20], n)
+    n_p = (random.random(n) * (k + 1)).astype(int)
+    outcomes = n_p + random.integers(0, 5, n)
+    best = -1.0
+    for alpha in (Fraction(at, 100) for at in range(101)):
+        exact = [
+            (1 - alpha) * p - alpha * (of - p) / of for p, of in zip(n_p.tolist(), k.tolist(), strict=True)
+        ]
+        ranks = [sorted(set(exact)).index(value) for value in exact]
+        best = max(best, scipy.stats.spearmanr(ranks, outcomes).statistic)
+    assert m.best_alpha(lambda alpha: m.t(n_p, k, alpha), outcomes).correlation == pytest.approx(
+        best, abs=1e-12
+    )
 
 
 def test_best_alpha_leaves_out_what_is_undefined():
@@ -91,7 +115,8 @@ def test_best_alpha_leaves_out_what_is_undefined():
     total[n_p > total] = n_p[n_p > total]
     best = m.best_alpha(lambda alpha: m.f(n_p, k, total, alpha), outcomes)
     kept = total > 0
-    expected = scipy.stats.spearmanr(m.f(n_p[kept], k[kept], total[kept], best.alpha), outcomes[kept])
+    values = np.round(m.f(n_p[kept], k[kept], total[kept], best.alpha), 12)
+    expected = scipy.stats.spearmanr(values, outcomes[kept])
     assert best.correlation == pytest.approx(expected.statistic, abs=1e-9)
 
 

@@ -55,7 +55,7 @@ def best(values, grade):
     return found[at], at / 100
 
 
-MEASURES = {
+FORMULAS = {
     "T": lambda s, a: (1 - a) * s.n_p - a * ((s.k - s.n_p) / s.k),
     "T_u": lambda s, a: (1 - a) * s.n_p - a * (s.k - s.n_p),
     "F": lambda s, a: s.n_p / (a * s.k + (1 - a) * s.total),
@@ -63,6 +63,10 @@ MEASURES = {
         s.n_p_2k > 0, s.n_p / np.where(s.n_p_2k > 0, a * s.k + (1 - a) * s.n_p_2k, 1), 0
     ),
 }
+MEASURES = {
+    name: lambda s, a, formula=formula: np.round(formula(s, a), 12) for name, formula in FORMULAS.items()
+}
+"""Each formula, with values that are equal but for rounding as ties."""
 
 
 @pytest.mark.parametrize("measure", MEASURES)
