@@ -93,7 +93,8 @@ declare(
     Metric(
         name="recall", title="Recall", range=(0, 1), unit="share", direction="higher",
         description="The share of all relevant items that is among the first k.",
-        needs="relevance in ranked order, the number of relevant items", source=SOURCE, function=recall,
+        needs="relevance in ranked order, the number of relevant items", source=SOURCE, levels=("step",),
+        function=recall,
     ),
     Metric(
         name="hits", title="Hit", range=(0, 1), direction="higher",

@@ -161,6 +161,11 @@ declare(
         needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=n_recall,
     ),
     Metric(
+        name="n_recall_5", title="N-Recall, grade 5", range=(0, 1), unit="share", direction="higher",
+        description="The share of the decisive passages (grade 5) that was chosen, of as many as fit into k places.",
+        needs="grades of the pool and of what was chosen", source=SOURCE, levels=("step",), function=n_recall,
+    ),
+    Metric(
         name="precision_at_grade", title="Precision at grade", range=(0, 1), unit="share", direction="higher",
         description="The share of the k places that a good passage (grade 4 or 5) fills.",
         needs="grades of what was chosen", source=SOURCE, levels=("step",), function=precision_at_grade,
@@ -168,6 +173,11 @@ declare(
     Metric(
         name="harm", title="Harm", range=(0, 1), unit="share", direction="lower",
         description="The share of the k places that junk (grade 1 or 2) fills.",
+        needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
+    ),
+    Metric(
+        name="harm_1", title="Harm, grade 1", range=(0, 1), unit="share", direction="lower",
+        description="The share of the k places that passages of grade 1 fill.",
         needs="grades of what was chosen", source=SOURCE, levels=("step",), function=harm,
     ),
 )  # fmt: skip

@@ -77,17 +77,18 @@ declare(
     Metric(
         name="t_u", title="T, unnormalised", range=(float("-inf"), float("inf")), unit="passages", direction="higher",
         description="Relevant passages found, less the number of others, traded off by α.",
-        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 4", function=t_u,
+        needs="how many of the k are relevant", source=f"{SOURCE}, eq. 4", levels=("step",), function=t_u,
     ),
     Metric(
         name="f", title="F", range=(0, 1), unit="share", direction="higher",
         description="The weighted harmonic mean of precision and recall.",
-        needs="how many of the k are relevant, how many are in the whole base", source=f"{SOURCE}, eq. 2", function=f,
+        needs="how many of the k are relevant, how many are in the whole base", source=f"{SOURCE}, eq. 2",
+        levels=("step",), function=f,
     ),
     Metric(
         name="f_e", title="F, estimated", range=(0, 1), unit="share", direction="higher",
         description="F with the relevant ones of the top 2k standing in for all relevant ones.",
-        needs="how many of the k and of the 2k are relevant", source=SOURCE, function=f_e,
+        needs="how many of the k and of the 2k are relevant", source=SOURCE, levels=("step",), function=f_e,
     ),
 )  # fmt: skip
 

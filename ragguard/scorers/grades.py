@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
-from ragguard.metrics.topk import t
+from ragguard.metrics.topk import f, f_e, t, t_u
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes.question import Ask, answered
 from ragguard.scorers.probes.rating import Rating, grade, read_rating
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
+from ragguard.scorers.scorer import NEW_SETTING
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.text.language import normalise
 
@@ -23,8 +25,8 @@ RELEVANT = 4
 
 @dataclass(frozen=True, slots=True)
 class Grades:
-    """Gives `grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `precision_at_grade`, `harm`,
-    `t`."""
+    """Gives `grade`, `ra_nwg`, `proc`, `pct_proc`, `selection_efficiency`, `n_recall`, `n_recall_5`, `recall`,
+    `precision_at_grade`, `harm`, `harm_1`, `t`, `t_u`, `f`, `f_e`."""
 
     name: ClassVar[str] = "grades"
     version: ClassVar[str] = "2"
@@ -34,11 +36,18 @@ class Grades:
     alpha: float = 1.0
     """How much the rarity of a grade in the pool weighs in RA-nWG; 0 or more."""
     t_alpha: float = 0.5
-    """The cost of an irrelevant passage in T, from 0 to 1."""
+    """The cost of an irrelevant passage in T and T_u, from 0 to 1."""
+    f_alpha: float = field(default=0.5, metadata=NEW_SETTING)
+    """The weight of precision beside recall in F and F_e, from 0 to 1."""
+    cap4: float = field(default=1.0, metadata=NEW_SETTING)
+    """The most that a passage of grade 4 weighs in RA-nWG beside one of grade 5, however rare; from 0 to 1."""
+    cap3: float = field(default=0.25, metadata=NEW_SETTING)
+    """The most that a passage of grade 3 weighs in RA-nWG beside one of grade 5, however rare; from 0 to 1."""
 
     def __post_init__(self) -> None:
         number_between("Grades.alpha", self.alpha, 0, LARGEST, "a finite number, 0 or more")
-        share("Grades.t_alpha", self.t_alpha)
+        for name in ("t_alpha", "f_alpha", "cap4", "cap3"):
+            share(f"Grades.{name}", getattr(self, name))
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -144,8 +153,15 @@ class _GradeReport:
         measures = {
             "precision_at_grade": rarity.precision_at_grade(chosen, k, RELEVANT),
             "harm": rarity.harm(chosen, k),
+            "harm_1": rarity.harm(chosen, k, at_most=1),
             "t": t(relevant, k, self.settings.t_alpha, delivered=len(texts)),
+            "t_u": t_u(relevant, len(texts), self.settings.t_alpha) if texts else 0.0,
         }
+        wide = sum(1 for value in reachable[: 2 * k] if value >= RELEVANT)
+        if stage == "passages" and len(candidates) == len(reachable) >= 2 * k and relevant <= wide:
+            measures["f_e"] = f_e(relevant, k, wide, self.settings.f_alpha)
+        own = self.settings
+        rarities = {"alpha": own.alpha, "cap4": own.cap4, "cap3": own.cap3}
         outside = self._outside(step)
         real = len(pool) > len(reachable) and not outside
         if outside and stage == "passages":
@@ -153,16 +169,21 @@ class _GradeReport:
                 f"{outside} of the retrieved texts are not in the run's pool, so that it does not hold all there is; "
                 "add them"
             )
-            self.writer.fail(error, "ra_nwg, n_recall and proc", step)
+            self.writer.fail(error, "ra_nwg, recall, f and proc", step)
         if len(pool) > len(chosen) and not outside:
-            measures["ra_nwg"] = rarity.ra_nwg(pool, chosen, k, self.settings.alpha)
+            total = sum(1 for value in pool if value >= RELEVANT)
+            measures["ra_nwg"] = rarity.ra_nwg(pool, chosen, k, **rarities)
             measures["n_recall"] = rarity.n_recall(pool, chosen, k, RELEVANT)
+            measures["n_recall_5"] = rarity.n_recall(pool, chosen, k, 5)
+            if relevant <= total:
+                measures["recall"] = relevant / total if total else math.nan
+                measures["f"] = f(relevant, k, total, self.settings.f_alpha)
         if real and stage == "passages":
-            measures["proc"] = rarity.proc(pool, reachable, k, self.settings.alpha)
-            measures["pct_proc"] = rarity.pct_proc(pool, reachable, chosen, k, self.settings.alpha)
+            measures["proc"] = rarity.proc(pool, reachable, k, **rarities)
+            measures["pct_proc"] = rarity.pct_proc(pool, reachable, chosen, k, **rarities)
         elif stage == "passages" and len(reachable) > len(chosen):
             # Beside its own candidates alone, PROC would be 1 by construction.
-            measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, self.settings.alpha)
+            measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, **rarities)
         for name, value in measures.items():
             self.writer.add(
                 name, float(value), step=step, who="judge", stage=stage, label=stage_label(step, stage),

@@ -16,6 +16,7 @@ from support.reader import (
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score
+from ragguard.scorers.grades import Grades
 from ragguard.scorers.pipeline import ScoringPipeline
 
 
@@ -40,7 +41,7 @@ async def test_every_passage_is_graded_for_its_own_steps_query():
 
 async def test_without_a_choice_nothing_is_said_of_choosing():
     results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR])))
-    assert names(results) == {"grade", "precision_at_grade", "harm", "t"}
+    assert names(results) == {"grade", "precision_at_grade", "harm", "harm_1", "t", "t_u"}
     assert value(results, "harm") == 0.5
     assert value(results, "t") == metrics.t(1, 2, 0.5)
 
@@ -50,9 +51,36 @@ async def test_beside_its_own_candidates_alone_a_selection_has_an_efficiency_and
     assert {"proc", "pct_proc"}.isdisjoint(names(results))
     assert value(results, "selection_efficiency") == metrics.ra_nwg([5, 2, 1], [2], 1) == 0
     assert value(results, "n_recall") == 0
-    assert names(results, "candidates") == {"precision_at_grade", "harm", "t"}
+    assert names(results, "candidates") == {"precision_at_grade", "harm", "harm_1", "t", "t_u"}
     assert value(results, "harm", "candidates") == pytest.approx(2 / 3)
     assert value(results, "harm") == 1.0
+
+
+async def test_a_step_has_f_recall_and_grade_5_alone_where_the_grades_of_the_rest_are_known():
+    results = await grades(run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR, NOISE])))
+    assert value(results, "f") == metrics.f(1, 1, 1) == 1
+    assert value(results, "f_e") == metrics.f_e(1, 1, 1) == 1
+    assert value(results, "recall") == value(results, "n_recall_5") == 1
+    assert value(results, "t_u") == metrics.t_u(1, 1)
+    assert value(results, "harm_1", "candidates") == pytest.approx(1 / 3)
+    missed = await grades(run(step(FIRM_QUERY, [NEAR], candidates=[FIRM, NEAR, NOISE])))
+    assert value(missed, "f") == value(missed, "f_e") == value(missed, "recall") == 0
+
+
+async def test_without_the_top_2k_there_is_no_estimate_of_f():
+    results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR], candidates=[FIRM, NEAR, NOISE])))
+    assert "f" in names(results)
+    assert "f_e" not in names(results)
+
+
+async def test_the_caps_of_rare_grades_have_names():
+    pool = [Passage(FIRM, grade=5), Passage(NEAR, grade=4), Passage(NOISE, grade=1)]
+    the_run = run(step(FIRM_QUERY, [NEAR]), pool=pool)
+    found = [
+        value(await ScoringPipeline(reader(), scorers=[scorer]).results(the_run), "ra_nwg")
+        for scorer in (Grades(), Grades(cap4=0.1))
+    ]
+    assert found == [0.5, 0.1]
 
 
 async def test_steps_with_the_same_query_share_a_pool():
@@ -122,7 +150,7 @@ async def test_a_pool_without_what_was_retrieved_is_a_failure_and_no_number():
     (failure,) = [one for one in results if isinstance(one, Failure)]
     assert "2 of the retrieved texts are not in the run's pool" in failure.message
     given = {score.name for score in results if isinstance(score, Score)}
-    assert given == {"grade", "precision_at_grade", "harm", "t"}
+    assert given == {"grade", "precision_at_grade", "harm", "harm_1", "t", "t_u"}
 
 
 async def test_passages_with_grades_of_their_own_are_not_asked_about():

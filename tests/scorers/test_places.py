@@ -169,7 +169,8 @@ async def test_a_step_that_retrieved_nothing_is_scored_on_its_places(k):
     assert {name: score.value for name, score in found.items()} == {
         "udcg": udcg([], k=k or 1),
         "udcg_context": udcg([], k=k or 1),
-        "ra_nwg": 0.0, "n_recall": 0.0, "proc": 0.0, "precision_at_grade": 0.0, "harm": 0.0, "t": 0.0,
+        "ra_nwg": 0.0, "n_recall": 0.0, "n_recall_5": 0.0, "recall": 0.0, "proc": 0.0, "precision_at_grade": 0.0,
+        "harm": 0.0, "harm_1": 0.0, "t": 0.0, "t_u": 0.0, "f": 0.0,
     }  # fmt: skip
     assert {score.metadata.get("k") for score in results} == {k}
     assert {score.metadata["kept"] for score in results} == {0}
