@@ -26,17 +26,19 @@ def documents_in(values: object) -> list[Document] | None:
         return None
     lists = [value for value in values.values() if isinstance(value, list)]
     flat = [
-        [one for item in value for one in (item if isinstance(item, list) else [item])] for value in lists
+        [inner for item in value for inner in (item if isinstance(item, list) else [item])] for value in lists
     ]
-    found = [value for value in flat if value and all(isinstance(one, Document) for one in value)]
-    if not found:
+    with_documents = [items for items in flat if items and all(isinstance(item, Document) for item in items)]
+    if not with_documents:
         return [] if isinstance(values.get("documents"), list) and not values["documents"] else None
-    return [document for value in found for document in value]
+    return [document for items in with_documents for document in items]
 
 
 def passages_of(documents: Iterable[Document]) -> list[Passage]:
     """Returns a snapshot of documents, taken at once since the application may change them."""
-    return [passage(one.content or "", one.id, one.score, one.meta) for one in documents]
+    return [
+        passage(document.content or "", document.id, document.score, document.meta) for document in documents
+    ]
 
 
 def retrieves(tags: Mapping[str, Any]) -> bool:
@@ -85,14 +87,14 @@ def question_in(data: Mapping[str, Any]) -> str:
     return ""
 
 
-def texts_in(said: object) -> list[str]:
+def texts_in(content: object) -> list[str]:
     """Returns the texts in what a model or a tool is given, or what a model replies."""
-    if isinstance(said, str):
-        return [said]
-    if isinstance(said, ChatMessage):
-        return [*said.texts, *(str(result.result) for result in said.tool_call_results)]
-    several = said.values() if isinstance(said, Mapping) else said if isinstance(said, list) else ()
-    return [text for one in several for text in texts_in(one)]
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, ChatMessage):
+        return [*content.texts, *(str(result.result) for result in content.tool_call_results)]
+    items = content.values() if isinstance(content, Mapping) else content if isinstance(content, list) else ()
+    return [text for item in items for text in texts_in(item)]
 
 
 def reply_in(outputs: object) -> str | None:
@@ -121,5 +123,5 @@ def _words(value: object) -> str:
     if isinstance(value, str):
         return value
     messages = value if isinstance(value, list) else [value]
-    asked = [one.text for one in messages if isinstance(one, ChatMessage) and one.is_from("user")]
-    return (asked[-1] or "") if asked else ""
+    texts = [item.text for item in messages if isinstance(item, ChatMessage) and item.is_from("user")]
+    return (texts[-1] or "") if texts else ""

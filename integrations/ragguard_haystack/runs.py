@@ -97,7 +97,7 @@ class Operations:
             self._asked(run, tags.get("haystack.pipeline.input_data"))
         return operation
 
-    def told(self, operation: Operation, key: str, value: Any) -> None:
+    def tagged(self, operation: Operation, key: str, value: Any) -> None:
         """Takes what an operation is given or gives."""
         if key.endswith("input"):
             operation.given = value if isinstance(value, Mapping) else {}
@@ -137,8 +137,10 @@ class Operations:
         if not searches:
             return
         query = query_in(given) or run.embedded.get(embedding_in(given), "") or run.question
-        found = passages_of(documents_in(operation.result) or ())
-        self._step(operation, query, found, error, turn=(-1 if pipeline is None else pipeline.number, depth))
+        passages = passages_of(documents_in(operation.result) or ())
+        self._step(
+            operation, query, passages, error, turn=(-1 if pipeline is None else pipeline.number, depth)
+        )
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         if operation.retrieved:  # a pipeline inside the tool has been recorded
@@ -157,7 +159,7 @@ class Operations:
             self.recorder.calls.seen(operation.run.id, ASKED_FOR, operation.name)
 
     def _step(
-        self, operation: Operation, query: str, found: Any, error: BaseException | str | None,
+        self, operation: Operation, query: str, result: Any, error: BaseException | str | None,
         *, turn: tuple[int, int] | None = None, unpack: Callable[[Any], list[Passage]] | None = None,
     ) -> None:  # fmt: skip
         run, recorder, step_id = operation.run, self.recorder, new_id()
@@ -180,7 +182,7 @@ class Operations:
         if error is not None:
             recorder.step_failed(step_id, error, "error" if isinstance(error, str) else status_of(error))
         else:
-            recorder.step_ended(step_id, found, unpack=unpack)
+            recorder.step_ended(step_id, result, unpack=unpack)
         around: Operation | None = operation
         while around is not None:
             around.retrieved, around = True, around.around
@@ -208,4 +210,4 @@ class Operations:
 
 
 def _split(splitter: Splitter, output: ToolResult) -> list[Passage]:
-    return [Passage(one) if isinstance(one, str) else one for one in output.split(splitter)]
+    return [Passage(item) if isinstance(item, str) else item for item in output.split(splitter)]

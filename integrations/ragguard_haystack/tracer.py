@@ -40,7 +40,7 @@ class CapturedSpan(Span):
         """Reads what the operation is given or gives, and hands it on: the other tracer has its own rules for it."""
         if self.operation is not None:
             try:
-                self.runs.told(self.operation, key, value)
+                self.runs.tagged(self.operation, key, value)
             except FAULTS as error:
                 self.runs.recorder.faults.note(key, error)
         self._span.set_content_tag(key, value)

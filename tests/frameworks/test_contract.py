@@ -352,6 +352,7 @@ def test_part_that_fails_after_the_retrieval_fails_the_run_and_not_the_step(fram
         framework.ask(fails)
     (step,) = captured.run.steps
     assert (captured.run.status, step.status) == ("error", "ok")
+    assert "no reranker" in captured.run.metadata["error"]
 
 
 def test_call_inside_a_run_of_the_user_joins_it(framework, captured):

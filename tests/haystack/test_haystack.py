@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from types import SimpleNamespace
 
-import pytest
 from haystack import Document, Pipeline, component, tracing
 from haystack.components.agents import Agent
 from haystack.components.builders import PromptBuilder
@@ -16,7 +15,7 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMe
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import ComponentTool, PipelineTool, Tool
+from haystack.tools import PipelineTool, Tool
 
 import ragguard
 from ragguard import splitters
@@ -52,18 +51,6 @@ class ChatModel:
     @component.output_types(replies=list[ChatMessage])
     def run(self, messages: list[ChatMessage], tools=None, **kwargs):
         return {"replies": [self.messages.pop(0)]}
-
-
-@component
-class Best:
-    """Keeps the best documents."""
-
-    def __init__(self, n: int):
-        self.n = n
-
-    @component.output_types(documents=list[Document])
-    def run(self, documents: list[Document]):
-        return {"documents": documents[: self.n]}
 
 
 def store(*texts: str) -> InMemoryDocumentStore:
@@ -114,24 +101,6 @@ def test_pipeline_on_an_event_loop_is_captured_alike(recorder, captured):
     asyncio.run(built.run_async({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}}))
     assert texts(captured.run.steps[0].passages) == [BORN, JUDGE, FOUNDED]
     assert captured.run.answer == "East Dundale"
-
-
-def test_documents_that_a_later_component_left_out_were_not_read(recorder, captured):
-    ask(pipeline(("best", Best(1))))
-    (step,) = captured.run.steps
-    assert texts(step.passages) == [BORN]
-    assert texts(step.candidates) == [BORN, JUDGE, FOUNDED]
-
-
-def test_reordered_documents_are_read_in_the_order_of_the_prompt(recorder, captured):
-    @component
-    class Reversed:
-        @component.output_types(documents=list[Document])
-        def run(self, documents: list[Document]):
-            return {"documents": documents[::-1]}
-
-    ask(pipeline(("reversed", Reversed())))
-    assert texts(captured.run.steps[0].passages) == [FOUNDED, JUDGE, BORN]
 
 
 def test_pipeline_inside_a_run_of_the_user_joins_it(captured):
@@ -193,75 +162,15 @@ def test_retriever_that_another_one_feeds_has_a_later_turn(recorder, captured):
     assert [(step.query, step.turn) for step in captured.run.steps] == [(QUESTION, 0), (BORN, 1)]
 
 
-def test_pipeline_that_fails_after_its_retrieval_is_a_run_with_an_error(recorder, captured):
-    @component
-    class Broken:
-        @component.output_types(documents=list[Document])
-        def run(self, documents: list[Document]):
-            raise OSError("no reranker")
-
-    with pytest.raises(Exception, match="no reranker"):
-        ask(pipeline(("broken", Broken())))
-    assert captured.run.status == "error"
-    assert "no reranker" in captured.run.metadata["error"]
-    assert captured.run.steps[0].status == "ok"
-
-
-def test_retriever_that_fails_is_a_failed_step(recorder, captured):
-    @component
-    class DeadRetriever:
-        @component.output_types(documents=list[Document])
-        def run(self, query: str):
-            raise ConnectionError("no index")
-
-    built = Pipeline()
-    built.add_component("retriever", DeadRetriever())
-    with pytest.raises(Exception, match="no index"):
-        built.run({"retriever": {"query": QUESTION}})
-    (step,) = captured.run.steps
-    assert (step.status, step.passages) == ("error", [])
-    assert "no index" in step.error
-
-
 def call(name: str, **arguments) -> ChatMessage:
     return ChatMessage.from_assistant(tool_calls=[ToolCall(tool_name=name, arguments=arguments, id=name)])
-
-
-def calls(*pairs) -> ChatMessage:
-    made = [
-        ToolCall(tool_name=name, arguments=arguments, id=str(at))
-        for at, (name, arguments) in enumerate(pairs)
-    ]
-    return ChatMessage.from_assistant(tool_calls=made)
 
 
 DONE = ChatMessage.from_assistant("East Dundale")
 
 
-def search_tool(name="search", texts=(BORN, JUDGE)) -> ComponentTool:
-    return ComponentTool(InMemoryBM25Retriever(store(*texts)), name=name, description="searches")
-
-
 def run_agent(agent: Agent) -> dict:
     return agent.run(messages=[ChatMessage.from_user(QUESTION)])
-
-
-def test_agents_hops_are_steps_of_one_run(recorder, captured):
-    model = ChatModel(call("search", query="Elmer Hagblad"), call("search", query="born"), DONE)
-    run_agent(Agent(chat_generator=model, tools=[search_tool()]))
-    run = captured.run
-    assert (run.question, run.answer) == (QUESTION, "East Dundale")
-    assert [(step.query, step.tool, step.turn) for step in run.steps] == [
-        ("Elmer Hagblad", "search", 0),
-        ("born", "search", 1),
-    ]
-    assert all(BORN in texts(step.passages) for step in run.steps)
-
-
-def test_tools_that_a_model_calls_at_once_share_a_turn(recorder, captured):
-    model = ChatModel(calls(("search", {"query": "Elmer"}), ("books", {"query": "judge"})), DONE)
-    run_agent(Agent(chat_generator=model, tools=[search_tool(), search_tool("books", [FOUNDED])]))
-    assert {(step.tool, step.turn) for step in captured.run.steps} == {("search", 0), ("books", 0)}
 
 
 def test_pipeline_inside_a_tool_is_one_step_of_the_agents_run(recorder, captured):
@@ -320,18 +229,6 @@ def test_tool_that_fails_is_a_failed_step(captured):
     finally:
         uninstrument()
     assert captured.run.steps[0].status == "error"
-
-
-def test_guard_drops_documents_and_its_decision_is_the_steps(recorder, captured):
-    guard = DistractorGuard("nano", policies=[TopUtility(2)], budget_ms=60_000)
-    built = pipeline(("filter", DocumentGuard(guard)), texts=FACTS)
-    built.run({
-        "retriever": {"query": QUESTION}, "filter": {"query": QUESTION}, "prompt": {"question": QUESTION},
-    })  # fmt: skip
-    (step,) = captured.run.steps
-    assert step.decision.status == "pruned"
-    assert set(texts(step.passages)) == {one.text for one in step.decision.kept}
-    assert {drop.passage.text for drop in step.decision.dropped} == set(FACTS) - set(texts(step.passages))
 
 
 def test_two_guards_in_a_row_are_one_decision_with_the_drops_of_both(recorder, captured):
