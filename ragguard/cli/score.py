@@ -17,12 +17,13 @@ import typer
 from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource, about_references, read_references
 from ragguard.cli.terminal import notes, progress_bar, reason_lines, say
-from ragguard.errors import InvalidInput, StoreError
+from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
 from ragguard.records import Usage
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from ragguard.client import RagGuard
     from ragguard.records import ScoredRun
     from ragguard.scorers.plan import Plan
     from ragguard.storage.sqlite.store import Store
@@ -32,6 +33,9 @@ GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
 _WAITING_TIME = re.compile(r"\bin \d+(\.\d+)? s\b")
 """The time in a reason, such as `tried again in 4.9 s`, which differs from run to run."""
+_LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
+"""The probability on labels in a reason, which differs from passage to passage."""
+_SCORERS = "belief,utility,coverage"
 CLOSE_SECONDS = 5.0
 
 
@@ -44,8 +48,8 @@ def run(
     ] = None,
     judge: JudgeAddress = None,
     scorers: Annotated[
-        str, typer.Option(help="Some of belief, utility, coverage, grades.")
-    ] = "belief,utility,coverage",
+        str | None, typer.Option(help="Some of belief, utility, coverage, grades.", show_default=_SCORERS)
+    ] = None,
     prompts: PromptSetName = None,
     references: Annotated[
         Path | None,
@@ -130,7 +134,7 @@ def run(
     if price is not None and not all(0 <= one < math.inf for one in price):
         raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
-    names = tuple(name.strip() for name in scorers.split(",") if name.strip())
+    names = tuple(name.strip() for name in (scorers or _SCORERS).split(",") if name.strip())
     if on is not None:
         planned = score_in_parts(
             files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
@@ -165,7 +169,7 @@ def run(
             if dry_run:
                 said = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
             else:
-                tally = asyncio.run(_score(source, engine, store, options, out))
+                tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
                 said = tally.sentence(store)
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
@@ -194,6 +198,8 @@ class _Tally:
     """True where no run was in the store at first, so that whatever is known stood twice in the files."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
+    scorers: dict[str, set[str]] = field(default_factory=dict)
+    """The scorers that each reason kept from a score."""
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
@@ -211,8 +217,10 @@ class _Tally:
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
-            message = _WAITING_TIME.sub("in a while", failure.message)
-            self.reasons[f"{failure.scorer}, {failure.error}: {message}"] += 1
+            message = _LABEL_MASS.sub("too little on", _WAITING_TIME.sub("in a while", failure.message))
+            cause = f"{failure.error}: {message}"
+            self.reasons[cause] += 1
+            self.scorers.setdefault(cause, set()).add(failure.scorer)
         answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
         self.unanswered = 0 if answered else self.unanswered + 1
 
@@ -232,11 +240,14 @@ class _Tally:
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "
                 "again when it is back"
             )
-        return "\n".join([*lines, *reason_lines(self.reasons, f"`ragguard report {store}`")])
+        reasons = Counter(
+            {f"{', '.join(sorted(self.scorers[why]))}, {why}": count for why, count in self.reasons.items()}
+        )
+        return "\n".join([*lines, *reason_lines(reasons, f"`ragguard report {store}`")])
 
 
 async def _score(
-    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None
+    source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None, *, stops: bool
 ) -> _Tally:
     from ragguard.client import RagGuard
     from ragguard.storage.files.scorefile import write_scores
@@ -248,6 +259,7 @@ async def _score(
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
         tally.began_empty = not await asyncio.to_thread(rg.store.run_count)
+        await _check_models(rg, options, stops=stops)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:
                 tally.count(scored)
@@ -260,6 +272,27 @@ async def _score(
     finally:
         await rg.aclose(CLOSE_SECONDS)
     return tally
+
+
+async def _check_models(rg: RagGuard, options: Mapping[str, Any], *, stops: bool) -> None:
+    """Asks the models one question of each kind before the first run. What they cannot answer ends the command where
+    the scorers were not chosen by hand, since most scores would be failures; else it is said."""
+    from ragguard.engines.connect import connect_judge
+    from ragguard.engines.prompts import load_prompts
+    from ragguard.scorers.preflight import check_models
+
+    judge = connect_judge(options["judge"]) if options["judge"] else rg.engine
+    try:
+        await check_models(rg.engine, judge, load_prompts(options["prompts"]) if options["prompts"] else None)
+    except (LowLabelMass, EngineError) as error:
+        if isinstance(error, EngineError) and (error.retryable or isinstance(error, EngineTimeout)):
+            return  # it may pass; the runs say what did not
+        if stops:
+            raise
+        say(f"before the first run: {error}", error=True)
+    finally:
+        if judge is not rg.engine:
+            await judge.aclose()
 
 
 def _must_be_written(store: Store) -> None:

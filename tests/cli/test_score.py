@@ -436,3 +436,27 @@ def test_a_dry_run_says_what_it_cannot_know(engine, here):
     sentence = "how many answers are compared is known only from the answers"
     assert sentence in score(runs_file(), "--scorers", "belief", "--dry-run").output
     assert sentence not in score("runs.jsonl", *UTILITY, "--dry-run").output
+
+
+def test_model_that_does_not_answer_with_labels_is_said_before_the_first_run(engine):
+    engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
+    done = score(runs_file())
+    assert done.exit_code == 2
+    assert "does not answer A or B: it puts 0.20 of its probability on them, and 0.5 is needed" in done.output
+    assert len(engine.calls) == 1
+
+
+def test_models_are_asked_one_label_and_one_sample_before_many_runs(engine):
+    assert score(runs_file()).exit_code == 0
+    first = [(call.verb, len(call.prompts)) for call in engine.calls[:3]]
+    assert first == [("label_probs", 1), ("label_probs", 1), ("sample", 1)]
+
+
+def test_failures_of_one_cause_are_one_line_whatever_their_numbers(engine):
+    masses = iter(range(10_000))
+    engine.label = lambda text, label: 0.1 + next(masses) % 7 / 100 if label in "AB" else 0.4
+    done = score(runs_file(), "--scorers", "utility,coverage")
+    assert done.exit_code == 1
+    assert "before the first run: " in done.output
+    assert done.output.count("LowLabelMass") == done.output.count(" x ") <= 2
+    assert "puts too little on them" in done.output
