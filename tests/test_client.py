@@ -65,7 +65,7 @@ def test_the_first_lines_a_user_writes(make):
     assert rg.failures(captured.id) == []
 
 
-async def test_the_same_in_async_code(make):
+async def test_first_lines_a_user_writes_in_async_code(make):
     rg = make()
     async with rg.run("who?") as run:
         run.retrieved("who?", [Passage("Ada")])

@@ -74,7 +74,7 @@ async def test_run_outside_the_score_rate_is_scored_on_demand(make):
     assert len(scored(rg)) == 3
 
 
-def test_and_by_the_command_line(make, tmp_path, monkeypatch):
+def test_run_outside_the_score_rate_is_scored_by_the_command_line(make, tmp_path, monkeypatch):
     rg = make(score_rate=0.0)
     capture(rg, 2)
     rg.close()

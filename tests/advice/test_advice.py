@@ -136,7 +136,7 @@ def test_a_mistake_of_the_caller_is_one_clear_error(rg):
         rg.advice.advise("a run's id")
 
 
-async def test_the_same_errors_come_from_async_code(rg):
+async def test_mistake_of_an_async_caller_is_one_clear_error(rg):
     async with rg.run(CASE.question) as run:
         with pytest.raises(AdviceError, match="no step yet"):
             await run.aadvise()

@@ -62,7 +62,7 @@ def test_a_run_with_one_step_in_order(recorder, captured):
     assert (recorder.open_runs, recorder.open_steps, recorder.faults.count) == (0, 0, 0)
 
 
-def test_the_same_word_twice_is_said_once(recorder, captured):
+def test_repeated_event_is_recorded_once(recorder, captured):
     for _ in range(2):
         recorder.run_started("r", "who?")
     for _ in range(2):

@@ -71,7 +71,7 @@ def test_beginning_of_a_passage_without_its_end_is_cut(output):
 @pytest.mark.parametrize(
     "output", ["Sentence 7 tells of harbour 49", "Ada Berg founded it.", "", "...", f"答案：{HAN[2:14]}"]
 )
-def test_other_words_hold_no_passage(output):
+def test_output_in_other_words_holds_no_passage(output):
     assert delivered([Passage(LONG, "long"), Passage(HAN, "han"), *FOUND], output) == []
 
 
@@ -136,7 +136,7 @@ def test_short_texts_are_whole_words():
         "a &amp; b are joined by R&amp;D in the \\n literal of the source code",
     ],
 )
-def test_other_scripts_and_notations(text):
+def test_delivered_passage_is_found_in_other_scripts_and_notations(text):
     found = [Passage(text, "text"), *FOUND]
     assert ids(f"1. {text}", found) == ["text"]
     assert ids(json.dumps([text]), found) == ["text"]

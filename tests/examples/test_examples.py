@@ -57,7 +57,7 @@ def test_an_example_prints_the_table_of_its_hops(name):
 
 
 @pytest.mark.vllm
-def test_the_same_against_a_real_vllm(vllm_server):
+def test_example_against_a_real_vllm_prints_its_hops(vllm_server):
     assert_shows_hops(run("vllm_server", f"{vllm_server.url}#{vllm_server.model}"), 4)
 
 

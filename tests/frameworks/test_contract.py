@@ -409,9 +409,7 @@ def test_hops_of_an_agent_follow_each_other_in_one_run(framework, captured):
 
 
 @pytest.mark.parametrize("number", [0, 2])
-def test_of_what_a_search_names_by_ids_that_was_read_whose_text_another_tool_gave(
-    framework, captured, number
-):
+def test_passage_named_by_id_is_read_where_another_tool_gives_its_text(framework, captured, number):
     framework.looks_up(number)
     (step,) = captured.run.steps
     assert texts(step.candidates) == list(TEXTS)

@@ -67,7 +67,7 @@ def test_a_judge_that_saw_references_was_asked_something_else(rg, engine):
     assert verdicts(engine) == [(4, ("A", "B"))]
 
 
-def test_and_the_other_way_round(rg, engine):
+def test_scorer_with_references_asks_something_else_than_the_guard(rg, engine):
     prune(rg, QUESTION)
     verdicts(engine)
     score(rg, QUESTION, references=["Ada Berg"])

@@ -26,19 +26,19 @@ def attached(rg):
     uninstrument()
 
 
-def test_calls_are_captured_without_a_word_in_their_config(captured):
+def test_calls_are_captured_without_their_config(captured):
     ListRetriever().invoke(QUESTION)
     assert (captured.run.question, len(captured.run.steps)) == (QUESTION, 1)
 
 
-def test_so_they_are_in_threads_of_their_own(captured):
+def test_calls_in_threads_are_captured_without_their_config(captured):
     thread = threading.Thread(target=ListRetriever().invoke, args=(QUESTION,))
     thread.start()
     thread.join(30)
     assert captured.run.question == QUESTION
 
 
-async def test_and_in_agents(captured):
+async def test_calls_in_agents_are_captured_without_their_config(captured):
     await agent(*PARALLEL).ainvoke(asked())
     assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
     assert hops(captured.run) == [("1a", 0, "ok"), ("1b", 0, "ok"), ("2", 1, "ok")]

@@ -67,7 +67,7 @@ def odd(**fields):
         (3, [""], [{CONTENT_KIND: "int"}]),
     ],
 )
-def test_whatever_a_retriever_gives(captured, config, given, texts, metadata):
+def test_retriever_with_any_result_is_recorded(captured, config, given, texts, metadata):
     assert Gives(what=given).invoke(QUESTION, config) == given
     (step,) = captured.run.steps
     assert step.status == "ok"

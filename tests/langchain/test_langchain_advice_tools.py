@@ -51,7 +51,7 @@ async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, 
     assert caplog.text.count("although it was offered none") == 1
 
 
-async def test_other_tools_stay(rg):
+async def test_tools_that_do_not_search_stay_as_they_are(rg):
     @tool
     def book(query: str) -> str:
         """Books something."""

@@ -279,7 +279,7 @@ class Gives(ListRetriever):
 @pytest.mark.parametrize(
     ("what", "kept"), [(None, 0), ([], 0), (["w 0 about", "w 1 about"], 1), ((A, B), 1), ([A, None], 2)]
 )
-async def test_whatever_a_retriever_gives(captured, config, mode, what, kept):
+async def test_guard_passes_on_any_result_of_a_retriever(captured, config, mode, what, kept):
     assert len(await run(GuardedRetriever(Gives(what=what), guarding()), QUESTION, config, mode)) == kept
     (step,) = captured.run.steps
     assert step.status == "ok"

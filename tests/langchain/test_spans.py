@@ -59,7 +59,7 @@ async def test_the_steps_of_an_agent_stand_on_its_spans(exported, captured, how,
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-async def test_so_does_a_bare_retrieval(exported, captured, how, mode):
+async def test_bare_retrieval_stands_on_its_span(exported, captured, how, mode):
     if mode == "invoke":
         ListRetriever().invoke(QUESTION, how)
     else:

@@ -186,7 +186,7 @@ def test_a_hop_that_finds_nothing_is_a_step(captured, rg):
 
 
 @pytest.mark.parametrize("nothing", [[], {"documents": []}], ids=["list", "mapping"])
-def test_so_is_one_of_a_tool_that_returns_its_documents(captured, rg, nothing):
+def test_hop_of_a_tool_that_finds_no_documents_is_a_step(captured, rg, nothing):
     @tool
     def search(query: str):
         """Finds nothing the second time."""

@@ -114,7 +114,7 @@ def test_documents_as_an_artifact_are_a_step(captured, rg):
     assert step.metadata["tool_call_id"] == "call-as_artifact-hop"
 
 
-def test_so_they_are_in_a_command(captured, rg):
+def test_documents_in_a_command_are_a_step(captured, rg):
     with_tool(in_state, rg)
     assert (only_step(captured).tool, len(only_step(captured).candidates)) == ("in_state", 2)
 

@@ -214,7 +214,7 @@ async def test_tools_that_come_later_are_no_error_and_named_once(rg, caplog):
     assert "it is offered []" in caplog.text
 
 
-async def test_other_tools_stay(rg):
+async def test_tools_that_do_not_search_stay_as_they_are(rg):
     book = FunctionTool.from_defaults(lambda query: "booked", name="book", description="Books.")
     model = Searching("a", (call("book", query="b"),), "c")
     built = agent(model, tools=[search_tool(), book], max_hops=1, search_tools=["search"])

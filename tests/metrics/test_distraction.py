@@ -17,7 +17,7 @@ UNIT = st.floats(0, 1)
 UTILITIES = arrays(float, st.integers(1, 10), elements=st.floats(-1, 1))
 
 
-def test_by_hand():
+def test_utility_and_udcg_of_a_small_case_are_the_numbers_by_hand():
     u = m.utility([True, True, False, False], [0.1, 0.9, 0.2, 0.7])
     assert u == pytest.approx([0.9, 0.1, -0.8, -0.3])
     assert m.udcg(u) == pytest.approx(1 / (1 + np.exp(-0.158333)), abs=1e-6)

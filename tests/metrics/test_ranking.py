@@ -14,7 +14,7 @@ from ragguard import metrics as m
 RELEVANCE = arrays(np.int64, st.integers(1, 12), elements=st.integers(0, 3))
 
 
-def test_by_hand():
+def test_ranking_of_a_small_case_is_the_number_by_hand():
     assert m.precision([1, 0, 1, 0]) == 0.5
     assert m.precision([1, 0, 1], k=2) == 0.5
     assert m.precision([1], k=4) == 0.25

@@ -31,7 +31,7 @@ def spelt_out(pool, chosen, k, alpha=1.0):
     return sum(weight[g] for g in chosen) / oracle if oracle else float("nan")
 
 
-def test_by_hand():
+def test_rarity_of_a_small_case_is_the_number_by_hand():
     weights = m.grade_weights(POOL)
     assert weights[1:] == pytest.approx([0, 0, 1 / 30, 0.25, 1])
     assert m.ra_nwg(POOL, (4, 3, 3, 3), 4) == pytest.approx(0.22826, abs=5e-6)

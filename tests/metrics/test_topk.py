@@ -15,7 +15,7 @@ COUNTS = st.integers(1, 20).flatmap(lambda k: st.tuples(st.integers(0, k), st.ju
 ALPHA = st.floats(0, 1)
 
 
-def test_by_hand():
+def test_top_k_of_a_small_case_is_the_number_by_hand():
     assert m.t(3, 5, 0.5) == pytest.approx(1.3)
     assert m.t_u(3, 5, 0.5) == pytest.approx(0.5)
     assert m.f(3, 5, 4, 0.5) == pytest.approx(3 / 4.5)

@@ -239,7 +239,8 @@ def test_scores_failures_and_delete_take_the_run_itself(make):
     assert not rg.delete(handle)
 
 
-def test_a_phoenix_that_is_down_is_in_the_sentence_for_annotations_and_spans(make):
+def test_a_phoenix_that_is_down_is_in_the_sentence_for_annotations_and_spans(make, monkeypatch):
+    monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
     rg = make(sinks=[PhoenixSink("http://127.0.0.1:9", attempts=1)])
     capture(rg, 2)
     report = rg.flush(10)

@@ -103,7 +103,7 @@ def test_splits_say_what_a_metric_knows_of_contexts_with_and_without_the_answer(
     assert table.rows[1][1:3] == (0.0, 0.0)
 
 
-def test_other_coefficients_and_outcomes(one):
+def test_predictions_take_other_coefficients_and_outcomes(one):
     table = other_kinds([one], "n", ("right", "half"), "s")
     assert table.rows[0] == ("right", 1.0, 1.0, 1.0, 1.0)
     # Five pairs of each question differ in their outcome; a half says nothing of two of them at most.

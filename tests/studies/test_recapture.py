@@ -36,7 +36,7 @@ def test_chapman_is_its_formula(sizes):
     assert found.total <= found.high + 1e-9
 
 
-def test_by_hand():
+def test_chapman_of_a_small_case_is_the_number_by_hand():
     # 8 and 6 found, 4 of them both: 9 * 7 / 5 - 1.
     assert chapman(8, 6, 4).total == pytest.approx(11.6)
     assert chapman(5, 5, 5) == pytest.approx((5, 0, 5, chapman(5, 5, 5).high))

@@ -171,7 +171,8 @@ def test_the_metrics_tell_what_waits_and_what_was_lost(collector, how, caplog):
     assert lost["spans_not_exported"] == lost["runs_dropped"] == 0
 
 
-async def test_spans_for_a_dead_collector_are_counted_as_not_exported():
+async def test_spans_for_a_dead_collector_are_counted_as_not_exported(monkeypatch):
+    monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
     sink = OtelSink(otlp="http://127.0.0.1:9", log_records=True)
     await sink.submit(two_hops())
     with pytest.raises(ExportError, match="7 spans not exported, 5 log records not exported to http://127"):
@@ -179,7 +180,8 @@ async def test_spans_for_a_dead_collector_are_counted_as_not_exported():
     await sink.aclose()
 
 
-async def test_a_forked_child_does_not_tell_of_what_its_parent_could_not_deliver():
+async def test_a_forked_child_does_not_tell_of_what_its_parent_could_not_deliver(monkeypatch):
+    monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
     sink = OtelSink(otlp="http://127.0.0.1:9")
     await sink.submit(two_hops())
     await sink.flush()
