@@ -1,0 +1,176 @@
+# ruff: noqa: N999 - a module is named as its command
+"""`ragguard try FOLDER QUESTION …`: questions about texts of one's own, searched, answered and scored at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragguard.cli.terminal import notes, progress_bar, say, screen
+from ragguard.errors import InvalidInput, StoreError
+
+if TYPE_CHECKING:
+    from ragguard import Engine, Passage, RagGuard, Scorer
+    from ragguard.text.search import Search, Texts
+
+K = 3
+"""The passages of one search."""
+ANSWER_TOKENS = 32
+SCORING_S = 600.0
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html or .py files.")],
+    questions: Annotated[list[str], typer.Argument(help="What to ask of these texts; one or more.")],
+    engine: Annotated[
+        str, typer.Option("--engine", "-e", help="The model that answers and scores: smol, a URL, gguf:FILE.")
+    ] = "smol",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Where the store and the page go.")] = Path(
+        "try-out"
+    ),
+    browser: Annotated[bool, typer.Option(help="Open the page where there is a browser.")] = True,
+) -> None:
+    """Ask questions of your own texts, and see what each of two searches did for the answer.
+
+    The second search looks for what the first one left open. Runs are added to the store in --out. Exit code 0:
+    all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
+    """
+    from ragguard.client import RagGuard
+    from ragguard.engines.connect import connect
+    from ragguard.text.search import Search, read_folder
+
+    if empty := [one for one in questions if not one.strip()]:
+        raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
+    began = time.perf_counter()
+    texts = read_folder(folder)
+    say(_about(texts, folder, engine))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"{out} cannot hold the results ({error.strerror}); name a folder with --out"
+        ) from error
+    model = connect(engine)
+    with RagGuard(model, scorers=_scorers(engine), store=out / "ragguard.db", exit_timeout=0.0) as rg:
+        stopped = complete = False
+        search = Search(texts.passages)
+        try:
+            with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
+                for number, question in enumerate(questions, 1):
+                    update(description=f"question {number} of {len(questions)}")
+                    whole = _ask(rg, search, question, by_likelihood=_is_local(engine))
+                    complete = whole and (complete or number == 1)
+                    update(advance=1)
+        except KeyboardInterrupt:
+            stopped = True
+        _finish(out, stopped, browser)
+    say(f"{time.perf_counter() - began:.1f} s")
+    if stopped or not complete:
+        raise typer.Exit(130 if stopped else 1)
+
+
+def _about(texts: Texts, folder: Path, engine: str) -> str:
+    """Says what was read, and who answers."""
+    skipped = "".join(f"; {count:,} not read: {reason}" for reason, count in texts.skipped.items())
+    files = "1 file" if texts.files == 1 else f"{texts.files:,} files"
+    about = f"{folder}: {files}, {len(texts.passages):,} passages{skipped}. Answers and numbers: {engine}"
+    if engine == "smol":
+        about += ", a small model of English that is often wrong; --engine names yours"
+    return about + "."
+
+
+def _is_local(engine: str) -> bool:
+    """True for a model that NumPy computes: slow, and mostly too small to judge by label."""
+    return engine == "smol" or engine.startswith("gguf:")
+
+
+def _scorers(engine: str) -> list[str | Scorer]:
+    from ragguard.scorers import Belief
+
+    return [Belief(by="likelihood")] if _is_local(engine) else ["belief", "utility", "coverage"]
+
+
+def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) -> bool:
+    """Searches twice, answers, scores, and prints the run; False where a score is missing."""
+    from ragguard.analysis.hops import hop_table
+    from ragguard.text.search import content_words, left_open
+
+    with rg.run(question, name="try") as run:
+        first = search(content_words(question), K)
+        run.retrieved(question, first)
+        wanted = left_open(question, first, search)
+        second = search(wanted, K, without=first)
+        run.retrieved(" ".join(wanted), second)
+        found = [*first, *second]
+        answer = asyncio.run(_answer(rg.engine, question, found)) if found else ""
+        run.answered(answer)
+    done = rg.flush(timeout=SCORING_S)
+    for item in rg.runs():
+        if item.id == run.id:
+            screen().print(hop_table(item, rg.scores(item.id), rg.failures(item.id)))
+    if not found:
+        say("No passage has a word of this question.")
+    fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
+    places = [f"1.{number}" for number in range(1, len(first) + 1)]
+    places += [f"2.{number}" for number in range(1, len(second) + 1)]
+    for at, (place, passage) in enumerate(zip(places, found, strict=True)):
+        credit = (
+            f"  {fits[at]:+z.2f}{'  fits the question best' if fits[at] == max(fits) else ''}" if fits else ""
+        )
+        say(f"  {place}{credit}  {passage.id}")
+    if fits:
+        say("The numbers: how much likelier a word of the question is after the passage (log-probability).")
+    return bool(done) and not rg.failures(run.id)
+
+
+async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str:
+    """Returns the model's answer from the passages, in one line."""
+    read = "\n\n".join(one.text for one in passages)
+    prompt = f"{read}\n\nAnswer from this text, in a few words.\nQuestion: {question}"
+    answers = await engine.sample([prompt], n=1, max_tokens=ANSWER_TOKENS, temperature=0)
+    return " ".join(answers[0][0].text.split())
+
+
+async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[float]:
+    """Returns by how much each passage raises the mean log-probability of the question's tokens."""
+    from statistics import fmean
+
+    from ragguard.engines.engine import Verbs
+
+    if not isinstance(engine, Verbs):
+        return []
+    task = "Write a question that this passage answers."
+    prompts = ["Write a question.", *(f"{one.text}\n\n{task}" for one in passages)]
+    rows = await engine.continuations(prompts, [[question]] * len(prompts))
+    alone, *after = (fmean(row[0].logprobs) for row in rows)
+    return [one - alone for one in after]
+
+
+def _finish(out: Path, stopped: bool, browser: bool) -> None:
+    """Writes the page of all runs in the store, says where it is, and opens it."""
+    from ragguard.analysis.digest import MISLEADS
+    from ragguard.analysis.page import write_html
+    from ragguard.storage.source import open_source
+
+    page = out / "report.html"
+    source = open_source(str(out / "ragguard.db"))
+    try:
+        write_html(source.store.overviews(MISLEADS), page, "ragguard: your own texts")
+    except InvalidInput:  # stopped before the first answer
+        say("stopped before anything was answered")
+        return
+    finally:
+        source.close()
+    say(f"\n{'stopped; what is done is' if stopped else 'written to'} {page}")
+    display = (
+        sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
+    )
+    if browser and display and sys.stdout.isatty():
+        webbrowser.open(page.absolute().as_uri())

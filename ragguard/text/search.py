@@ -1,0 +1,179 @@
+"""Reads a folder of texts, splits them into passages, and searches these by BM25, without an index on the disk."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from itertools import islice
+from pathlib import Path
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Passage
+
+KINDS = (".md", ".txt", ".rst", ".html", ".py")
+LONGEST_FILE = 2_000_000
+"""The most bytes of a file that is read."""
+MOST_FILES = 2_000
+WORDS = 120
+"""The most words of a passage."""
+_BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
+_WORD = re.compile(r"\w+")
+_COMMON = frozenset(
+    "a an and are as at be but by can did do does for from had has have how i if in into is it its me my no not of on "
+    "or our so than that the their them then there these they this to was we were what when where which who whom "
+    "whose why will with would you your".split()
+)
+
+
+@dataclass(slots=True)
+class Texts:
+    """The passages of a folder, and what was not read."""
+
+    passages: list[Passage] = field(default_factory=list)
+    files: int = 0
+    skipped: Counter[str] = field(default_factory=Counter)
+    """How many files were not read, by the reason."""
+
+
+def read_folder(folder: Path) -> Texts:
+    """Reads the texts of a folder and of those below it; raises InvalidInput where there is none.
+
+    Hidden files and folders are passed over. A file that is no UTF-8 text or too long is counted by its reason.
+    """
+    if not folder.is_dir():
+        raise InvalidInput("FOLDER", str(folder), "a folder that is there")
+    found = Texts()
+    for path in _files(folder):
+        if found.files == MOST_FILES:
+            found.skipped[f"beyond the first {MOST_FILES:,}"] += 1
+            break
+        try:
+            if path.stat().st_size > LONGEST_FILE:
+                found.skipped[f"over {LONGEST_FILE // 1_000_000} MB"] += 1
+                continue
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            found.skipped["not readable as UTF-8"] += 1
+            continue
+        if "\0" in text:
+            found.skipped["binary"] += 1
+            continue
+        found.files += 1
+        name = path.relative_to(folder).as_posix()
+        parts = split(_visible(text) if path.suffix.lower() == ".html" else text)
+        found.passages += [Passage(part, f"{name}#{number}") for number, part in enumerate(parts, 1)]
+    if not found.passages:
+        why = "".join(f"; {count} {reason}" for reason, count in found.skipped.items())
+        raise InvalidInput("FOLDER", str(folder), f"a folder with texts ({', '.join(KINDS)}){why}")
+    return found
+
+
+def split(text: str) -> list[str]:
+    """Joins neighbouring paragraphs into passages of at most 120 words, and cuts longer paragraphs."""
+    parts: list[str] = []
+    held: list[str] = []
+    for paragraph in filter(None, map(str.strip, _BLANK_LINES.split(text))):
+        words = paragraph.split()
+        if held and sum(len(one.split()) for one in held) + len(words) > WORDS:
+            parts.append("\n".join(held))
+            held = []
+        if len(words) > WORDS:
+            parts += [" ".join(words[at : at + WORDS]) for at in range(0, len(words), WORDS)]
+        else:
+            held.append(paragraph)
+    return [*parts, "\n".join(held)] if held else parts
+
+
+def content_words(text: str) -> list[str]:
+    """Returns the words of a text in their order, without the most common ones of English."""
+    return [word for word in _WORD.findall(text) if word.lower() not in _COMMON]
+
+
+class Search:
+    """BM25 over passages, with the usual k1 = 1.2 and b = 0.75."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._passages = passages
+        counts = [Counter(map(str.lower, content_words(one.text))) for one in passages]
+        self._lengths = [sum(count.values()) for count in counts]
+        self._mean = sum(self._lengths) / max(1, len(counts)) or 1.0
+        self._found_in: dict[str, list[tuple[int, int]]] = {}
+        for number, count in enumerate(counts):
+            for word, times in count.items():
+                self._found_in.setdefault(word, []).append((number, times))
+
+    def rarity(self, word: str) -> float:
+        """Returns the inverse document frequency of a word."""
+        among = len(self._found_in.get(word, ()))
+        return math.log(1 + (len(self._passages) - among + 0.5) / (among + 0.5))
+
+    def __call__(self, words: Collection[str], most: int, without: Collection[Passage] = ()) -> list[Passage]:
+        """Returns the best passages that hold one of the words, the best first."""
+        scores: dict[int, float] = defaultdict(float)
+        for word in {word.lower() for word in words}:
+            for number, times in self._found_in.get(word, ()):
+                spread = 1.2 * (0.25 + 0.75 * self._lengths[number] / self._mean)
+                scores[number] += self.rarity(word) * times * 2.2 / (times + spread)
+        taken = {one.id for one in without}
+        best = (self._passages[number] for number in sorted(scores, key=lambda number: -scores[number]))
+        return list(islice((one for one in best if one.id not in taken), most))
+
+
+def left_open(question: str, found: Sequence[Passage], search: Search) -> list[str]:
+    """Returns what a second search asks for: the words of the question that no passage has, and new names.
+
+    A name is a word of the best passage that begins with a capital; the three rarest ones that the question lacks
+    count. Without either, all words of the question.
+    """
+    asked = content_words(question)
+    known = {word.lower() for one in found for word in content_words(one.text)}
+    open_words = [word for word in asked if word.lower() not in known]
+    best = content_words(found[0].text) if found else []
+    names = {word for word in best if word[0].isupper() and word.lower() not in map(str.lower, asked)}
+    rarest = sorted(names, key=lambda word: (-search.rarity(word.lower()), word))
+    return [*(open_words or asked), *rarest[:3]]
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yields the files to read, in the order of their names, folder by folder."""
+    for path in sorted(folder.iterdir(), key=lambda one: (one.is_dir(), one.name)):
+        if path.name.startswith(".") or path.is_symlink():
+            continue
+        if path.is_dir():
+            yield from _files(path)
+        elif path.suffix.lower() in KINDS:
+            yield path
+
+
+class _Visible(HTMLParser):
+    """Collects the text of a page that a reader sees."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+        self._hidden = 0
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        """Notes where a hidden text begins."""
+        self._hidden += tag in ("script", "style")
+        if tag in ("p", "div", "li", "h1", "h2", "h3", "tr", "section"):
+            self.texts.append("\n\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        """Notes where a hidden text ends."""
+        self._hidden -= tag in ("script", "style") and self._hidden > 0
+
+    def handle_data(self, data: str) -> None:
+        """Keeps a text that is not hidden."""
+        if not self._hidden:
+            self.texts.append(data)
+
+
+def _visible(page: str) -> str:
+    parser = _Visible()
+    parser.feed(page)
+    return "".join(parser.texts)

@@ -1,0 +1,86 @@
+"""`ragguard try`, as a user calls it, on a folder of texts that the small models can read."""
+
+from importlib import import_module
+
+import pytest
+from support.tiny_gguf import make_gguf
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.engines.llama import smol
+from ragguard.storage.source import read_scored
+
+QUESTION = "Where was Hugo Rosquist born?"
+
+
+@pytest.fixture
+def texts(tmp_path):
+    folder = tmp_path / "texts"
+    folder.mkdir()
+    (folder / "people.md").write_text("Hugo Rosquist was born in Upper Dunness.\n\nHugo Rosquist is a judge.")
+    (folder / "places.md").write_text("Upper Dunness is in Dolovia.")
+    return folder
+
+
+def tried(texts, *arguments):
+    out = texts.parent / "out"
+    done = CliRunner().invoke(app, ["try", str(texts), *arguments, "--out", str(out)], env={"COLUMNS": "100"})
+    return done, out
+
+
+def test_question_is_searched_twice_answered_scored_and_written_to_a_page(texts):
+    done, out = tried(texts, QUESTION, "--engine", "nano")
+    assert done.exit_code == 0, done.output
+    assert "2 files, 2 passages" in done.output
+    for expected in ("hop 1:", "hop 2:", "ΔSePer", "1.1  people.md#1", "2.1  places.md#1"):
+        assert expected in done.output, expected
+    assert QUESTION in (out / "report.html").read_text()
+
+
+def test_model_in_the_process_credits_the_passages_by_likelihood(texts, tmp_path):
+    pytest.importorskip("gguf")
+    _, file = make_gguf(tmp_path / "model")
+    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}")
+    assert done.exit_code == 0, done.output
+    assert "likelihood" in done.output
+    assert done.output.count("fits the question best") == 1
+
+
+def test_stopped_command_leaves_what_is_done(texts, monkeypatch):
+    tryout = import_module("ragguard.cli.try")  # a word of Python, which no import statement names
+    ask = tryout._ask
+
+    def stops(rg, search, question, **options):
+        if question == "stop":
+            raise KeyboardInterrupt
+        return ask(rg, search, question, **options)
+
+    monkeypatch.setattr(tryout, "_ask", stops)
+    done, out = tried(texts, QUESTION, "stop", "--engine", "nano")
+    assert done.exit_code == 130
+    assert "what is done is" in done.output
+    assert [one.run.question for one in read_scored(out / "ragguard.db")] == [QUESTION]
+    assert (out / "report.html").exists()
+
+
+def test_question_without_any_known_word_finds_nothing_and_says_so(texts):
+    done, _ = tried(texts, "Pourquoi?", "--engine", "nano")
+    assert "No passage has a word of this question." in done.output
+
+
+@pytest.mark.parametrize(("arguments", "said"), [
+    (["missing", "What?"], "a folder that is there"),
+    ([".", " "], "a text that is not empty"),
+])  # fmt: skip
+def test_bad_input_is_one_sentence(tmp_path, monkeypatch, arguments, said):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["try", *arguments, "--engine", "nano"])
+    assert (done.exit_code, done.output.count("\n")) == (2, 1)
+    assert said in done.output
+
+
+def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monkeypatch):
+    monkeypatch.setattr(smol, "smol_path", lambda: None)
+    done, _ = tried(texts, QUESTION)
+    assert done.exit_code == 2
+    assert "ragguard fetch smol" in done.output
