@@ -218,6 +218,9 @@ class _Tally:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
             message = _LABEL_MASS.sub("too little on", _WAITING_TIME.sub("in a while", failure.message))
+            if failure.error == LowLabelMass.__name__:
+                # Without what could not be scored, which differs from hop to hop: it is the same model each time.
+                message = message.partition(": ")[2]
             cause = f"{failure.error}: {message}"
             self.reasons[cause] += 1
             self.scorers.setdefault(cause, set()).add(failure.scorer)

@@ -455,8 +455,16 @@ def test_models_are_asked_one_label_and_one_sample_before_many_runs(engine):
 def test_failures_of_one_cause_are_one_line_whatever_their_numbers(engine):
     masses = iter(range(10_000))
     engine.label = lambda text, label: 0.1 + next(masses) % 7 / 100 if label in "AB" else 0.4
-    done = score(runs_file(), "--scorers", "utility,coverage")
+    first, second = a_run("r0"), a_run("r1", question="who else?")
+    second.steps = second.steps[:1]
+    second.steps[0].passages = second.steps[0].candidates = second.steps[0].passages[:1]
+    write_runs([first, second], "runs.jsonl")
+    done = score("runs.jsonl", "--scorers", "utility,coverage")
     assert done.exit_code == 1
     assert "before the first run: " in done.output
-    assert done.output.count("LowLabelMass") == done.output.count(" x ") <= 2
+    assert (
+        done.output.count("LowLabelMass: the judge was asked for one of A, B and puts too little on them")
+        == 1
+    )
+    assert done.output.count("LowLabelMass") == done.output.count(" x ") == 1
     assert "puts too little on them" in done.output
