@@ -238,6 +238,17 @@ def test_address_of_a_run_brings_it_into_view_on_a_phone_where_its_matrix_scroll
     assert page.value("document.documentElement.scrollWidth") <= 390
 
 
+def test_page_says_over_all_runs_whether_the_retriever_or_the_choice_lost_more(browser, address, tmp_path):
+    runs = [scored(1), scored(2)]
+    for item in runs:
+        of = {"run_id": item.run.id, "step_id": item.run.steps[0].id}
+        item.scores += [Score("proc", 0.4, "step", **of), Score("pct_proc", 1.0, "step", **of)]
+    write_html(overviews(runs), tmp_path / "report.html")
+    said = browser.open((tmp_path / "report.html").as_uri()).value("selections.innerText")
+    assert said.startswith("Over 2 steps: The retriever loses most: its candidates allow 0.40")
+    assert browser.open(address).value("selections.innerText") == ""  # of these runs PROC is not known
+
+
 def test_paper_shows_the_run_alone(browser, address):
     page = browser.open(address + "#run-117", media="print", dark=True)
     assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
