@@ -104,32 +104,35 @@ from langchain_core.runnables import RunnableLambda
 async def deltas(runnable, given):
     return [one async for one in runnable.astream(given)]
 
-example = runpy.run_path(sys.argv[1])
-if "Nano" in example:
-    question = example["CASE"].question if "CASE" in example else next(iter(example["HOPS"]))
-    found = [ToolMessage("Ada Berg founded it.", tool_call_id=str(hop)) for hop in range(2)]
-    model, given = example["Nano"](), [HumanMessage(question), *found]
-    streamed = [one.content for one in asyncio.run(deltas(model, given))]
-    whole = model.invoke(given).content
-else:
-    model, given = RunnableLambda(example["read"]), {"context": [], "question": "Who founded it?"}
-    streamed, whole = asyncio.run(deltas(model, given)), asyncio.run(model.ainvoke(given))
-print(json.dumps([streamed, whole]))
+for path in sys.argv[1:]:
+    example = runpy.run_path(path)
+    if "Nano" in example:
+        question = example["CASE"].question if "CASE" in example else next(iter(example["HOPS"]))
+        found = [ToolMessage("Ada Berg founded it.", tool_call_id=str(hop)) for hop in range(2)]
+        model, given = example["Nano"](), [HumanMessage(question), *found]
+        streamed = [one.content for one in asyncio.run(deltas(model, given))]
+        whole = model.invoke(given).content
+    else:
+        model, given = RunnableLambda(example["read"]), {"context": [], "question": "Who founded it?"}
+        streamed, whole = asyncio.run(deltas(model, given)), asyncio.run(model.ainvoke(given))
+    print(json.dumps([streamed, whole]))
 """
-"""Streams the answer of an example's model, and asks for it in one piece."""
+"""Streams the answer of each example's model, and asks for it in one piece."""
 
 
-@pytest.mark.parametrize("name", [name for name in HOPS if name.startswith("lang")])
-def test_the_model_of_a_langchain_example_streams_deltas(name):
+def test_models_of_the_langchain_examples_stream_deltas():
+    names = [name for name in HOPS if name.startswith("lang")]
     path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
     done = subprocess.run(
-        [sys.executable, "-c", STREAM, str(ROOT / "examples" / f"{name}.py")],
+        [sys.executable, "-c", STREAM, *(str(ROOT / "examples" / f"{name}.py") for name in names)],
         env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
         capture_output=True,
         encoding="utf-8",
         timeout=240,
     )
     assert done.returncode == 0, done.stderr
-    streamed, whole = json.loads(done.stdout.splitlines()[-1])
-    assert len([delta for delta in streamed if delta]) > 1
-    assert "".join(streamed) == whole
+    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[[")]
+    assert len(answers) == len(names)
+    for name, (streamed, whole) in zip(names, answers, strict=True):
+        assert len([delta for delta in streamed if delta]) > 1, name
+        assert "".join(streamed) == whole, name
