@@ -107,6 +107,13 @@ def run(
     """Ask an engine for its properties, how exact it is, how fast it is, and what a run costs.
 
     Exit code 0: ready. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
+
+    \b
+    With OPENAI_API_KEY or AZURE_OPENAI_API_KEY set; Ollama and llama.cpp need no key:
+    ragguard doctor "https://api.openai.com/v1#gpt-4o-mini"
+    ragguard doctor "https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=2024-10-21"
+    ragguard doctor "http://localhost:11434/v1#llama3.2"
+    ragguard doctor http://localhost:8080/v1
     """
 
     def tell(name: str, value: str) -> None:

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
+from typer.testing import CliRunner
 
+from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "engines.md").read_text()
@@ -55,6 +57,14 @@ async def test_address_of_the_table_reaches_its_model_under_its_path(server, add
     model, paths = await reached(address)
     assert (model == "only-model") == (server in ONLY_MODEL)
     assert all(path.startswith(urlsplit(address).path) for path in paths)
+
+
+def test_help_of_doctor_shows_keys_and_the_commands_of_the_page():
+    shown = CliRunner().invoke(app, ["doctor", "--help"]).output
+    named = re.findall(r"^ +ragguard doctor \"?(https?://[^\s\"]+)", shown, re.MULTILINE)
+    assert len(named) == 4
+    assert set(named) <= set(COMMANDS)
+    assert "OPENAI_API_KEY" in shown
 
 
 @pytest.mark.parametrize("address", COMMANDS)
