@@ -312,8 +312,9 @@ async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mod
     (step,) = captured.run.steps
     candidates, passages, dropped = told(step)
     assert sorted(passages) == ["left-0", "right-0"]
-    assert candidates == [*passages, "left-1", "right-1"]
-    assert dropped == [(3, "left-1"), (4, "right-1")]
+    assert candidates[:2] == passages
+    assert sorted(candidates[2:]) == ["left-1", "right-1"]  # on an event loop the arms end in any order
+    assert dropped == [(3, candidates[2]), (4, candidates[3])]
 
 
 def test_node_dropped_in_one_arm_and_found_in_another_is_not_dropped(recorder, captured):
