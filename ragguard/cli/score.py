@@ -35,6 +35,9 @@ _WAITING_TIME = re.compile(r"\bin \d+(\.\d+)? s\b")
 """The time in a reason, such as `tried again in 4.9 s`, which differs from run to run."""
 _LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
 """The probability on labels in a reason, which differs from passage to passage."""
+_UNKNOWN_WORDS = re.compile(r"\b\d+% of the words of a prompt\b")
+_NAMES = re.compile(r"^[a-z_]+( of passage \d+)?(, [a-z_]+( of passage \d+)?)*: ")
+"""The scores that a reason kept from being given, at its beginning."""
 _SCORERS = "belief,utility,coverage"
 CLOSE_SECONDS = 5.0
 
@@ -217,11 +220,7 @@ class _Tally:
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
         for failure in scored.failures:
-            message = _LABEL_MASS.sub("too little on", _WAITING_TIME.sub("in a while", failure.message))
-            if failure.error == LowLabelMass.__name__:
-                # Without what could not be scored, which differs from hop to hop: it is the same model each time.
-                message = message.partition(": ")[2]
-            cause = f"{failure.error}: {message}"
+            cause = f"{failure.error}: {_cause(failure.message)}"
             self.reasons[cause] += 1
             self.scorers.setdefault(cause, set()).add(failure.scorer)
         answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
@@ -247,6 +246,16 @@ class _Tally:
             {f"{', '.join(sorted(self.scorers[why]))}, {why}": count for why, count in self.reasons.items()}
         )
         return "\n".join([*lines, *reason_lines(reasons, f"`ragguard report {store}`")])
+
+
+def _cause(message: str) -> str:
+    """Returns the reason of a failure without what differs from score to score: names, times, shares."""
+    for pattern, instead in (
+        (_NAMES, ""), (_WAITING_TIME, "in a while"), (_LABEL_MASS, "too little on"),
+        (_UNKNOWN_WORDS, "too many of the words of a prompt"),
+    ):  # fmt: skip
+        message = pattern.sub(instead, message)
+    return message
 
 
 async def _score(

@@ -15,6 +15,7 @@ from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
+from ragguard import Passage, RetrievalStep, Run
 from ragguard.cli.app import app
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
@@ -468,3 +469,20 @@ def test_failures_of_one_cause_are_one_line_whatever_their_numbers(engine):
     )
     assert done.output.count("LowLabelMass") == done.output.count(" x ") == 1
     assert "puts too little on them" in done.output
+
+
+def test_real_text_on_nano_is_one_reason_and_nothing_plausible_is_stored(here):
+    moon = RetrievalStep(
+        query="first man on the Moon", passages=[Passage("Neil Armstrong stepped out first.")]
+    )
+    paris = RetrievalStep(query="capital of France", passages=[Passage("Paris is the capital of France.")])
+    runs = [
+        Run(id="moon", question="Who was the first man on the Moon?", references=["him"], steps=[moon]),
+        Run(id="paris", question="What is the capital of France?", references=["Paris"], steps=[paris]),
+    ]
+    write_runs(runs, "real.jsonl")
+    done = score("real.jsonl")
+    assert done.exit_code == 1
+    assert done.output.count("nano does not know too many of the words of a prompt") == 1
+    store = Store("ragguard.db", read_only=True)
+    assert [one.name for run in runs for one in store.scores(run.id)] == []

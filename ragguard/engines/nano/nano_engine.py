@@ -28,8 +28,8 @@ from ragguard.runtime.threads import DaemonThreads
 
 _SHORT = 20_000
 """Characters that become ids in a few milliseconds."""
-_MOST_UNKNOWN = 0.2
-"""The largest share of unknown words in a prompt that is answered. Ordinary English has 40 to 70 %."""
+_MOST_UNKNOWN = 0.15
+"""The largest share of unknown words in a prompt that is answered. Ordinary English has 15 to 70 %."""
 _FOR_REAL_TEXT = (
     "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
     'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
@@ -86,7 +86,7 @@ class NanoTokens:
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
-        UnfitText where nano does not know a fifth of the words of a prompt."""
+        UnfitText where nano does not know a seventh of the words of a prompt."""
         rows = await self.render(prompts)
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)

@@ -23,7 +23,7 @@ PASSAGES = [
         "東京はどこにありますか",
     ],
 )
-async def test_text_of_which_nano_does_not_know_a_fifth_of_the_words_is_refused(text):
+async def test_text_of_which_nano_does_not_know_a_seventh_of_the_words_is_refused(text):
     with pytest.raises(UnfitText, match=r"nano does not know \d+% of the words"):
         await connect("nano").label_probs([text], ["A"])
 
