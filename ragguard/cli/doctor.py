@@ -109,9 +109,9 @@ def run(
     Exit code 0: ready. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
 
     \b
-    With OPENAI_API_KEY or AZURE_OPENAI_API_KEY set; Ollama and llama.cpp need no key:
+    With OPENAI_API_KEY set; Ollama and llama.cpp need no key (Azure and others:
+    docs/how-to/engines.md):
     ragguard doctor "https://api.openai.com/v1#gpt-4o-mini"
-    ragguard doctor "https://NAME.openai.azure.com/openai/deployments/DEPLOYMENT?api-version=2024-10-21"
     ragguard doctor "http://localhost:11434/v1#llama3.2"
     ragguard doctor http://localhost:8080/v1
     """

@@ -62,7 +62,7 @@ async def test_address_of_the_table_reaches_its_model_under_its_path(server, add
 def test_help_of_doctor_shows_keys_and_the_commands_of_the_page():
     shown = CliRunner().invoke(app, ["doctor", "--help"]).output
     named = re.findall(r"^ +ragguard doctor \"?(https?://[^\s\"]+)", shown, re.MULTILINE)
-    assert len(named) == 4
+    assert len(named) == 3
     assert set(named) <= set(COMMANDS)
     assert "OPENAI_API_KEY" in shown
 

@@ -30,8 +30,8 @@ KNOWN_CAPABILITIES = {
 NANO = load_prompts("nano")
 PASSAGES = (
     "Ada Berg founded the firm.",
-    "Oslo sells maps.",
-    "Ole Dahl runs it, and Ada Berg does not.",
+    "Oslo sells clocks.",
+    "Emma Berg leads it, as Ada Berg did.",
 )
 PROMPTS = [NANO.render("abstention", [passage], query="Who founded the firm?") for passage in PASSAGES]
 JUDGED = NANO.render("relevance", [PASSAGES[0]], query="Who founded the firm?")
@@ -287,7 +287,7 @@ class EngineContract:
         assert len(samples) == len(prompts)
 
     async def test_a_prompt_that_does_not_fit_is_refused_with_the_limit(self, subject: Subject) -> None:
-        words = "Ada Berg runs it. " * 4 * ((await subject.engine.info()).context or 8192)
+        words = "Ada Berg leads it. " * 4 * ((await subject.engine.info()).context or 8192)
         for call in (
             subject.engine.label_probs(["Who?", words], LABELS),
             subject.engine.sample(["Who?", words], n=1, max_tokens=2),
@@ -297,7 +297,7 @@ class EngineContract:
             assert caught.value.limit
 
     async def test_a_passage_is_cut_where_that_is_allowed(self, subject: Subject) -> None:
-        words = "Ada Berg runs it. " * 2 * ((await subject.engine.info()).context or 8192)
+        words = "Ada Berg leads it. " * 2 * ((await subject.engine.info()).context or 8192)
         long = NANO.render("abstention", [PASSAGES[0], words], query="Who founded the firm?")
         assert long.cuttable[0] == Span(0, long.cuttable[0].start, long.cuttable[0].start + len(words))
         probs = await subject.engine.label_probs([PROMPTS[0], long], LABELS)
