@@ -14,9 +14,13 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.engines.connect import open_engine
 
-PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "engines.md").read_text()
+_ROOT = Path(__file__).parents[2]
+PAGE = (_ROOT / "docs" / "how-to" / "engines.md").read_text()
+README = (_ROOT / "README.md").read_text()
 ROWS = re.findall(r"^\| ([^|]+) \| `(https?://[^`]+)` \| ([^|]+) \|", PAGE, re.MULTILINE)
-COMMANDS = re.findall(r"^ragguard .*?\"?(https?://[^\s\"]+)", PAGE, re.MULTILINE)
+COMMANDS = list(
+    dict.fromkeys(re.findall(r"^ragguard .*?\"?(https?://[^\s\"]+)", f"{README}\n{PAGE}", re.MULTILINE))
+)
 ONLY_MODEL = {"vLLM", "llama.cpp"}
 
 
@@ -46,9 +50,17 @@ async def reached(address: str) -> tuple[str, list[str]]:
 
 
 def test_table_names_the_servers_that_people_have():
-    assert {"vLLM", "OpenAI", "Azure", "llama.cpp", "Ollama", "LiteLLM's proxy", "OpenRouter", "Gemini"} == {
-        server for server, _, _ in ROWS
-    }
+    assert {
+        "vLLM",
+        "OpenAI",
+        "Azure",
+        "llama.cpp",
+        "Ollama",
+        "LiteLLM's proxy",
+        "OpenRouter",
+        "Gemini",
+        "Claude",
+    } == {server for server, _, _ in ROWS}
     assert len(COMMANDS) == 5
 
 
@@ -57,6 +69,17 @@ async def test_address_of_the_table_reaches_its_model_under_its_path(server, add
     model, paths = await reached(address)
     assert (model == "only-model") == (server in ONLY_MODEL)
     assert all(path.startswith(urlsplit(address).path) for path in paths)
+
+
+def test_readme_shows_the_key_and_the_address_of_the_servers_that_most_have():
+    assert "export OPENAI_API_KEY=" in README
+    for part in (
+        "api.openai.com/v1#",
+        "localhost:11434/v1#",
+        "localhost:8080/v1",
+        "openai.azure.com/openai/deployments/",
+    ):
+        assert re.search(rf"^ragguard doctor .*{re.escape(part)}", README, re.MULTILINE), part
 
 
 def test_help_of_doctor_shows_keys_and_the_commands_of_the_page():

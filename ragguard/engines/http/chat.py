@@ -150,10 +150,9 @@ async def ask(
 
 def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> Choice:
     message = choice.get("message")
-    content = message.get("content") if isinstance(message, Mapping) else None
-    if not isinstance(message, Mapping) or not isinstance(content, str | None):
-        raise EngineProtocolError(f"{url}: a choice without the text of its message")
-    content = content or ""
+    if not isinstance(message, Mapping):
+        raise EngineProtocolError(f"{url}: a choice without its message")
+    content = _content(message.get("content"), url)
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)
     tokens, first = _tokens(choice.get("logprobs"))
@@ -174,6 +173,15 @@ def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> C
         thought=thought,
         is_empty=not content and _entries(choice.get("logprobs")) == [],
     )
+
+
+def _content(given: Any, url: str) -> str:
+    """Returns the text of a message, which some servers give in pieces; none where there is no text."""
+    pieces = given if isinstance(given, list) else [{"text": given or ""}]
+    texts = [piece.get("text") if isinstance(piece, Mapping) else None for piece in pieces]
+    if not all(isinstance(text, str) for text in texts):
+        raise EngineProtocolError(f"{url}: the content of a message is neither a text nor pieces of one")
+    return "".join(map(str, texts))
 
 
 def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
