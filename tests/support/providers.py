@@ -87,7 +87,7 @@ def openai(model: str, *, thinks: bool = False) -> Callable[[Request], Reply]:
 
 
 def azure(request: Request) -> Reply:
-    """Answers as a deployment of Azure's: the model stands in the path, the version in the query, the key in a header of
+    """Answers as Azure's deployments: the model stands in the path, the version in the query, the key in a header of
     its own; there is no list of models."""
     if request.headers.get("api-key") != KEY:
         return Reply(
@@ -108,7 +108,7 @@ def ollama(*, shows: bool) -> Callable[[Request], Reply]:
 
 
 def gemini(request: Request) -> Reply:
-    """Answers as Gemini's compatible endpoint: models are listed as `models/NAME`, errors come in a list, unknown fields
+    """Answers as Gemini's endpoint: models are listed as `models/NAME`, errors come in a list, unknown fields
     and log-probabilities are errors, at most 8 candidates, and a text may come in pieces."""
     fake = FakeModel(face="openai", models=("models/gemini-2.0-flash", "gemini-2.0-flash"))
     request = replace(request, path=request.path.replace("/v1beta/openai", "/v1"))
@@ -137,7 +137,7 @@ def gemini(request: Request) -> Reply:
 
 
 def claude(request: Request) -> Reply:
-    """Answers as Claude's compatible endpoint: `n` must be 1, a temperature is at most 1, log-probabilities and the seed
+    """Answers as Claude's endpoint: `n` must be 1, a temperature is at most 1, log-probabilities and the seed
     are ignored."""
     fake = FakeModel(face="openai", models=("claude-haiku",), top=0)
     if not bearer(request):
