@@ -6,7 +6,7 @@ BIN    := .venv/bin
 ENVIRONMENT := PYTHONPATH=tests $(BIN)/python -m support.environments
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: help demo test quick lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-ray clean
+.PHONY: help demo test quick lint types check golden docs test-install test-newest test-vllm test-phoenix test-floors test-foreign test-servers test-ray clean
 
 help:
 	@echo "make demo          install what the demonstration needs and run it"
@@ -16,6 +16,7 @@ help:
 	@echo "make golden        the golden files of tests/golden, anew, where a change to what others see is meant"
 	@echo "make test-install  the package alone in a clean environment: size, imports"
 	@echo "make test-vllm     engines and scores against a real vLLM, also in an actor of Ray, in environments of their own (4 GB)"
+	@echo "make test-servers  engines and scores against llama.cpp, LiteLLM's proxy and transformers serve, in an environment of its own (2 GB)"
 	@echo "make test-newest   the store, the service, the guard and faults on the newest Python of this machine"
 	@echo "make test-floors   frameworks and OpenTelemetry at the lowest supported versions, in environments of their own"
 	@echo "make test-foreign  telemetry beside other instrumentations, in an environment of its own"
@@ -45,7 +46,7 @@ demo: .venv/.demo
 	$(BIN)/ragguard demo
 
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign"
+	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign and not servers"
 
 # The inner loop: numbers, records, storage and scorers, without frameworks, servers and child processes.
 quick: .venv/.dev
@@ -78,6 +79,11 @@ test-newest: .venv/.dev
 test-vllm: .venv/.dev
 	-$(ENVIRONMENT) vllm-ray
 	$(BIN)/python -m pytest tests -m vllm
+
+test-servers: .venv/.dev
+	-$(ENVIRONMENT) servers
+	-$(BIN)/ragguard fetch smol
+	$(BIN)/python -m pytest tests/servers -m servers
 
 test-floors: .venv/.dev
 	python=$$($(ENVIRONMENT) llamaindex-floor) && $$python -m pytest tests/llamaindex tests/examples -k llamaindex

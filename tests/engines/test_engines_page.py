@@ -56,6 +56,7 @@ def test_table_names_the_servers_that_people_have():
         "Azure",
         "llama.cpp",
         "Ollama",
+        "transformers serve",
         "LiteLLM's proxy",
         "OpenRouter",
         "Gemini",

@@ -6,6 +6,7 @@ prints the interpreter of the environment; where it cannot be had, says why and 
 
 - `vllm`: a real vLLM for a machine without a GPU, some 3.5 GB;
 - `vllm-ray`: Ray beside that vLLM, for actors that each run one: a small environment over that of `vllm`;
+- `servers`: llama.cpp, LiteLLM's proxy and `transformers serve`, some 2 GB;
 - `phoenix`: a real Phoenix;
 - `foreign`: the other instrumentations that ragguard works beside, some of which want other versions of shared
   packages than the tests do;
@@ -156,6 +157,12 @@ def _companions_of_vllm(venv: CachedVenv) -> list[str]:
     return kept
 
 
+SERVERS = CachedVenv(
+    "servers",
+    (_TORCH, "transformers[serving]==5.23.0", "xllamacpp==2026.10.11549", "litellm[proxy]==1.106.2"),
+    "import xllamacpp, litellm, transformers, fastapi",
+)
+
 VLLM = CachedVenv(
     "vllm",
     (_VLLM, _TORCH, *PYTEST, *TERMINAL),
@@ -181,7 +188,17 @@ VLLM_RAY = CachedVenv(
 
 ENVIRONMENTS = {
     venv.name: venv
-    for venv in (VLLM, VLLM_RAY, PHOENIX, FOREIGN, RAY, LANGCHAIN_FLOOR, LLAMA_INDEX_FLOOR, TELEMETRY_FLOOR)
+    for venv in (
+        VLLM,
+        VLLM_RAY,
+        SERVERS,
+        PHOENIX,
+        FOREIGN,
+        RAY,
+        LANGCHAIN_FLOOR,
+        LLAMA_INDEX_FLOOR,
+        TELEMETRY_FLOOR,
+    )
 }
 
 

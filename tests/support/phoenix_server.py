@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import os
-import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
 from support.environments import PHOENIX
-from support.server_process import server_process
+from support.server_process import free_port, healthy_server
 
 LAUNCHER = Path(__file__).parents[1] / "phoenix" / "launcher.py"
-
-
-def free_port() -> int:
-    """A port that nobody listens on at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -34,21 +24,7 @@ def serve(folder: Path) -> Iterator[str]:
         "PHOENIX_WORKING_DIR": str(folder),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    with (
-        (folder / "log").open("w") as log,
-        server_process([PHOENIX.python, LAUNCHER], environment=environment, output=log) as server,
-    ):
-        url = f"http://127.0.0.1:{port}"
-        deadline = time.monotonic() + 120
-        while not _healthy(url):
-            alive = server.poll() is None and time.monotonic() < deadline
-            assert alive, (folder / "log").read_text()[-3000:]
-            time.sleep(0.2)
+    url = f"http://127.0.0.1:{port}"
+    command = [PHOENIX.python, LAUNCHER]
+    with healthy_server(command, f"{url}/healthz", folder / "log", environment=environment, patience_s=120):
         yield url
-
-
-def _healthy(url: str) -> bool:
-    try:
-        return httpx.get(f"{url}/healthz", timeout=2).is_success
-    except httpx.TransportError:
-        return False

@@ -5,20 +5,15 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
-import socket
-import subprocess
 import tempfile
 import threading
-import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
 from support.environments import VLLM
-from support.server_process import server_process
+from support.server_process import free_port, healthy_server
 
 SETTINGS = {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
 """Variables of the environment of a vLLM in tests."""
@@ -39,7 +34,7 @@ class VllmServer:
 def serve(folder: Path, name: str, *arguments: str) -> Iterator[VllmServer]:
     """Serves a checkpoint. One server at a time on this machine; others wait for their turn."""
     with tempfile.TemporaryDirectory(prefix="ragguard-vllm-") as scratch, turn():
-        port = _free_port()
+        port = free_port()
         log = Path(scratch) / "server.log"
         command = [
             str(VLLM.python), "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder),
@@ -48,11 +43,8 @@ def serve(folder: Path, name: str, *arguments: str) -> Iterator[VllmServer]:
             # vLLM 0.32 for CPUs dies of a seeded request whose prompt is read in two pieces.
             "--no-enable-chunked-prefill", *arguments,
         ]  # fmt: skip
-        with (
-            log.open("w") as output,
-            server_process(command, environment={**os.environ, **SETTINGS}, output=output) as process,
-        ):
-            _wait_until_healthy(process, port, log)
+        health, environment = f"http://127.0.0.1:{port}/health", os.environ | SETTINGS
+        with healthy_server(command, health, log, environment=environment, patience_s=_PATIENCE_S):
             yield VllmServer(f"http://127.0.0.1:{port}/v1", name, folder)
 
 
@@ -75,27 +67,3 @@ def turn() -> Iterator[None]:
         with _lock:
             # The first one opened carries the lock: it goes last.
             _held.pop().close()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _wait_until_healthy(process: subprocess.Popen[bytes], port: int, log: Path) -> None:
-    deadline = time.monotonic() + _PATIENCE_S
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"vLLM ended with {process.returncode}:\n{_tail(log)}")
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5) as answer:
-                if answer.status == 200:
-                    return
-        except (urllib.error.URLError, OSError):
-            time.sleep(0.5)
-    raise RuntimeError(f"vLLM was not healthy within {_PATIENCE_S:.0f} s:\n{_tail(log)}")
-
-
-def _tail(log: Path) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-40:])

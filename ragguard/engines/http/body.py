@@ -12,6 +12,7 @@ import httpx
 
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
+from ragguard.runtime.faults import brief
 from ragguard.runtime.limiter import Limiter
 from ragguard.runtime.per_process import PerProcess
 
@@ -70,11 +71,22 @@ def as_text(body: bytes, length: int) -> str:
     return body[: 4 * length].decode("utf-8", "replace")[:length]
 
 
+def unexpected(url: str, expected: str, got: Any) -> EngineProtocolError:
+    """Returns the error for a part of a reply that is not what it should be; it names the fields that came instead."""
+    if isinstance(got, Mapping):
+        came = "an object with " + (", ".join(f"`{name}`" for name in list(got)[:8]) or "nothing in it")
+    else:
+        came = brief(json.dumps(got))[:80]
+    return EngineProtocolError(
+        f"{url}: expected {expected} and got {came}; is this an OpenAI-compatible server?"
+    )
+
+
 def choices_of(answer: Any, url: str) -> list[Mapping[str, Any]]:
     """Returns the choices in a reply, as they are listed."""
     found = answer.get("choices") if isinstance(answer, Mapping) else None
     if not isinstance(found, list) or not all(isinstance(choice, Mapping) for choice in found):
-        raise EngineProtocolError(f"{url}: no list of choices in the answer")
+        raise unexpected(url, "a reply with a list of `choices`", answer)
     return found
 
 

@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from ragguard.engines.http.body import choices_of, usage_of
+from ragguard.engines.http.body import choices_of, unexpected, usage_of
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.label_tokens import checked_logprob, upper_bound
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.thinking import begun_thought, without_reasoning
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
+from ragguard.runtime.notices import NOTICES
 
 _SEEDS = 2**62
 _TOPS = (20, 5, 0)
@@ -31,6 +32,10 @@ _MOST_CHOICES = re.compile(
     r"(?:<=|at most|up to|maximum(?: value)?(?: is| of)?|(?:less|smaller) than or equal to|between \d+ and)"
     r"\D{0,12}(\d+)"
 )
+
+
+_BESIDE = frozenset({"role", "refusal", "reasoning", "reasoning_content"})
+"""The texts of a message that may stand without a content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,15 +148,31 @@ async def ask(
     answer = await client.post("/chat/completions", body, deadline=request.deadline)
     url = f"{client.address.base}/chat/completions"
     found = choices_of(answer, url)
+    _notice_other_model(client, model, answer.get("model"))
     if len(found) not in (1, n):
         raise EngineProtocolError(f"{url}: {n} choices were asked for and {len(found)} came")
     return [_choice(choice, answer, url) for choice in found], usage_of(answer, 1)
 
 
+def _notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
+    """Logs once that another model answers than the one that was asked for, such as the only one that is loaded."""
+    if not isinstance(answering, str) or client.address.is_azure:  # whose names are those of deployments
+        return
+    one, other = asked.lower(), answering.lower()
+    if one not in other and other not in one:
+        NOTICES.once(
+            f"{answering} answers for {asked} at {client.address.base}",
+            f"{client.address.base} was asked for {asked} and says that {answering} answers: scores are kept under "
+            f"{asked}; name the model that is meant, as {client.address.base}#{answering}",
+        )
+
+
 def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> Choice:
     message = choice.get("message")
     if not isinstance(message, Mapping):
-        raise EngineProtocolError(f"{url}: a choice without its message")
+        raise unexpected(url, "a choice with its `message`", choice)
+    if "content" not in message and any(isinstance(message[name], str) for name in message.keys() - _BESIDE):
+        raise unexpected(url, "a message with its `content`", message)
     content = _content(message.get("content"), url)
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)

@@ -216,10 +216,14 @@ class HttpClient:
         try:
             answer = parsed(body)
         except ValueError as error:
-            unread = EngineProtocolError(
-                f"{method} {url}: the answer is not JSON but begins {brief(as_text(body, _LOOKED_AT))[:80]!r}; "
-                "is this an OpenAI-compatible server?"
+            begins = brief(as_text(body, _LOOKED_AT))[:80]
+            what = (
+                "is a stream of events, which was not asked for: switch that off in the server, or in the proxy "
+                "before it"
+                if begins.startswith(("data:", "event:"))
+                else f"is not JSON but begins {begins!r}; is this an OpenAI-compatible server?"
             )
+            unread = EngineProtocolError(f"{method} {url}: the answer {what}")
             unread.retryable = url in self._answered
             raise unread from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
@@ -306,6 +310,8 @@ def _refusal(
             limit=int(limit[1]) if limit else None,
             tokens=int(length[1]) if length else None,
         )
+    if status in (404, 405, 415, 422) and not (isinstance(answer, Mapping) and "error" in answer):
+        what += "; is this an OpenAI-compatible server? Its address mostly ends in /v1"
     refusal = EngineRejected(what, status=status)
     if status == 404:
         # A proxy's page may give way to the server again. A server that has lost its model has another one: the answer

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ragguard.engines.engine import ModelEngine
+from ragguard.engines.http.body import unexpected
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
@@ -101,9 +102,7 @@ async def _listed(client: HttpClient) -> list[Mapping[str, Any]]:
     answer = await client.get("/models")
     listed = answer.get("data") if isinstance(answer, Mapping) else None
     if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
-        raise EngineProtocolError(
-            f"GET {client.address.base}/models: no list of models in the answer; is this an OpenAI-compatible server?"
-        )
+        raise unexpected(f"GET {client.address.base}/models", "a list of models in `data`", answer)
     return listed
 
 

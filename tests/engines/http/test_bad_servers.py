@@ -1,0 +1,99 @@
+"""A server that is none, or speaks otherwise: `doctor` says in one sentence what came and what was expected."""
+
+from __future__ import annotations
+
+import pytest
+from support.misbehaving_server import Reply, serving
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+
+MODELS = Reply({"data": [{"id": "m"}]})
+PAGE = Reply("<!doctype html><title>My shop</title>", headers={"content-type": "text/html"})
+CHOICE = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "A"}}
+ANSWER = {"model": "m", "choices": [CHOICE]}
+NOT_FOUND = Reply({"detail": "Not Found"}, 404)
+ASKS_WHETHER = "is this an OpenAI-compatible server?"
+BAD_LISTS = {
+    "a page": (PAGE, "is not JSON but begins '<!doctype html><title>My shop", ASKS_WHETHER),
+    "a login": (Reply("", 302, {"location": "/login"}), "302", "it points elsewhere: use that address"),
+    "nothing there": (NOT_FOUND, "404", f"{ASKS_WHETHER} Its address mostly ends in /v1"),
+    "an application": (
+        Reply({"answer": "42"}), "expected a list of models in `data` and got an object with `answer`", ASKS_WHETHER
+    ),
+    "names alone": (Reply(["m"]), 'expected a list of models in `data` and got ["m"]', ASKS_WHETHER),
+    "closed at once": (Reply({}, reset_after=-1), "the connection broke", "may have been restarted"),
+}  # fmt: skip
+BAD_ANSWERS = {
+    "a page": (PAGE, "is not JSON but begins '<!doctype html>", ASKS_WHETHER),
+    "nothing": (Reply(""), "is not JSON but begins ''", ASKS_WHETHER),
+    "null": (Reply("null"), "expected a reply with a list of `choices` and got null", ASKS_WHETHER),
+    "a stream": (
+        Reply('data: {"choices": []}\n\ndata: [DONE]\n\n'), "is a stream of events", "switch that off in the server"
+    ),
+    "wrapped": (
+        Reply({"code": 0, "data": ANSWER}), "a list of `choices` and got an object with `code`, `data`", ASKS_WHETHER
+    ),
+    "other fields": (
+        Reply({"outputs": ["A"]}), "a list of `choices` and got an object with `outputs`", ASKS_WHETHER
+    ),
+    "no message": (
+        Reply({"choices": [{"text": "A"}]}), "a choice with its `message` and got an object with `text`", ASKS_WHETHER
+    ),
+    "no content": (
+        Reply({"choices": [{"message": {"role": "assistant", "text": "A"}}]}),
+        "a message with its `content` and got an object with `role`, `text`",
+        ASKS_WHETHER,
+    ),
+    "no choice": (Reply({"choices": []}), "2 choices were asked for", "0 came"),
+    "an error with 200": (Reply({"error": {"message": "still loading"}}), "the server said", "still loading"),
+    "no such path": (NOT_FOUND, "404", f"{ASKS_WHETHER} Its address mostly ends in /v1"),
+    "other parameters": (
+        Reply({"detail": [{"loc": ["body", "query"], "msg": "field required"}]}, 422), "field required", ASKS_WHETHER
+    ),
+    "cut off": (Reply(ANSWER, reset_after=10), "the connection broke", "the server may have been restarted"),
+}  # fmt: skip
+
+
+def doctor(handle):
+    """Returns the last line of `ragguard doctor` about a server, which is not ready."""
+    with serving(handle) as url:
+        result = CliRunner().invoke(app, ["doctor", url])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert "not ready" in result.output
+    return result.output.splitlines()[-1]
+
+
+@pytest.mark.parametrize("kind", BAD_LISTS)
+def test_list_of_models_that_is_none_is_said_with_what_came(kind):
+    reply, came, expected = BAD_LISTS[kind]
+    line = doctor(lambda request: reply)
+    assert "/v1/models: " in line
+    assert came in line
+    assert expected in line
+
+
+@pytest.mark.parametrize("kind", BAD_ANSWERS)
+def test_answer_that_is_none_is_said_with_what_came(kind):
+    reply, came, expected = BAD_ANSWERS[kind]
+    line = doctor(lambda request: MODELS if request.path.endswith("/models") else reply)
+    assert "/v1/chat/completions: " in line
+    assert came in line
+    assert expected in line
+
+
+def test_refusal_in_openais_words_is_not_doubted():
+    refusal = Reply({"error": {"message": "no such model"}}, 404)
+    assert ASKS_WHETHER not in doctor(lambda r: MODELS if r.path.endswith("/models") else refusal)
+
+
+@pytest.mark.parametrize(
+    ("answering", "said"), [("other-7b", True), ("m-2026-10-01", False), ("hub/m", False)]
+)
+def test_answer_of_another_model_is_said_once(caplog, answering, said):
+    answer = Reply(ANSWER | {"model": answering})
+    with serving(lambda request: MODELS if request.path.endswith("/models") else answer) as url:
+        CliRunner().invoke(app, ["doctor", url])
+    told = f"{url} was asked for m and says that {answering} answers"
+    assert sum(told in record.getMessage() for record in caplog.records) == said

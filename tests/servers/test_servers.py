@@ -1,0 +1,125 @@
+"""Real servers: llama.cpp, LiteLLM's proxy before it, and `transformers serve`, each against the same weights in this
+process. llama.cpp serves smol, since nano's tokens, a word each, are no tokens of its."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ragguard import RagGuard, world
+from ragguard.cli.app import app
+from ragguard.engines.connect import open_engine
+from ragguard.engines.prompts import load_prompts
+
+pytestmark = pytest.mark.servers
+FACTS = {
+    "Where was Ada Berg born?": "Ada Berg was born in Turin in 1901.",
+    "Who has written the letter?": "The letter was written by a judge.",
+    "What colour is the sky?": "Grass is green.",
+    "When did the war end?": "The war ended in 1945.",
+}
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        ("llama_cpp", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
+        ("litellm", ["n_samples, sample_logprobs, seed, top_logprobs", "20 likeliest tokens", "labels      exact"]),
+        ("transformers_serve", ["no log-probabilities", "one answer a request", "labels      estimated"]),
+    ],
+)  # fmt: skip
+def test_doctor_says_what_the_server_shows(request, server, shown):
+    result = CliRunner().invoke(app, ["doctor", request.getfixturevalue(server)])
+    for words in shown:
+        assert words in result.stdout
+    # Neither model follows the prompts for models of ordinary size.
+    assert result.stdout.splitlines()[-1].startswith("not ready: the model puts too little on the labels")
+    assert result.exit_code == 1
+
+
+@pytest.mark.parametrize("server", ["llama_cpp", "litellm"])
+async def test_llama_cpp_gives_the_probabilities_and_answers_of_the_same_weights_here(request, server):
+    prompts = load_prompts("default")
+    judged = [prompts.render("relevance", [text], query=query) for query, text in FACTS.items()]
+    asked = [prompts.render("answer", [text], question=query) for query, text in FACTS.items()]
+    async with (
+        aclosing(open_engine("smol")) as here,
+        aclosing(open_engine(request.getfixturevalue(server))) as there,
+    ):
+        ours, theirs = [np.asarray(await engine.label_probs(judged, ["A", "B"])) for engine in (here, there)]
+        # llama.cpp rounds its activations to eight bits, and with what stands beside them: 0.04 was seen.
+        assert np.abs(ours - theirs).max() < 0.08
+        assert np.corrcoef(ours.ravel(), theirs.ravel())[0, 1] > 0.98
+        mine, its = [
+            await engine.sample(asked, n=1, max_tokens=8, temperature=0.0) for engine in (here, there)
+        ]
+        assert sum(a[0].text.strip() == b[0].text.strip() for a, b in zip(mine, its, strict=True)) >= 3
+
+
+async def test_transformers_serve_gives_shares_around_the_probabilities_of_the_same_weights_here(
+    transformers_serve,
+):
+    prompts, cases = load_prompts("nano"), world.cases(20, seed=60)
+    judged = [
+        prompts.render("abstention", [c.pool()[i % 6].text], query=c.question) for i, c in enumerate(cases)
+    ]
+    asked = [
+        prompts.render("answer", [p.text for p in c.pool()[: 2 + i % 5]], question=c.question)
+        for i, c in enumerate(cases)
+    ]
+    async with (
+        aclosing(open_engine("nano")) as here,
+        aclosing(open_engine(transformers_serve)) as there,
+    ):
+        ours = np.asarray(await here.label_probs(judged, ["NO-RESPONSE"]))
+        theirs = await there.label_probs(judged, ["NO-RESPONSE"])
+        assert not theirs.exact
+        # Shares of 20 samples each: the mean of 20 of them has an error of at most 0.025.
+        assert abs(np.mean(ours - np.asarray(theirs))) < 0.1
+        assert np.corrcoef(ours.ravel(), np.asarray(theirs).ravel())[0, 1] > 0.95
+        mine, its = [
+            await engine.sample(asked, n=1, max_tokens=6, temperature=0.0) for engine in (here, there)
+        ]
+        assert sum(a[0].text.strip() == b[0].text.strip() for a, b in zip(mine, its, strict=True)) >= 19
+
+
+def test_hop_gets_utility_and_belief_of_transformers_serve(transformers_serve):
+    case = world.cases(1, seed=61)[0]
+    passages = [passage.text for passage in case.pool()[:3]]
+    with RagGuard(engine=transformers_serve, prompts="nano", scorers=["utility", "belief"], store=None) as rg:
+        with rg.run(case.question, references=[case.answer]) as run:
+            run.retrieved(case.question, passages)
+        assert rg.flush(timeout=200), rg.flush()
+        scores = rg.scores(run.id)
+    assert {"utility", "p_relevant", "delta_seper"} <= {score.name for score in scores}
+    assert all(score.stderr for score in scores if score.name == "p_abstain")
+
+
+@pytest.mark.parametrize("server", ["llama_cpp", "litellm"])
+def test_hop_on_a_model_that_hardly_follows_gets_a_score_or_the_reason_for_each_passage(request, server):
+    with RagGuard(engine=request.getfixturevalue(server), scorers=["utility"], store=None) as rg:
+        with rg.run("Where was Ada Berg born?") as run:
+            run.retrieved("birthplace", list(FACTS.values()))
+        rg.flush(timeout=200)
+        scores, failures = rg.scores(run.id), rg.failures(run.id)
+    places = {
+        name: {score.position for score in scores if score.name == name}
+        for name in ("p_abstain", "p_relevant")
+    }
+    assert places["p_abstain"] == {1, 2, 3, 4}
+    assert {failure.error for failure in failures} <= {"LowLabelMass"}
+    reasons = "".join(failure.message for failure in failures)
+    missing = {place for place in (1, 2, 3, 4) if f"p_relevant of passage {place}" in reasons}
+    assert places["p_relevant"] ^ missing == {1, 2, 3, 4}
+
+
+def test_litellm_without_its_key_is_not_ready(litellm, monkeypatch):
+    monkeypatch.delenv("RAGGUARD_API_KEY")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = CliRunner().invoke(app, ["doctor", litellm])
+    assert result.exit_code == 1
+    assert "not ready" in result.output
+    assert "500" in result.output
