@@ -87,7 +87,6 @@ class Operations:
 
     def __init__(self, recorder: Recorder, tools: Mapping[str, Splitter], question: Question) -> None:
         self.recorder, self.tools, self.question = recorder, tools, question
-        recorder.calls.declares(tools)
 
     def began(self, kind: str, tags: Mapping[str, Any], around: Operation | None) -> Operation:
         """Returns the operation that begins; the outermost one begins a run, which is recorded once it retrieves."""
@@ -143,10 +142,10 @@ class Operations:
         )
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
+        self.recorder.calls.called(operation.name, self.tools)
         if operation.retrieved:  # a pipeline inside the tool has been recorded
             return
         splitter, result = self.tools.get(operation.name), operation.result
-        self.recorder.calls.called(operation.name)
         failed = error or ("the tool failed" if operation.tags.get("haystack.tool.error") else None)
         documents = documents_in(result if isinstance(result, Mapping) else {"documents": result})
         query = query_in(operation.given) or "; ".join(texts_in(operation.given))

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
@@ -44,7 +43,6 @@ class CallTree:
         self.steps = TreeSteps(recorder, self.runs)
         self.open_calls: OpenCalls[Scope] = OpenCalls()
         self.bare = BareRetrievals(recorder)
-        self.tools_called: Counter[str] = Counter()
         self.retrieving: set[str] = set()
         """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
 

@@ -4,19 +4,16 @@ called inside. The output of a declared tool is taken apart by its splitter."""
 from __future__ import annotations
 
 import ast
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ragguard.capture.calls import TOOL
-from ragguard.capture.declarations import never_called
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import score_of
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Passage, Status
-from ragguard.runtime.notices import NOTICES
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
     Taken,
@@ -31,8 +28,6 @@ from ragguard_langchain.spans import span_of
 
 _PRINTED = ("[Document(", "[(Document(", "Document(", "{'documents': [Document(", "{'docs': [Document(")
 """The beginnings of the text that LangChain makes of documents which a tool returns as its content."""
-_PATIENCE = 25
-"""The number of tool calls after which a declared tool that was not called is taken for a mistake."""
 
 
 class ToolOutputs:
@@ -40,24 +35,6 @@ class ToolOutputs:
 
     def __init__(self, tree: CallTree, tools: Mapping[str, Splitter]) -> None:
         self.tree, self._recorder, self._tools = tree, tree.recorder, tools
-        self._never_called = set(tools)
-        self._recorder.calls.declares(tools)
-
-    def began(self, name: str) -> None:
-        """Notes a tool call, so that a warning can name the declared tools that are never called."""
-        called = self.tree.tools_called
-        called[name] += 1
-        if not self._never_called:
-            return
-        if name in self._never_called:
-            self._never_called.discard(name)
-            self._recorder.calls.called(name)
-        missing = sorted(self._never_called)
-        undeclared = set(called) - set(self._tools)
-        close = any(difflib.get_close_matches(one, undeclared, 1) for one in missing)
-        if missing and (close or called.total() >= _PATIENCE):
-            NOTICES.once(f"declared {missing}", lambda: never_called(missing, called))
-            self._never_called.clear()
 
     def ended(self, open_call: OpenCall[Scope], output: object) -> None:
         """Ends a tool call with its output."""

@@ -17,7 +17,6 @@ from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.tool_results import ToolResult
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
-from ragguard_llamaindex.declared import ToolNames
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
 from ragguard_llamaindex.messages import RESPONSES
@@ -37,7 +36,6 @@ class Deliveries:
 
     def __init__(self, runs: RunWriter) -> None:
         self._runs, self._recorder = runs, runs.recorder
-        self.names = ToolNames()
         self._retrieving: set[str] = set()
         """The tools that have returned documents: an empty list from one of these is a retrieval that found nothing."""
 
@@ -57,9 +55,7 @@ class Deliveries:
         options = self._runs.options
         if not options.tools:
             return
-        self.names.called(call.tool)
-        self._recorder.calls.declares(self.names.not_called(options.tools))
-        self._recorder.calls.called(call.tool)
+        self._recorder.calls.called(call.tool, options.tools)
         splitter = options.tools.get(call.tool)
         if splitter is not None and not call.step_id:
             call.splitter = splitter

@@ -282,9 +282,6 @@ class Spans:
         if call.parts:
             call.run.sub_questions = call.run.sub_questions or call.parts
         if kind in ANSWERING and call.outermost:
-            if self.runs.options.tools:
-                self._deliveries.names.offered(instance)
-                self._deliveries.names.check(self.runs.options.tools)
             self.runs.answered(call, result)
 
     def _handle(self) -> Call | None:

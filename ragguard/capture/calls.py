@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import difflib
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from functools import partial
 
 from ragguard.runtime.notices import NOTICES
 
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
 _MOST_NAMES = 50
+_PATIENCE = 25
+"""The number of tool calls after which a declared tool that was not called is taken for a mistake."""
 _STREAM = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
     "(ragguard_resume), which then gets its retrievals"
@@ -93,6 +97,16 @@ def what_to_do(calls: CallsSeen) -> str:
     return f"calls that were seen in place of retrievals: {seen}. What to do: {calls.way_out()}"
 
 
+def never_called(declared: Collection[str], called: Collection[str]) -> str:
+    """Returns the warning about declared tools that were not called; `called` are the names of the tools that were."""
+    names = ", ".join(map(repr, declared))
+    seen = ", ".join(map(repr, called))
+    return (
+        f"tools={{...}} declares {names}, and no tool of {'that name' if len(declared) == 1 else 'those names'} was "
+        f"called; tools that were called: {seen}. Check the spelling"
+    )
+
+
 class CallLog:
     """Counts the calls of all runs together, and of each of the latest 256 open runs."""
 
@@ -102,21 +116,32 @@ class CallLog:
         self._named: set[str] = set()
         """The tools that a warning has named."""
         self._warned = 0
+        self._tools: set[str] = set()
+        """The tools that were called where others were declared."""
+        self._tool_calls = 0
         self._apart = False
         """True once a run apart was looked at."""
         self._stepless: dict[str, str] = {}
         """The latest runs of `rg.run(...)` that ended without a retrieval: question → run id."""
         self._lock = threading.RLock()
 
-    def declares(self, tools: Iterable[str]) -> None:
-        """Notes that tools are declared as retrievals, until they are called."""
+    def called(self, tool: str, declared: Collection[str]) -> None:
+        """Notes a call of a tool where others are `declared` as retrievals. Warns of declared tools without a call: as
+        soon as a tool of a similar name is called that is not declared, else at the 25th call of any tool."""
+        if not declared:
+            return
         with self._lock:
-            self.total.not_called.update(tools)
-
-    def called(self, tool: str) -> None:
-        """Notes a call of a declared tool."""
-        with self._lock:
-            self.total.not_called.discard(tool)
+            self._tool_calls += 1
+            if tool in declared or len(self._tools) < _MOST_NAMES:
+                self._tools.add(tool)
+            self.total.not_called.update(declared)
+            self.total.not_called -= self._tools
+            missing, others = sorted(self.total.not_called), self._tools.difference(declared)
+        if self._tool_calls > _PATIENCE:
+            return
+        close = any(difflib.get_close_matches(name, others, 1) for name in missing)
+        if missing and (close or self._tool_calls == _PATIENCE):
+            NOTICES.once(f"declared {missing}", partial(never_called, missing, sorted(self._tools)))
 
     def seen(self, run_id: str, kind: str, name: str) -> None:
         """Counts a call of a run; the run need not be known to the recorder."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -64,13 +64,3 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
     meant = f"; did you mean {endings[close[0]]!r}?" if close else "."
     return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
-
-
-def never_called(declared: Sequence[str], called: Iterable[str]) -> str:
-    """Returns the warning about declared tools that were not called; `called` are the names of the tools that were."""
-    names = ", ".join(map(repr, declared))
-    seen = ", ".join(map(repr, sorted(set(called)))) or "none"
-    return (
-        f"tools={{...}} declares {names}, and no tool of {'that name' if len(declared) == 1 else 'those names'} was "
-        f"called; tools that were called: {seen}. Check the spelling"
-    )

@@ -118,3 +118,21 @@ def test_frameworks_run_in_a_plain_thread_beside_an_open_run_says_how_to_join_it
             pool.submit(*([copy_context().run] if joins else []), call).result()
     assert ("submit contextvars.copy_context().run to the pool" in caplog.text) != joins
     assert len(run.steps) == 1 + joins
+
+
+def test_declared_tool_is_missed_once_one_of_a_similar_name_was_called(caplog):
+    log = CallLog()
+    for tool in ("calc", "search", "search"):
+        log.called(tool, {"serach"})
+    (record,) = caplog.records
+    assert "declares 'serach'" in record.getMessage()
+    assert "'calc', 'search'" in record.getMessage()
+
+
+def test_declared_tool_is_missed_at_the_25th_call_of_any_tool(caplog):
+    log = CallLog()
+    for _ in range(24):
+        log.called("calc", {"wiki", "calc"})
+    assert not caplog.records
+    log.called("calc", {"wiki", "calc"})
+    assert "declares 'wiki'" in caplog.text

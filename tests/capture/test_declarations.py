@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragguard.capture.declarations import never_called, unknown_key
+from ragguard.capture.declarations import unknown_key
 
 
 def test_an_unknown_key_names_the_one_that_was_meant():
@@ -10,9 +10,3 @@ def test_an_unknown_key_names_the_one_that_was_meant():
     assert "'ragguard_qestion'" in sentence
     assert "did you mean 'ragguard_question'?" in sentence
     assert "did you mean" not in unknown_key("ragguard_qestion", ["ragguard_resume", "ragguard_run_id"])
-
-
-def test_a_declared_tool_that_was_never_called_is_told_beside_those_that_were():
-    sentence = never_called(["serach"], ["search", "search", "calc"])
-    assert "'serach'" in sentence
-    assert "'calc', 'search'" in sentence
