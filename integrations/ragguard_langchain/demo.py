@@ -66,8 +66,8 @@ class _DocumentRetriever(BaseRetriever):
         return self.found
 
 
-def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Callable[[str], str]:
-    """Returns a LangGraph agent of LangChain's `create_agent`, with the guard as its middleware."""
+def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard | None) -> Callable[[str], str]:
+    """Returns a LangGraph agent of LangChain's `create_agent`, with the guard as its middleware if there is one."""
 
     @tool("search", response_format="content_and_artifact")
     def searching(query: str) -> tuple[str, list[Document]]:
@@ -75,9 +75,8 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Cal
         found = _documents(search(query))
         return "\n".join(document.page_content for document in found), found
 
-    graph = create_agent(
-        HoppingChat(plan=plan, read=read), [searching], middleware=[GuardMiddleware(guard, render="\n".join)]
-    )
+    middleware = [GuardMiddleware(guard, render="\n".join)] if guard else []
+    graph = create_agent(HoppingChat(plan=plan, read=read), [searching], middleware=middleware)
 
     def ask(question: str) -> str:
         done = graph.invoke({"messages": [("user", question)]})

@@ -93,11 +93,10 @@ class _Searching(BaseRetriever):
         return _nodes(self._search(query_bundle.query_str))
 
 
-def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard) -> Callable[[str], str]:
-    """Returns a LlamaIndex function agent whose retriever tool has the guard around its retriever."""
-    searching = RetrieverTool.from_defaults(
-        GuardedRetriever(_Searching(search), guard), name="search", description="Finds passages."
-    )
+def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard | None) -> Callable[[str], str]:
+    """Returns a LlamaIndex function agent whose retriever tool has the guard around its retriever, if there is one."""
+    retriever = GuardedRetriever(_Searching(search), guard) if guard else _Searching(search)
+    searching = RetrieverTool.from_defaults(retriever, name="search", description="Finds passages.")
     hopping = FunctionAgent(tools=[searching], llm=HoppingLLM(plan=plan, read=read), streaming=False)
 
     async def answered(question: str) -> str:

@@ -1,44 +1,46 @@
-"""`ragguard demo`: agents that hop, in a corpus full of near misses; captured, guarded, scored, reported.
+"""`ragguard demo`: agents that hop, in a corpus full of near misses; captured, guarded, scored, compared, reported.
 
 The part of a framework is in its integration's module `demo`, imported by name: this module knows no framework.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
+from ragguard.cli.demo_stage import Agent, Stage
 from ragguard.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard import Passage, Run, Score
-    from ragguard.world import Case
+    from ragguard.analysis.comparison import Comparison
+    from ragguard.scorers.explanation import Explanation
 
 FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamaindex"}
-QUESTIONS = 5
-"""How many questions the agent of each framework answers."""
-K = 5
-THRESHOLD = -0.1
+THRESHOLD = -0.05
 """The guard's threshold here. Passages that mislead nano have utilities nearer to zero than the default threshold."""
+COMPARED, GUARDED = 8, 5
+"""How many questions are answered with a worse search and a better one, and how many without and with the guard."""
 TIMED, TURN = 600, 10
 
 
 def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the results go.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(help="The seed that chooses the questions.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="The seed that draws the questions; 8 was chosen for showing.")
+    ] = 8,
 ) -> None:
     """Show ragguard at work, offline, on the small model and the made-up world that are part of the package."""
     from rich.console import Console
@@ -57,9 +59,11 @@ def run(
     console.print(
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
         f"[bold]Written to {escape(str(out))}[/bold]: report.html, ragguard.db (the store), runs.jsonl\n"
-        "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line)\n"
+        "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line), and\n"
+        "worse-search.db, to compare with\n"
         f"[bold]Next[/bold]      open {escape(str(out))}/report.html in a browser\n"
         f"          {command} report {escape(str(out))}/ragguard.db\n"
+        f"          {command} compare {escape(str(out))}/worse-search.db {escape(str(out))}/ragguard.db\n"
         f"          {command} score {escape(str(out))}/runs.jsonl --engine URL --dry-run\n"
         "          your own agent: `instrument(rg)`, as README.md and examples/ show",
         soft_wrap=True,
@@ -70,7 +74,8 @@ def run(
 
 def _make_room(out: Path) -> None:
     """Makes the folder for the results, and removes what an earlier demonstration wrote there, and nothing else."""
-    left = [out / name for name in ("ragguard.db", "ragguard.db-wal", "ragguard.db-shm", "spans.jsonl")]
+    stores = [f"{name}.db{end}" for name in ("ragguard", "worse-search") for end in ("", "-wal", "-shm")]
+    left = [out / name for name in (*stores, "spans.jsonl")]
     try:
         if left[0].exists() and not left[-1].exists():
             raise InvalidInput(
@@ -100,87 +105,65 @@ def _module(package: str) -> ModuleType | None:
         return None
 
 
+class Told(NamedTuple):
+    """A run with its scores and what is said of it."""
+
+    run: Run
+    scores: Sequence[Score]
+    explanation: Explanation
+
+    @property
+    def dropped(self) -> int:
+        """The number of passages that the guard dropped."""
+        return sum(len(step.decision.dropped) for step in self.run.steps if step.decision)
+
+
 def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console: Console) -> bool:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
     from ragguard import DistractorGuard, RagGuard, connect
+    from ragguard.analysis.comparison import compare
     from ragguard.analysis.digest import MISLEADS
     from ragguard.analysis.page import write_html
+    from ragguard.analysis.pairs import read_questions
+    from ragguard.scorers.explanation import explain
     from ragguard.storage.files.runfile import write_runs
 
     engine = connect("nano")
-    cases, search = _hard(QUESTIONS * len(attached), seed)
-    plans = {case.question: case.sub_questions for case in cases}
-    references = {case.question: case.references for case in cases}
-    added = {title: _added(module, search(cases[0].question)) for title, module in attached.items()}
-
-    def read(question: str, texts: Sequence[str]) -> str:
-        """Returns nano's answer from the passages that were found."""
-        prompt = "\n".join([*(f"- {text}" for text in texts), f"Question: {question}", "Answer:"])
-        return asyncio.run(engine.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
-
+    stage = Stage(engine, seed)
+    plain, hard = stage.plain(COMPARED), stage.hard(GUARDED)
+    added = {title: _added(module, stage.search(hard[0].question)) for title, module in attached.items()}
+    (one, module), (other, other_module) = next(iter(attached.items())), list(attached.items())[-1]
+    worse, better = out / "worse-search.db", out / "ragguard.db"
+    clock = time.perf_counter()
+    with RagGuard(engine=engine, store=worse, when="run") as rg:
+        stage.answer(rg, Agent(module, f"{one}, worse search", stage.worse_search), plain)
+        first = rg.flush(timeout=120)
     provider = TracerProvider()
     with (out / "spans.jsonl").open("w", encoding="utf-8") as spans:
         exporter = ConsoleSpanExporter(out=spans, formatter=lambda span: f"{span.to_json(indent=None)}\n")
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         # With when="run" the spans are those of the finished runs alone.
-        rg = RagGuard(engine=engine, store=out / "ragguard.db", tracer_provider=provider, when="run")
+        rg = RagGuard(engine=engine, store=better, tracer_provider=provider, when="run")
         guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=2000)
-        clock = time.perf_counter()
-        for number, (title, module) in enumerate(attached.items()):
-            ask = module.agent(plans.__getitem__, search, read, guard)
-            package = import_module(module.__name__.rpartition(".")[0])
-            package.instrument(rg)
-            for case in cases[number :: len(attached)]:
-                with rg.run(case.question, references=references[case.question], name=title):
-                    ask(case.question)
-            package.uninstrument()
-        asked_for = time.perf_counter() - clock
-        report = rg.flush(timeout=120)
+        stage.answer(rg, Agent(module, f"{one}, better search", stage.search), plain)
+        stage.answer(rg, Agent(other_module, f"{other}, guard", stage.search, guard), hard)
+        stage.answer(rg, Agent(other_module, f"{other}, no guard", stage.search), hard)
+        second = rg.flush(timeout=120)
+        took = time.perf_counter() - clock
         runs = list(rg.runs())
-        scores = {item.id: rg.scores(item.id) for item in runs}
-        for title in attached:
-            _show([item for item in runs if item.name == title], scores, title, console)
-        _tell(runs, scores, added, console)
-        console.print(
-            f"agents    {len(runs)} runs in {asked_for:.1f} s, scored beside them; "
-            f"{report.seconds:.1f} s later {'all were scored' if report else report}"
-        )
+        scores = {run.id: rg.scores(run.id) for run in runs}
+        told = [Told(run, scores[run.id], explain(run, scores[run.id])) for run in runs]
+        _tell(told, compare(read_questions(worse), read_questions(better)), console)
+        _cost(told, added, console)
+        late = "" if first and second else f"; {first if not first else second}"
+        console.print(f"agents    {len(runs) + len(plain)} runs, answered and scored in {took:.1f} s{late}")
         write_runs(runs, out / "runs.jsonl")
-        write_html(rg.store.overviews(MISLEADS), out / "report.html", "ragguard: the demonstration")
+        write_html(rg.store.overviews(MISLEADS), out / "report.html", "ragguard: the demonstration, on questions chosen for showing")
         rg.close()
         provider.shutdown()
-    return bool(report)
-
-
-def _hard(count: int, seed: int) -> tuple[list[Case], Callable[[str], list[Passage]]]:
-    """Returns two-hop questions that are hard for a reader, and a search over the world's passages.
-
-    The search finds the passages that answer each hop, and many near misses: the same about another person or thing.
-    """
-    from ragguard import world
-
-    cases, corpus = world.cases(12 * count, seed=seed, hops=2), world.Corpus(world.default_world())
-    corpus.passages += [passage for case in cases for passage in case.pool()]
-    search = world.Retriever(corpus, K, seed=seed)
-
-    def near_misses(case: Case) -> int:
-        """Returns how many near misses the reader sees; −1 where the answer of a hop is not retrieved."""
-        count = 0
-        for gold, query in zip(case.gold, case.sub_questions, strict=True):
-            found = search(query)
-            if all(one.text != gold.text for one in found):
-                return -1
-            fact = _fact(gold)
-            count += sum(_fact(one)[0] == fact[0] and _fact(one)[1] != fact[1] for one in found)
-        return count
-
-    return sorted(cases, key=near_misses, reverse=True)[:count], search
-
-
-def _fact(passage: Passage) -> tuple[object, ...]:
-    return tuple(passage.metadata[name] for name in ("relation", "subject", "object"))
+    return bool(first and second)
 
 
 def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
@@ -202,39 +185,85 @@ def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
     return median(took[True]) - median(took[False])
 
 
-def _show(runs: Sequence[Run], scores: Mapping[str, Sequence[Score]], title: str, console: Console) -> None:
-    """Prints one line about all runs, and one run with its hops."""
+def _tell(told: Sequence[Told], compared: Comparison, console: Console) -> None:
+    """Prints what was seen in five lines, then an answer that the guard saved: how it went wrong, and how right."""
     from ragguard.analysis.hops import hop_table
-    from ragguard.metrics import exact_match
 
-    def right(item: Run) -> bool:
-        return exact_match(item.answer or "", item.references or []) == 1
-
-    def dropped(item: Run) -> int:
-        return sum(len(step.decision.dropped) for step in item.steps if step.decision)
-
-    shown = max(runs, key=lambda item: (right(item), dropped(item)))
-    passages = sum(len(step.candidates) for item in runs for step in item.steps)
-    console.rule(f"[bold]{title}[/bold]", align="left")
-    console.print(
-        f"{len(runs)} two-hop questions, {sum(map(right, runs))} answered rightly. "
-        f"The guard dropped {sum(map(dropped, runs))} of {passages} passages.\nOne run in full:"
+    saved = _saved(told)
+    wrong, right = saved[0] if saved else (None, None)
+    paid = max(told, key=_largest_gain)
+    console.rule("[bold]What it saw[/bold]", align="left")
+    _line(console, "paid", f"“{paid.run.question}” {paid.explanation.sentences[-1]}")
+    if wrong and right:
+        _line(console, "misled", f"“{wrong.run.question}” {wrong.explanation.sentences[0]}")
+        passages = sum(len(step.candidates) for step in right.run.steps)
+        of_all = f"{len(saved)} of {sum(one.run.name == right.run.name for one in told)} answers were saved"
+        lost = f", {count} lost" if (count := len(_saved(told, backwards=True))) else ""
+        _line(
+            console, "saved", f"With the guard, which dropped {right.dropped} of {passages} passages, the same agent "
+            f"answered “{right.run.answer}”: right. {of_all}{lost}.",
+        )  # fmt: skip
+    else:
+        _line(
+            console,
+            "saved",
+            "No answer that was wrong without the guard was right with it; try another --seed.",
+        )
+    _line(console, "compared", f"A worse search with a better one. {compared.verdict.sentence}")
+    _line(
+        console,
+        "chosen",
+        "The questions: their seed shows all of this. Figures that bind are in benchmarks/.",
     )
-    console.print(hop_table(shown, scores[shown.id]))
+    for one in (wrong, right):
+        if one:
+            console.rule(f"[bold]{one.run.name}[/bold]", align="left")
+            console.print(hop_table(one.run, one.scores))
 
 
-def _tell(
-    runs: Sequence[Run], scores: dict[str, list[Score]], added: dict[str, float], console: Console
-) -> None:
+def _line(console: Console, word: str, sentence: str) -> None:
+    """Prints a word, and a sentence beside it."""
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(min_width=8)
+    grid.add_row(Text(word, "bold"), Text(sentence))
+    console.print(grid)
+
+
+def _largest_gain(told: Told) -> float:
+    """Returns how much the best hop of a run that was answered rightly paid, where that is measurable."""
+    gains = [
+        score for score in told.scores if score.name == "delta_seper" and told.explanation.cause == "right"
+    ]
+    return max((gain.value for gain in gains if gain.value > 2 * (gain.stderr or 0)), default=-1.0)
+
+
+def _saved(told: Sequence[Told], *, backwards: bool = False) -> list[tuple[Told, Told]]:
+    """Returns the pairs of runs about one question of which that without the guard is wrong and that with it right;
+    `backwards`: the other way round. First the pair whose wrong answer's source is known."""
+    pairs = []
+    for one in told:
+        for other in told:
+            guarded = other.run.question == one.run.question and any(
+                step.decision for step in other.run.steps
+            )
+            was, now = (other, one) if backwards else (one, other)
+            if one is not other and guarded and was.explanation.cause != "right" == now.explanation.cause:
+                pairs.append((was, now))
+    return sorted(pairs, key=lambda pair: not pair[0].explanation.sources)
+
+
+def _cost(told: Sequence[Told], added: dict[str, float], console: Console) -> None:
     """Prints the cost of capture, guard and scoring."""
-    usage = [score.usage for said in scores.values() for score in said]
-    guarded = [step.decision.elapsed_ms for item in runs for step in item.steps if step.decision]
+    usage = [score.usage for one in told for score in one.scores]
+    guarded = [step.decision.elapsed_ms for one in told for step in one.run.steps if step.decision]
     tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)
     hooks = ", ".join(f"{title} {micros:+.0f} µs" for title, micros in added.items())
     console.rule("[bold]What it cost[/bold]", align="left")
     console.print(
         f"capture   {hooks} a retrieval (medians of {TIMED // 2})\n"
         f"guard     {median(guarded):.0f} ms a retrieval (median; the model runs on this machine too)\n"
-        f"scoring   {sum(item.requests for item in usage)} requests, {tokens:,} tokens, "
-        f"{len([score for said in scores.values() for score in said])} scores"
+        f"scoring   {sum(item.requests for item in usage)} requests, {tokens:,} tokens, {len(usage)} scores"
     )

@@ -32,39 +32,57 @@ def shown(tmp_path_factory):
     return done.stdout, folder / "demo-out"
 
 
-def test_both_frameworks_are_shown_hop_by_hop(shown):
+def test_five_lines_say_first_what_was_paid_misled_saved_and_compared(shown):
     printed, _ = shown
-    assert printed.index("LangGraph") < printed.index("LlamaIndex")
-    hops = [line[:6] for line in printed.splitlines() if line.startswith("hop ") and line[5:6] == ":"]
-    assert hops == ["hop 1:", "hop 2:"] * 2
-    for word in ("ΔSePer", "±", "UDCG", "coverage", "utility", "verdict", "The guard dropped"):
-        assert printed.count(word) >= 2 or word == "±", word
+    words = re.findall(r"^(paid|misled|saved|compared|chosen) ", printed, re.MULTILINE)
+    assert words == ["paid", "misled", "saved", "compared", "chosen"]
+    said = re.sub(r"\s+", " ", printed[: printed.index("no guard ")])
+    assert re.search(r"Hop 2 paid \(\+\d\.\d\d ± ", said)
+    assert re.search(r"Wrong: “[^”]+” is in passage \d\.\d, the reference “[^”]+” in \d\.\d", said)
+    assert re.search(r"the same agent answered “[^”]+”: right\. [1-9] of 5 answers were saved\.", said)
+    assert re.search(r"Better on 8 questions: .*answer_correct \+0", said)
+
+
+def test_saved_answer_is_shown_hop_by_hop_without_the_guard_and_with_it(shown):
+    printed, _ = shown
+    assert "LlamaIndex, no guard ─" in printed
+    wrong, _, right = printed.partition("LlamaIndex, guard ─")
+    for part, verdict in ((wrong, "(wrong)"), (right, "(correct)")):
+        hops = [line[:6] for line in part.splitlines() if line.startswith("hop ") and line[5:6] == ":"]
+        assert hops == ["hop 1:", "hop 2:"]
+        assert verdict in part
+    assert "dropped: -" in right
     for word in ("capture", "guard", "scoring", "tokens", "µs", "ms a retrieval", "ragguard report"):
-        assert word in printed, word
+        assert word in right, word
 
 
-def test_demo_prints_at_most_85_lines(shown):
+def test_demo_prints_at_most_95_lines(shown):
     printed, _ = shown
-    assert len(printed.splitlines()) <= 85
+    assert len(printed.splitlines()) <= 95
 
 
 def test_store_runs_and_spans_of_the_demo_can_be_read(shown):
     _, out = shown
     assert {path.name for path in out.iterdir()} >= {
         "ragguard.db",
+        "worse-search.db",
         "report.html",
         "runs.jsonl",
         "spans.jsonl",
     }
     runs = list(read_runs(out / "runs.jsonl"))
-    assert len(runs) == 2 * demo.QUESTIONS
+    count = demo.COMPARED + 2 * demo.GUARDED
+    assert len(runs) == count
     assert {len(run.steps) for run in runs} == {2}
-    assert all(run.answer and all(step.decision for step in run.steps) for run in runs)
+    assert all(run.answer for run in runs)
+    assert sum(step.decision is not None for run in runs for step in run.steps) == 2 * demo.GUARDED
     names = [json.loads(line)["name"] for line in (out / "spans.jsonl").read_text().splitlines()]
-    assert names.count("guard") == names.count("evaluate retrieval") == 4 * demo.QUESTIONS
+    assert (names.count("guard"), names.count("evaluate retrieval")) == (2 * demo.GUARDED, 2 * count)
     done = CliRunner().invoke(app, ["report", str(out / "ragguard.db")])
     assert done.exit_code == 0
-    assert f"{2 * demo.QUESTIONS} runs" in done.output
+    assert f"{count} runs" in done.output
+    done = CliRunner().invoke(app, ["compare", str(out / "worse-search.db"), str(out / "ragguard.db")])
+    assert done.output.startswith(f"Better on {demo.COMPARED} questions")
 
 
 def test_next_command_is_found_by_a_shell_outside_the_environment(tmp_path, monkeypatch):
@@ -111,8 +129,10 @@ def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
 
 def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
-    monkeypatch.setattr(demo, "QUESTIONS", 1)
+    monkeypatch.setattr(demo, "COMPARED", 1)
+    monkeypatch.setattr(demo, "GUARDED", 1)
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
     assert done.exit_code == 0, done.output
     assert "Other is not installed here" in done.output
-    assert "hop 2" in done.output
+    assert "LangGraph +" in done.output
+    assert "No answer that was wrong without the guard was right with it" in done.output
