@@ -37,6 +37,7 @@ def summary(run: RunLine) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
     total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
     context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
+    before = best(run.scores, "seper_closed_book")
     return {
         "id": run.id,
         "question": run.question,
@@ -45,6 +46,7 @@ def summary(run: RunLine) -> Data:
         "state": STATES.get(run.status, run.status),
         "started": run.started_ns // 1_000_000,
         "hops": run.hops,
+        "before": None if before is None else before.value,
         "gain": None if total is None else total.value,
         "error": None if total is None else total.stderr,
         "source": "" if total is None else total.reference_source,

@@ -1,4 +1,4 @@
-"""Shows runs as they go on: one line a run, with the numbers of each hop as soon as they are known."""
+"""Shows runs as they go on, with the numbers of each hop as soon as they are known."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _OTHERS = 3
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:
-    """Returns a table with one line for each run, in the given order: its start, question, hops and outcome."""
+    """Returns a table of runs in the given order: start, question, hops, one a line, and outcome."""
     table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
     table.add_column("began", no_wrap=True)
     table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
-    table.add_column("hops: ΔSePer · UDCG · coverage", ratio=3, overflow="fold")
+    table.add_column("hops", ratio=3, overflow="fold")
     table.add_column("ΔSePer", justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
     for scored in runs:
-        table.add_row(*_cells(scored))
+        table.add_row(*_cells(scored, between_hops="\n"))
     return table
 
 
@@ -45,13 +45,13 @@ def is_scored(scored: ScoredRun) -> bool:
     return scored.run.status != "open" and bool(said)
 
 
-def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
+def _cells(scored: ScoredRun, between_hops: str = "  ") -> tuple[Text, Text, Text, Text, Text]:
     run = scored.run
     began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
     by_step: dict[str, list[Score]] = {}
     for score in scored.scores:
         by_step.setdefault(score.step_id, []).append(score)
-    hops = Text("  ").join(
+    hops = Text(between_hops).join(
         _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
     )
     total = best(scored.scores, "delta_seper_total")
@@ -66,7 +66,7 @@ def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
 
 
 def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
-    """Returns the line of one hop: its numbers, else how many passages it brought."""
+    """Returns the line of one hop: its numbers with their names, else how many passages it brought."""
     cell = Text(f"{number} ", "dim")
     if step.status != "ok":
         return cell.append(step.status, "yellow")
@@ -76,9 +76,9 @@ def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
         cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
         return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
     numbers = [
-        Text("–") if gain is None else _gain(gain),
-        Text("–" if udcg is None else f"{udcg.value:z.3f}"),
-        Text("–" if covered is None else f"{covered.value:z.2f}"),
+        *([] if gain is None else [Text("ΔSePer ").append_text(_gain(gain))]),
+        *([] if udcg is None else [Text(f"UDCG {udcg.value:z.3f}")]),
+        *([] if covered is None else [Text(f"coverage {covered.value:z.2f}")]),
     ]
     cell.append_text(Text(" · ").join(numbers))
     unread = unread_positions(step)

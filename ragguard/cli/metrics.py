@@ -7,35 +7,41 @@ from typing import Annotated
 
 import typer
 
-from ragguard.cli.terminal import screen
+from ragguard.cli.terminal import say, screen
 from ragguard.errors import UnknownName
 
 
 def run(
     names: Annotated[
-        list[str] | None, typer.Argument(help="The metrics to print; all where none is named.")
+        list[str] | None, typer.Argument(help="The metrics to print; where none is named, four that decide.")
     ] = None,
+    every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
     markdown: Annotated[
         bool, typer.Option("--markdown", help="Print the table of docs/reference/metrics.md.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
-    """Print every metric: range, direction, unit, what it needs, its paper."""
+    """Print what metrics say: range, direction, unit, what each needs, its paper."""
+    from ragguard.analysis.verdict import PRIMARY
     from ragguard.metrics import find
     from ragguard.metrics.registry import as_markdown, by_level
 
     if markdown and as_json:
         raise typer.BadParameter("--markdown and --json: choose one")
     try:
-        chosen = [find(name) for name in names] if names else by_level()
+        known = [find(name) for name in names] if names else by_level()
     except UnknownName as error:
         raise typer.BadParameter(str(error)) from error
     if markdown:
-        typer.echo(as_markdown(chosen))
+        typer.echo(as_markdown(known))
     elif as_json:
-        typer.echo(json.dumps([metric.as_dict() for metric in chosen], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([metric.as_dict() for metric in known], indent=2, ensure_ascii=False))
     else:
-        _show([metric.cells() for metric in chosen])
+        first = [find(group[0]) for group in PRIMARY]
+        shown = known if names or every else first
+        _show([metric.cells() for metric in shown])
+        if len(shown) < len(known) and not names:
+            say(f"{len(known) - len(shown)} more: --all; one: ragguard metrics NAME")
 
 
 def _show(rows: list[dict[str, str]]) -> None:

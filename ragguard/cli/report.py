@@ -12,6 +12,7 @@ from ragguard.cli.options import TextFiles
 from ragguard.cli.run_source import runs_of_files
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
+from ragguard.scorers.run_facts import BeliefGain
 
 if TYPE_CHECKING:
     from ragguard.storage.source import ScoredSource
@@ -105,16 +106,18 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
         for line in shown
     ]
+    beliefs = [_belief(line["before"], line["gain"], line["error"]) for line in shown]
     misleading = ["–" if line["worst"] is None else str(line["misleading"]) for line in shown]
     ids = short_ids(line["id"] for line in lines)
     console = screen()
     going_on = sum(line["status"] == "open" for line in lines)
     still = f" ({going_on} still running)" if going_on else ""
     show_table(console, f"{_runs(len(lines))}{still}, {order}", [
-        Column("question", [as_markup(question_line(line["question"])) for line in shown], least=24),
+        Column("question", [as_markup(question_line(line["question"])) for line in shown], least=20),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
+        *([Column("belief", beliefs)] if any(beliefs) else []),
         Column("ΔSePer", gains, right=True),
-        Column("misleading", misleading, right=True),
+        Column("misled by", misleading, right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
         Column("answer", [as_markup(line["answer"] or line["state"]) for line in shown], spare=1),
@@ -172,10 +175,24 @@ def _number(value: float | None, form: str) -> str:
     return "–" if value is None else format(value, form)
 
 
+def _belief(before: float | None, gain: float | None, error: float | None) -> str:
+    """Returns a bar of the belief in the right answer, from 0 to 1: before any retrieval, and what the run gained (▓)
+    or lost (░); a change within two standard errors is grey. Empty where the belief is not known."""
+    if before is None or gain is None:
+        return ""
+    first, last = (min(_BAR, max(0, round(value * _BAR))) for value in (before, before + gain))
+    colour = ("green" if gain > 0 else "red") if BeliefGain(gain, error).significant else "bright_black"
+    stood, moved = min(first, last), abs(last - first)
+    shade = "▓" if last > first else "░"
+    return f"{'█' * stood}[{colour}]{shade * moved}[/][dim]{'·' * (_BAR - stood - moved)}[/]"
+
+
 def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
+_BAR = 8
+"""The cells of a bar of belief."""
 _COLUMNS = ("gain", "worst", "udcg", "coverage")
 """The numbers of a run that the list shows."""
 _ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {

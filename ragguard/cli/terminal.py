@@ -17,6 +17,7 @@ from ragguard.text.control_characters import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.text import Text
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
@@ -26,6 +27,9 @@ _ASCII = {
     "Δ": "d",
     "±": "~",
     "█": "#",
+    "▓": "+",
+    "░": "-",
+    "·": ".",
     "│": "|",
     "…": ".",
     "–": "-",
@@ -48,7 +52,7 @@ class Column:
     spare: int = 0
     """The order in which a narrow terminal leaves columns out: the highest number first, and never 0."""
     least: int | None = None
-    """The least width of a column that may wrap; None for a column that may not."""
+    """The least width of a column that may wrap, into two lines at most; None for a column that may not."""
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -113,7 +117,14 @@ def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
             column.title, justify="right" if column.right else "left",
             no_wrap=fits and column.least is None, ratio=None if column.least is None else 1,
         )  # fmt: skip
-    for row in zip(*(column.cells for column in shown), strict=True):
+    wide = console.width - 1 - sum(_needed(column) for column in shown if column.least is None) - 3
+    cells = [
+        column.cells
+        if column.least is None
+        else [_in_two_lines(console, cell, wide) for cell in column.cells]
+        for column in shown
+    ]
+    for row in zip(*cells, strict=True):
         table.add_row(*row)
     console.print(table)
     left_out = [column.title for column in columns if column not in shown]
@@ -123,16 +134,32 @@ def show_table(console: Console, title: str, columns: Sequence[Column]) -> None:
 
 def fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], bool]:
     """Returns the columns to show, without the most dispensable ones where not all fit, and whether these fit."""
-    from rich.text import Text
-
-    def needed(column: Column) -> int:
-        cells = (column.title, *column.cells)
-        return 3 + (column.least or max(Text.from_markup(cell).cell_len for cell in cells))
-
-    widths = [(column, needed(column)) for column in columns]
+    widths = [(column, _needed(column)) for column in columns]
     while 1 + sum(cells for _, cells in widths) > width and (spare := max(one.spare for one, _ in widths)):
         widths = [(column, cells) for column, cells in widths if column.spare != spare]
     return [column for column, _ in widths], 1 + sum(cells for _, cells in widths) <= width
+
+
+def _needed(column: Column) -> int:
+    """Returns the width that a column needs, with its margin."""
+    from rich.text import Text
+
+    return 3 + (
+        column.least or max(Text.from_markup(cell).cell_len for cell in (column.title, *column.cells))
+    )
+
+
+def _in_two_lines(console: Console, cell: str, width: int) -> Text:
+    """Returns a cell in at most two lines of the width; one that is cut ends in "…"."""
+    from rich.text import Text
+
+    lines = Text.from_markup(cell).wrap(console, max(1, width))
+    if len(lines) > 2:
+        lines = lines[:2]
+        lines[1].truncate(width - 1)
+        lines[1].rstrip()
+        lines[1].append("…")
+    return Text("\n").join(lines)
 
 
 def _nearest(error: UnicodeError) -> tuple[str, int]:

@@ -30,7 +30,7 @@ def scored(status="ok"):
 
 def test_a_scored_run_is_one_line_with_its_hops():
     line = watch_line(scored())
-    assert "1 +0.04 · 0.644 · 0.50 1 misleading  2 -0.30 · – · – contested" in line
+    assert "1 ΔSePer +0.04 · UDCG 0.644 · coverage 0.50 1 misleading  2 ΔSePer -0.30 contested" in line
     assert "ΔSePer -0.26  wrong" in line
     assert "[b]Who?" in line
     assert "\x1b" not in line
@@ -75,7 +75,7 @@ def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
     early = [replace(one, metadata={PROVISIONAL: True}) for one in scored().scores if one.step_id]
     going, ended = replace(scored("open"), scores=early), replace(scored(), scores=early)
     assert watch_line(going).endswith("running")
-    assert "1 +0.04 · 0.644 · 0.50" in watch_line(going)
+    assert "1 ΔSePer +0.04 · UDCG 0.644 · coverage 0.50" in watch_line(going)
     assert watch_line(ended).endswith("so far")
     assert [is_scored(one) for one in (going, ended, scored())] == [False, False, True]
 

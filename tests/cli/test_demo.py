@@ -127,11 +127,11 @@ def test_demo_without_any_framework_says_what_to_install(tmp_path, monkeypatch):
     assert not (tmp_path / "out").exists()
 
 
-def test_demo_with_one_framework_shows_that_one(tmp_path, monkeypatch):
+def test_demo_with_one_framework_shows_that_one_and_says_where_no_answer_was_saved(tmp_path, monkeypatch):
     monkeypatch.setattr(demo, "FRAMEWORKS", {"LangGraph": "ragguard_langchain", "Other": "neither_this"})
     monkeypatch.setattr(demo, "COMPARED", 1)
     monkeypatch.setattr(demo, "GUARDED", 1)
-    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path)])
+    done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--seed", "4"])
     assert done.exit_code == 0, done.output
     assert "Other is not installed here" in done.output
     assert "LangGraph +" in done.output

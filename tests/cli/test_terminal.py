@@ -160,3 +160,17 @@ def test_the_command_runs_as_a_module_of_python_too(store):
         [sys.executable, "-m", "ragguard", "report", str(store)], capture_output=True, text=True, check=True
     )
     assert "7 runs" in done.stdout
+
+
+def test_long_question_takes_two_lines_of_the_list_and_ends_in_an_ellipsis(monkeypatch, tmp_path):
+    scores = [
+        Score("seper_closed_book", 0.25, "run", "run-a", stderr=0.01),
+        Score("delta_seper_total", 0.5, "run", "run-a", stderr=0.1),
+    ]
+    asked = "Which of the " + "many " * 40 + "firms?"
+    path = stored(tmp_path / "long.db", [ScoredRun(Run("run-a", asked, status="ok"), scores)])
+    said = shown(monkeypatch, 80, "report", str(path))
+    lines = [line for line in said.splitlines() if "many" in line]
+    assert len(lines) == 2
+    assert lines[1].rstrip().endswith("…")
+    assert "██▓▓▓▓··" in lines[0]
