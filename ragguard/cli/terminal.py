@@ -153,9 +153,9 @@ def _in_two_lines(console: Console, cell: str, width: int) -> Text:
     """Returns a cell in at most two lines of the width; one that is cut ends in "…"."""
     from rich.text import Text
 
-    lines = Text.from_markup(cell).wrap(console, max(1, width))
+    lines = list(Text.from_markup(cell).wrap(console, max(1, width)))
     if len(lines) > 2:
-        lines = lines[:2]
+        del lines[2:]
         lines[1].truncate(width - 1)
         lines[1].rstrip()
         lines[1].append("…")
