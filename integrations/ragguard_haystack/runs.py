@@ -11,13 +11,13 @@ from typing import Any
 from ragguard.capture.calls import TOOL as ASKED_FOR
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.guarded import guard_decided
-from ragguard.capture.handle import current_run, status_of
+from ragguard.capture.handle import status_of
+from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
 from ragguard.capture.turns import TurnKey
 from ragguard.records import Passage, Status, new_id
-from ragguard.runtime.faults import describe
 from ragguard_haystack.operations import (
     AGENT,
     COMPONENT,
@@ -40,19 +40,16 @@ Question = Callable[[Mapping[str, Any]], str]
 """A function from what a pipeline or an agent is given to the question."""
 
 
-class HaystackRun:
-    """An outermost pipeline or agent at work, with what it has retrieved so far."""
+class HaystackRun(PipelineRun):
+    """The run of an outermost pipeline or agent, with what was seen in it so far."""
+
+    answer: str | None = None
+    asks_model = False
 
     def __init__(self, recorder: Recorder) -> None:
-        handle = current_run(recorder)
-        self.id = new_id() if handle is None else handle.key
-        self.owned = handle is None
-        """False inside `with rg.run(...)`, which begins and ends the run."""
-        self.begun = handle is not None
+        super().__init__(recorder, new_id())
+        self.joins()
         self.started_ns = time.time_ns()
-        self.question = ""
-        self.answer: str | None = None
-        self.asks_model = False
         self.embedded: dict[tuple[float, ...], str] = {}
         """The texts that were embedded in order to search, by the beginnings of their embeddings."""
 
@@ -162,9 +159,7 @@ class Operations:
         *, turn: tuple[int, int] | None = None, unpack: Callable[[Any], list[Passage]] | None = None,
     ) -> None:  # fmt: skip
         run, recorder, step_id = operation.run, self.recorder, new_id()
-        if not run.begun:
-            run.begun = True
-            recorder.run_started(run.id, run.question or query, started_ns=run.started_ns)
+        run.begin(query)
         tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
         # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
         # other, share a turn.
@@ -197,15 +192,10 @@ class Operations:
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)
         if type(error).__name__ == "BreakpointException":
-            status, error = "interrupted", None
-        metadata = {} if error is None else {"error": describe(error)}
-        if not run.begun:
-            if run.asks_model:
-                self.recorder.without_steps(run.id)
-        elif not run.owned:
-            self.recorder.run_noted(run.id, run.question, run.answer, metadata)
-        else:
-            self.recorder.run_ended(run.id, run.answer, status, metadata=metadata)
+            status = "interrupted"
+        if not run.begun and run.asks_model:
+            self.recorder.without_steps(run.id)
+        run.end(run.answer, status, error, question=run.question)
 
 
 def _split(splitter: Splitter, output: ToolResult) -> list[Passage]:

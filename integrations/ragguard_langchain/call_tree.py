@@ -24,8 +24,8 @@ from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
-from ragguard_langchain.options import KEYS, NO_OPTIONS, RESUME, RUN_ID, RUN_KEYS, CallOptions
-from ragguard_langchain.scopes import RunNotes, Scope
+from ragguard_langchain.options import KEYS, NO_OPTIONS, RUN_ID, RUN_KEYS, CallOptions
+from ragguard_langchain.scopes import Scope, TreeRun
 from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.tree_steps import TreeSteps
 
@@ -76,27 +76,22 @@ class CallTree:
 
         `call_id` is the id of a tool call. With `holds` the run that the call joins ends after the call; such a call
         always reports its end, also as a stream."""
-        run = RunNotes(question, name, metadata, options=options, inputs=inputs)
+        run = TreeRun(self.recorder, str(id), question, name, metadata, options, inputs)
         warn_of_unknown(metadata, "metadata", KEYS)
-        if is_paused():
-            run.opened = True  # for good: calls inside it are not recorded after the pause either
-        run_id, sampled = self.runs.joined(run, resumes)
-        if not run_id:
-            run.identity = self.runs.identity(run, id, resumes=resumes or bool(metadata.get(RESUME)))
-            run_id = str(id) if run.identity is None else run.identity.asked
-            sampled = self.recorder.sampling.takes(run_id) or (
-                run.identity is not None and run.identity.otherwise == "drop"
-            )
-            run.trace = trace_context()
-        open_call = OpenCall(id, run_id, Scope(run), self.runs.clock_of(id, run_id, run, call_id))
-        open_call.sampled = sampled and not is_paused()
-        if holds and not run.owner:
-            run.holds = True
-            self.recorder.run_held(run_id)
+        self.runs.identify(run, resumes=resumes)
+        if run.owned:
+            run.trace, run.started_ns = trace_context(), time.time_ns()
+            run.begun = is_paused()  # for good: calls inside it are not recorded after the pause either
+        open_call = OpenCall(id, run.id, Scope(run), self.runs.clock_of(id, run, call_id))
+        taken = run.identity is not None and run.identity.otherwise == "drop"
+        open_call.sampled = (taken or self.recorder.sampling.takes(run.id)) and not is_paused()
+        if holds and not run.owned:
+            run.held = True
+            self.recorder.run_held(run.id)
         open_call.started_ns = time.time_ns()
-        self.open_calls.add_root(open_call, owner=run.owner)
-        if not run.opened and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):
-            self.runs.open(open_call)
+        self.open_calls.add_root(open_call, owner=run.owned)
+        if not run.begun and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):
+            self.runs.begin(open_call)
         return open_call
 
     def open_call(self, id: UUID | None) -> OpenCall[Scope] | None:
@@ -128,8 +123,9 @@ class CallTree:
         one = self.bare.pop(id, None)
         if one is None:
             return self.open_calls.get(id)
-        run = RunNotes(one.query, one.name, one.call_metadata, trace=one.trace, options=one.options)
-        open_call = OpenCall(one.id, str(one.id), Scope(run))
+        run = TreeRun(self.recorder, str(one.id), one.query, one.name, one.call_metadata, one.options)
+        run.trace, run.started_ns = one.trace, one.started_ns
+        open_call = OpenCall(one.id, run.id, Scope(run))
         open_call.started_ns, open_call.task = one.started_ns, one.task
         self.open_calls.add_root(open_call, owner=True)
         self.steps.begin(open_call, one.query, one.name, one.call_metadata, top_k=one.top_k)
@@ -137,8 +133,8 @@ class CallTree:
 
     def pass_over(self, open_call: OpenCall[Scope]) -> None:
         """Notes a retrieval of an unsampled run; the run is counted once."""
-        if not open_call.notes.run.opened:
-            self.runs.open(open_call)
+        if not open_call.notes.run.begun:
+            self.runs.begin(open_call)
 
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""

@@ -7,45 +7,47 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.events import RunIdentity
+from ragguard.capture.pipeline_run import PipelineRun
+from ragguard.capture.recorder import Recorder
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import has_history
 from ragguard_langchain.options import NO_OPTIONS, CallOptions
 
 
-@dataclass(slots=True)
-class RunNotes:
-    """The facts about its run that a call tree keeps."""
+class TreeRun(PipelineRun):
+    """The run of a call tree, with what the tree has seen in it so far."""
 
-    question: str
-    name: str
-    metadata: Mapping[str, Any]
-    """The metadata of the call's config."""
-    owner: bool = True
-    """True when the end of the tree is the end of the run."""
-    opened: bool = False
-    trace: TraceContext | None = None
-    identity: RunIdentity | None = None
-    """The identity of a run that was given an id, or that continues one."""
-    thread: str = ""
+    thread = ""
     """The thread under which the run is resumed, once it was interrupted."""
-    resumed: bool = False
+    resumed = False
     """True where the tree continues a run that was interrupted."""
-    interrupted: bool = False
-    first_query: str = ""
-    options: CallOptions = NO_OPTIONS
-    """The options of the handler that saw the tree's first call."""
-    inputs: object = None
-    """The input of the first call."""
-    verdicts: dict[str, list[Verdict]] = field(default_factory=dict)
-    """The verdicts of guards inside a retrieval, while it is open."""
-    holds: bool = False
+    interrupted = False
+    held = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
-    standalone: str = ""
+    first_query = ""
+    standalone = ""
     """The query of the first retrieval, where a history-aware retriever wrote it and no other shares its turn."""
-    written: str = ""
+    written = ""
     """The latest text that a model wrote for the next part of a chain; set only until the first retrieval."""
-    first_turn: int = -1
+    first_turn = -1
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        id: str,
+        question: str,
+        name: str,
+        metadata: Mapping[str, Any],
+        options: CallOptions = NO_OPTIONS,
+        inputs: object = None,
+    ) -> None:
+        super().__init__(recorder, id)
+        self.question, self.name, self.given = question, name, metadata
+        """`given` is the metadata of the call's config."""
+        self.options, self.inputs = options, inputs
+        """The options of the handler that saw the tree's first call, and the input of that call."""
+        self.verdicts: dict[str, list[Verdict]] = {}
+        """The verdicts of guards inside a retrieval, while it is open."""
 
     def asked(self, query: str, turn: int, *, condensed: bool) -> None:
         """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
@@ -91,7 +93,7 @@ class ToolCall:
 class Scope:
     """The state of a call that the calls inside it inherit."""
 
-    run: RunNotes
+    run: TreeRun
     graph_node: str = ""
     """LangGraph's name for the node execution that the call is in."""
     tool: ToolCall | None = None

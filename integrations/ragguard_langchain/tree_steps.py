@@ -15,7 +15,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.messages import Taken
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.scopes import RunNotes, Scope, ToolCall
+from ragguard_langchain.scopes import Scope, ToolCall, TreeRun
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.verdicts import VerdictReport
@@ -41,7 +41,7 @@ class TreeSteps:
         `name`."""
         scope = open_call.notes
         run = scope.run
-        whole = open_call.root is None and run.owner and not run.opened
+        whole = open_call.root is None and run.owned and not run.begun
         self._runs.retrieves(open_call, query)
         about: dict[str, Any] = {"retriever": name} if name else {}
         if metadata:
@@ -106,8 +106,9 @@ class TreeSteps:
         """Records a guard's decision that was made outside of any call: in the user's own code, inside a run."""
         handle = current_run(self.recorder)
         if handle is not None and handle.sampled:
-            run = RunNotes("", "", {}, owner=False, opened=True)
-            self.decided(OpenCall(uuid4(), handle.key, Scope(run), self._runs.clock(handle.key)), report)
+            run = TreeRun(self.recorder, handle.key, "", "", {})
+            run.owned, run.begun = False, True
+            self.decided(OpenCall(uuid4(), run.id, Scope(run), self._runs.clock(run.id)), report)
 
     def _retrieved_by_other_means(self, around: OpenCall[Scope], report: VerdictReport) -> None:
         scope, decision = around.notes, report.verdict.decision

@@ -17,11 +17,11 @@ from llama_index.core.query_engine import (
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.events import RunIdentity
 from ragguard.capture.open_runs import Order, WholeRun
+from ragguard.capture.pipeline_run import PipelineRun
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.turns import TurnKey
-from ragguard.records import TraceContext
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
 from ragguard_llamaindex.options import AnswerOf, fields_of
@@ -37,43 +37,20 @@ STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
 
 
-class Invocation:
-    """A run as LlamaIndex sees it; it is reported to the recorder when its first retrieval begins.
+class Invocation(PipelineRun):
+    """A run as LlamaIndex sees it."""
 
-    Hooks make these objects, as they make calls: a dataclass, which fills all its fields, would cost microseconds.
-    """
-
-    question = ""
-    name = ""
-    references: list[str] | None = None
-    identity: RunIdentity | None = None
-    """The identity of a run to which tags give an id."""
-    metadata: Mapping[str, Any] | None = None
-    said = False
-    """True where instrument tags describe the run."""
     answer: AnswerOf | None = None
     """A function that finds the answer where the application says that it is."""
-    sub_questions: list[str] | None = None
-    started_ns = 0
     span_id = ""
     """LlamaIndex's id of the outermost call."""
-    trace: TraceContext | None = None
     whole: WholeRun | None = None
     """The record of a retriever call that is the whole run, as long as nothing else happens in it."""
-    begun = False
-    over = False
-    waits = False
-    """True while the run waits for a person's answer."""
-
-    def __init__(self, run_id: str, owned: bool) -> None:
-        self.run_id = run_id
-        self.owned = owned
-        """False where the user opened the run by `rg.run(...)`."""
 
     @classmethod
-    def of(cls, whole: WholeRun, span_id: str) -> Invocation:
+    def of(cls, recorder: Recorder, whole: WholeRun, span_id: str) -> Invocation:
         """Makes the open run of an outermost retriever call from the record that its hook made."""
-        run = cls(str(whole.id), owned=True)
+        run = cls(recorder, str(whole.id))
         run.question, run.name, run.started_ns = whole.query, whole.name, whole.started_ns
         run.span_id, run.trace, run.whole = span_id, whole.trace, whole
         return run
@@ -140,6 +117,8 @@ class Call:
     started_ns = 0
     whole: WholeRun | None = None
     """The record of a retriever that is the outermost call, until something else happens in it."""
+    recorder: Recorder
+    """The recorder of a retriever that is the outermost call."""
     given_run: Invocation | None = None
     top_k: int | None = None
     """How many nodes a retriever is asked for; None where it does not say so."""
@@ -157,8 +136,8 @@ class Call:
         """Returns the run of the call; that of an outermost retriever call is made when it is first read."""
         if self.given_run is None:
             assert self.whole is not None
-            self.given_run = Invocation.of(self.whole, self.id)
-            self.step_id = self.given_run.run_id
+            self.given_run = Invocation.of(self.recorder, self.whole, self.id)
+            self.step_id = self.given_run.id
         return self.given_run
 
     @property
@@ -229,7 +208,7 @@ def _note_question(call: Call, around: Call) -> None:
     around.standalone = call.asked
     run = around.run
     if around.outermost and run.owned and not run.begun and run.question == around.asked != call.asked:
-        run.question, run.metadata = call.asked, {**(run.metadata or {}), ASKED: around.asked}
+        run.question, run.metadata = call.asked, {**run.metadata, ASKED: around.asked}
 
 
 def describe_call(call: Call, instance: object) -> None:

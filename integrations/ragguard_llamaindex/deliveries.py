@@ -48,7 +48,7 @@ class Deliveries:
             hand_verdicts_on(around, call.verdicts)
             return
         for verdict in call.verdicts:
-            guard_decided(self._recorder, call.run.run_id, verdict, query=call.asked)
+            guard_decided(self._recorder, call.run.id, verdict, query=call.asked)
 
     def tool_began(self, call: Call) -> None:
         """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
@@ -92,7 +92,7 @@ class Deliveries:
     def _fail(self, call: Call, error: BaseException | str) -> None:
         """Marks the steps inside a tool that failed: the model got the error, and none of the passages."""
         for step_id in call.retrieved or ():
-            self._recorder.step_amended(step_id, call.run.run_id, error=error)
+            self._recorder.step_amended(step_id, call.run.id, error=error)
 
     def _found(self, call: Call, tool: object, output: object) -> None:
         """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
@@ -100,7 +100,7 @@ class Deliveries:
         if not documents and (
             documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)
         ):
-            self._recorder.calls.seen(call.run.run_id, TOOL, call.tool)
+            self._recorder.calls.seen(call.run.id, TOOL, call.tool)
             _note_tool(call)
             return
         self._retrieving.add(call.tool)
@@ -128,7 +128,7 @@ class Deliveries:
         call.step_id = hexadecimal(call.id)
         retrieves(call)
         self._recorder.step_started(
-            call.step_id, call.run.run_id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
+            call.step_id, call.run.id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
             order=call.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
             metadata=about(call), followed=True,
         )  # fmt: skip

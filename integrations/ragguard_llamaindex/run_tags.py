@@ -9,7 +9,6 @@ from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.errors import InvalidInput
-from ragguard.runtime.arguments import references_of
 from ragguard_llamaindex.calls import Call, Invocation, given_in
 from ragguard_llamaindex.options import (
     ANSWER,
@@ -27,13 +26,14 @@ from ragguard_llamaindex.runs import RunWriter, tags_of
 
 def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
     """Reads the tags of a run that begins into its invocation."""
-    run.said = True
     run.name = str(tags.get(NAME) or run.name)
-    _name(run, tags, recorder)
+    named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
+    if named and not run.joins(named, resumes=resumes):
+        run.claim(named, resumes=resumes)
     run.metadata = tags_of(tags)
     warn_of_unknown(tags, "tag", KEYS)
+    run.refer(tags.get(REFERENCES), "instrument_tags")
     try:
-        run.references = references_of(tags.get(REFERENCES))
         run.answer = answer_from(ANSWER, tags.get(ANSWER))
     except InvalidInput as error:
         recorder.faults.note("instrument_tags", error)
@@ -53,16 +53,3 @@ def read_question(call: Call, arguments: Mapping[str, Any], tags: Mapping[str, A
         return
     if asked:
         run.question = call.asked = call.written_query = asked
-
-
-def _name(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
-    """Reads the id that tags give to a run; where the tags say so, an open run of this id is joined."""
-    named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
-    if not named:
-        return
-    run.run_id = str(named)
-    if recorder.knows(run.run_id) and (resumes or recorder.is_handles(run.run_id)):
-        run.owned, run.begun = False, True
-        return
-    run.identity = recorder.claim(run.run_id, resumes=resumes)
-    run.run_id = run.identity.asked

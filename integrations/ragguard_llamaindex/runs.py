@@ -14,7 +14,7 @@ from llama_index.core.workflow import StopEvent
 
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
-from ragguard.runtime.faults import Faults, describe, never_raises
+from ragguard.runtime.faults import Faults, never_raises
 from ragguard_llamaindex.calls import Call, Invocation
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
@@ -39,17 +39,11 @@ class RunWriter:
         """Opens a run with its first retrieval; a bare retriever is the only step, unless something else happens."""
         if run.begun:
             return
-        run.begun = True
         whole, run.whole = run.whole, None
-        self.recorder.run_started(
-            run.run_id, run.question, name=run.name, references=run.references, metadata=run.metadata,
-            started_ns=run.started_ns, trace=span_of(run.span_id) or run.trace, identity=run.identity,
-        )  # fmt: skip
-        if run.over and run.owned:  # closed meanwhile, in another thread
-            self.recorder.run_ended(run.run_id, status="interrupted")
+        run.begin(trace=span_of(run.span_id))
         if whole is not None:
             self.recorder.step_started(
-                run.run_id, run.run_id, whole.query, name=whole.name, metadata={"retriever": whole.name},
+                run.id, run.id, whole.query, name=whole.name, metadata={"retriever": whole.name},
                 started_ns=whole.started_ns, trace=span_of(run.span_id, retrieval=True) or run.trace,
                 top_k=whole.top_k,
             )  # fmt: skip
@@ -81,7 +75,7 @@ class RunWriter:
 
     def _without_steps(self, call: Call) -> None:
         """Warns that nothing was captured in a run, unless an agent needed no tool or a chat retrieves nothing."""
-        run_id = call.run.run_id
+        run_id = call.run.id
         if call.kind in (Kind.ENGINE, Kind.FANOUT) and call.name != SimpleChatEngine.__name__:
             self.recorder.calls.seen(run_id, "engine", call.name)
             self.recorder.without_steps(run_id)
@@ -105,7 +99,7 @@ class RunWriter:
         """Keeps a run that the user opened open until the call has ended, even where the user ends it before."""
         if not call.run.owned and not call.holds:
             call.holds = True
-            self.recorder.run_held(call.run.run_id)
+            self.recorder.run_held(call.run.id)
 
     @never_raises
     def end(
@@ -117,29 +111,17 @@ class RunWriter:
         )
         if call.holds:
             call.holds = False
-            self.recorder.run_released(call.run.run_id)
+            self.recorder.run_released(call.run.id)
 
     def finish(
         self, run: Invocation, said: object, status: Status, error: BaseException | None, asked: str = ""
     ) -> None:
         """Ends a run, once."""
-        if run.over:
-            return
-        run.over = run.owned
-        if not run.begun:
+        if run.over or not run.begun:
+            run.over = run.owned
             return
         answer, kind = answer_of(said) if run.answer is None else self._named(run.answer, said)
-        metadata: dict[str, Any] = {"answer_content": kind} if kind else {}
-        if not run.owned:
-            self.recorder.run_noted(run.run_id, asked, answer, metadata, run.sub_questions)
-            return
-        if status == "cancelled" and run.waits:
-            status, error = "interrupted", None
-        if error is not None:
-            metadata["error"] = describe(error)
-        self.recorder.run_ended(
-            run.run_id, answer, status, sub_questions=run.sub_questions, metadata=metadata
-        )
+        run.end(answer, status, error, question=asked, metadata={"answer_content": kind} if kind else None)
 
     def _named(self, answer_of_user: AnswerOf, said: object) -> tuple[str | None, str]:
         """Returns the answer from where the user says that it is, else the answer as LlamaIndex has it."""

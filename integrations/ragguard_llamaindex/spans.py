@@ -197,7 +197,7 @@ class Spans:
         if around.kind is Kind.IGNORED or (kind is Kind.STEP and not _is_step(around)):
             return
         if kind is Kind.MODEL:
-            self._asked(span_id, around.run.run_id, arguments)
+            self._asked(span_id, around.run.id, arguments)
             return
         if kind is Kind.CHAT_WRITER:
             self.runs.hear(around, instance)
@@ -216,7 +216,7 @@ class Spans:
             self._starts(call, around)
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
-            self.recorder.model_asked(call.run.run_id, span_id, "", texts_in)
+            self.recorder.model_asked(call.run.id, span_id, "", texts_in)
         elif kind is Kind.TOOL:
             self._deliveries.tool_began(call)
         self._opened(call)
@@ -241,10 +241,11 @@ class Spans:
             call.whole = WholeRun(
                 run_id, asked, name, unpack=unpacked, started_ns=started_ns, trace=trace, top_k=_top_k(instance)
             )  # fmt: skip
+            call.recorder = self.recorder
             self._opened(call)
             return
         call.name, call.started_ns = name, started_ns
-        run = call.given_run = Invocation(run_id, owned=True)
+        run = call.given_run = Invocation(self.recorder, run_id)
         run.question, run.name, run.started_ns = asked, name, started_ns
         run.span_id, run.trace = span_id, trace
         if tags:
@@ -293,8 +294,7 @@ class Spans:
         call = handles.get(handle)
         if call is None:
             call = Call(handle.key, Kind.HANDLE)
-            call.given_run = Invocation(handle.key, owned=False)
-            call.run.begun = True
+            call.given_run = Invocation(self.recorder, handle.key, owned=False)
             call = handles.setdefault(handle, call)
         return call
 
@@ -313,7 +313,7 @@ class Spans:
         the user has left `with rg.run(...)`."""
         around = self._open.get().current.get()
         if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
-            self.recorder.run_held(handle.run.run_id)
+            self.recorder.run_held(handle.run.id)
             handle.starting += 1
 
     def _starts(self, call: Call, handle: Call) -> None:
@@ -337,7 +337,7 @@ class Spans:
         retrieves(call)
         self.runs.begin(run)
         self.recorder.step_started(
-            call.step_id, run.run_id, call.written_query, within=within, tool=call.tool, name=name,
+            call.step_id, run.id, call.written_query, within=within, tool=call.tool, name=name,
             turn=call.turn, order=call.order,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, name), top_k=call.top_k, followed=True,
