@@ -17,7 +17,9 @@ from support.browser import chromium
 
 HERE = Path(__file__).parent
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
-CHOOSE = "filter.value = 'dropped'; filter.dispatchEvent(new Event('input')); runs.firstElementChild?.click()"
+CHOOSE = """filter.value = 'dropped'; filter.dispatchEvent(new Event('input'));
+const dropped = run => Number(/(\\d+) dropped/.exec(run.textContent)[1]);
+[...runs.children].sort((a, b) => dropped(b) - dropped(a))[0].click()"""
 
 
 def main() -> None:
