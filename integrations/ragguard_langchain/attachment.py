@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, cast
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
+from ragguard.capture.declarations import Locate
 from ragguard.capture.splitters import Splitter
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.options import Locate
 from ragguard_langchain.views import TextOf
 
 if TYPE_CHECKING:

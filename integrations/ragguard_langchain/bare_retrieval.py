@@ -94,5 +94,5 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
 
     def end(self, one: BareRetrieval, found: Any) -> None:
         """Reports a retriever call that has ended to the recorder, with a snapshot of its documents."""
-        one.trace = span_of(one.id, retrieval=True, ends=True) or one.trace
+        one.trace = span_of(one.id, retrieval=True) or one.trace
         self._recorder.run_made(one, found)

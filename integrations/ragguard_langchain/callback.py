@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
-from langchain_core.messages import AIMessage
 
-from ragguard.capture.declarations import recorder_of
+from ragguard.capture.declarations import Locate, located, recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
-from ragguard.capture.snapshot import text_of, top_k_in
+from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
@@ -30,13 +29,12 @@ from ragguard_langchain.messages import (
     NOTHING,
     Answer,
     answer_of,
-    asks_in_chain,
     question_of,
     snapshot,
     tool_query,
 )
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import K, Locate, options_of
+from ragguard_langchain.options import K, options_of
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tool_outputs import ToolOutputs
@@ -126,8 +124,6 @@ class RagGuardCallback(BaseCallbackHandler):
                     open_call.inputs = inputs
             if name in HISTORY_AWARE:
                 open_call.condenses = True
-            if isinstance(inputs, AIMessage):
-                open_call.notes.run.written = text_of(inputs.content)[0]
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
@@ -135,12 +131,10 @@ class RagGuardCallback(BaseCallbackHandler):
         """Ends a chain; an input that was streamed in is known only now."""
         try:
             open_call = self._pop(run_id)
-            if open_call is not None and isinstance(inputs, AIMessage):
-                open_call.notes.run.written = text_of(inputs.content)[0]
             if open_call is not None and open_call.root is None:
                 run = open_call.notes.run
                 run.inputs = run.inputs if inputs is None else inputs
-                self.tree.end_root(open_call, self._answer(outputs, run.inputs), self._question(inputs))
+                self.tree.end_root(open_call, self._answer(outputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
@@ -187,8 +181,6 @@ class RagGuardCallback(BaseCallbackHandler):
                 open_call = tree.root(run_id, query, metadata or {}, name or "", options=self._options)
                 open_call.task = current_task()
             if open_call.sampled:
-                if not open_call.condenses and query == open_call.notes.run.written:
-                    open_call.condenses = asks_in_chain(query, tags)
                 tree.steps.begin(open_call, query, name or "", metadata, top_k=top_k)
             else:
                 tree.pass_over(open_call)
@@ -209,7 +201,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if open_call.notes.tool is not None:
                     open_call.notes.tool.add(open_call.step_id)
-                self.tree.steps.end(open_call, taken, span_of(run_id, retrieval=True, ends=True))
+                self.tree.steps.end(open_call, taken, span_of(run_id, retrieval=True))
             if open_call.root is None:
                 self.tree.end_root(open_call)
         except FAULTS as error:
@@ -218,7 +210,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Ends a retriever that failed."""
         try:
-            self._fail(run_id, error, trace=span_of(run_id, retrieval=True, ends=True))
+            self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
         except FAULTS as fault:
             self._recorder.faults.note("on_retriever_error", fault)
 
@@ -350,29 +342,13 @@ class RagGuardCallback(BaseCallbackHandler):
 
     def _question(self, inputs: Any) -> str:
         """Returns the question in the input of the outermost call."""
-        locate = self._options.question
-        if locate is not None and inputs is not None:
-            try:
-                found = locate(inputs)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._recorder.faults.note("question", error)
-                found = None
-            if found is not None:
-                return question_of(found)
-        return question_of(inputs)
+        found = located("question", self._options.question, inputs, self._recorder.faults)
+        return question_of(inputs if found is None else found)
 
-    def _answer(self, outputs: Any, inputs: Any) -> Answer:
+    def _answer(self, outputs: Any) -> Answer:
         """Returns the answer that the output of the outermost call holds."""
-        locate = self._options.answer
-        if locate is not None and outputs is not None:
-            try:
-                found = locate(outputs)
-            except Exception as error:  # noqa: BLE001 - the function is the user's
-                self._recorder.faults.note("answer", error)
-                found = None
-            if found is not None:
-                return answer_of(found)
-        return answer_of(outputs, inputs)
+        found = located("answer", self._options.answer, outputs, self._recorder.faults)
+        return answer_of(outputs if found is None else found)
 
     def _fail(
         self,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ragguard.capture.shapes import ANSWER_NAMES
 from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
 
@@ -20,12 +21,8 @@ _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
 _HISTORIES = ("chat_history", "history", "conversation", "conversation_history")
 _STRUCTURED = "structured_response"
 """The key of the state under which `create_agent(response_format=…)` puts its answer."""
-_SAYS_ANSWER = ("answer", "final", "reply", "response", "report", "output", "result")
-"""Words in the names of fields that hold an answer."""
-_ANSWERS = ("answer", "output", "result", "response", "text", "generation", "content")
-HISTORY_AWARE = ("chat_retriever_chain", "ConversationalRetrievalChain")
+HISTORY_AWARE = ("chat_retriever_chain", "retrieve_documents", "ConversationalRetrievalChain")
 """The names of LangChain's calls that have a model write a question which stands by itself, and retrieve with it."""
-_QUESTION_MARKS = ("?", "？", "؟")
 _HUMAN = ("human", "user")
 _MODEL = ("ai", "assistant", "AIMessageChunk")
 
@@ -82,35 +79,30 @@ def has_history(inputs: object) -> bool:
     return sum(_role_and_content(message)[0] in _HUMAN for message in messages) > 1
 
 
-def asks_in_chain(query: str, tags: Sequence[str] | None) -> bool:
-    """True for a retriever that is a part of a chain and is asked a question, not keywords."""
-    return query.rstrip().endswith(_QUESTION_MARKS) and any(tag.startswith("seq:step:") for tag in tags or ())
-
-
-def answer_of(outputs: object, inputs: object = None) -> Answer:
+def answer_of(outputs: object) -> Answer:
     """Returns the answer in a pipeline's output.
 
-    The answer is a structured response, the model's last message after the last human one, the field that usually holds
-    it, or the only text that is not in the input as well.
+    The answer is a structured response, the model's last message after the last human one, or the field that usually
+    holds it.
     """
     if isinstance(outputs, str):
         return Answer(outputs or None)
     if isinstance(outputs, BaseMessage):
         return _answer(outputs)
     if isinstance(outputs, Mapping):
-        return _answer_in(outputs, inputs if isinstance(inputs, Mapping) else {})
+        return _answer_in(outputs)
     if isinstance(outputs, (list, tuple)):
         return _last_answer(outputs)
     if _is_structure(outputs):
-        return _answer_in(vars(outputs), {})
-    for name in ("messages", *_ANSWERS):
+        return _answer_in(vars(outputs))
+    for name in ("messages", *ANSWER_NAMES):
         value = getattr(outputs, name, None)
         if value and not callable(value):
             return _last_answer(value) if name == "messages" else answer_of(value)
     return Answer(None, "" if outputs is None else type(outputs).__name__)
 
 
-def _answer_in(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Answer:
+def _answer_in(outputs: Mapping[str, Any]) -> Answer:
     """Returns the answer in a state."""
     if (structured := outputs.get(_STRUCTURED)) is not None:
         return _structured(structured)
@@ -119,20 +111,9 @@ def _answer_in(outputs: Mapping[str, Any], inputs: Mapping[str, Any]) -> Answer:
         last = _last_answer(messages)
         if last.text or last.calls_tools:
             return last
-    for key in _ANSWERS:
+    for key in ANSWER_NAMES:
         if outputs.get(key):
             return answer_of(outputs[key])
-    new = {
-        key: found
-        for key, value in outputs.items()
-        if key != "messages" and (key not in inputs or inputs[key] is not value) and (found := _said(value))
-    }
-    named = [key for key in new if any(word in key.lower() for word in _SAYS_ANSWER)]
-    for keys in (named, [*new]):
-        if len(keys) == 1:
-            return Answer(new[keys[0]])
-    if new and not last.kind:
-        return Answer(None, f"several texts: {', '.join(sorted(map(str, new)))}")
     return last
 
 
@@ -144,7 +125,7 @@ def _structured(response: object) -> Answer:
     if is_dataclass(fields) and not isinstance(fields, type):
         fields = asdict(fields)
     if isinstance(fields, Mapping):
-        for key in _ANSWERS:
+        for key in ANSWER_NAMES:
             if isinstance(fields.get(key), str) and fields[key]:
                 return Answer(fields[key], "structured")
     text = fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False, default=str)
@@ -153,13 +134,6 @@ def _structured(response: object) -> Answer:
 
 def _is_structure(value: object) -> bool:
     return (is_dataclass(value) and not isinstance(value, type)) or hasattr(value, "model_dump")
-
-
-def _said(value: object) -> str:
-    """Returns the text of a value that may be an answer; '' for any other."""
-    if isinstance(value, str):
-        return value
-    return (_answer(value).text or "") if isinstance(value, AIMessage) else ""
 
 
 def snapshot(documents: Any) -> Taken:

@@ -27,8 +27,6 @@ class TreeRun(PipelineRun):
     first_query = ""
     standalone = ""
     """The query of the first retrieval, where a history-aware retriever wrote it and no other shares its turn."""
-    written = ""
-    """The latest text that a model wrote for the next part of a chain; set only until the first retrieval."""
     first_turn = -1
 
     def __init__(

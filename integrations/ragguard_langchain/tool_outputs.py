@@ -3,17 +3,14 @@ called inside. The output of a declared tool is taken apart by its splitter."""
 
 from __future__ import annotations
 
-import ast
-import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from ragguard.capture.calls import TOOL
 from ragguard.capture.shapes import documents_in
-from ragguard.capture.snapshot import score_of
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
-from ragguard.records import Passage, Status
+from ragguard.records import Status
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
     Taken,
@@ -25,9 +22,6 @@ from ragguard_langchain.messages import (
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-
-_PRINTED = ("[Document(", "[(Document(", "Document(", "{'documents': [Document(", "{'docs': [Document(")
-"""The beginnings of the text that LangChain makes of documents which a tool returns as its content."""
 
 
 class ToolOutputs:
@@ -71,7 +65,7 @@ class ToolOutputs:
 
     def _end_declared(self, open_call: OpenCall[Scope], call: ToolCall, output: object) -> None:
         """Closes the step of a declared tool with its documents, or with the output that its splitter takes apart."""
-        documents, trace = _documents(output), span_of(open_call.id, ends=True) or call.trace
+        documents, trace = _documents(output), span_of(open_call.id) or call.trace
         if documents is not None:
             taken: Taken | None = snapshot(documents)
             assert taken is not None
@@ -92,23 +86,14 @@ class ToolOutputs:
             self.failed(open_call, text)
             return
         documents = _documents(output)
-        known = call.name in self.tree.retrieving
-        if documents == [] and not known and tool_message(output) is None:
-            documents = None  # an empty list of anything
-        if documents is None and (_is_empty_retrieval(text) or (known and text in ("", "[]"))):
-            documents = []
-        if documents is not None:
-            taken = snapshot(documents)
-            self._begin(open_call, call)
-            self.tree.steps.end(open_call, taken)
-            call.add(open_call.step_id)
-        elif text.startswith(_PRINTED):
-            self._begin(open_call, call)
-            self.tree.steps.end_text(open_call, text, printed_documents)
-            call.add(open_call.step_id)
-        else:
+        is_any_list = tool_message(output) is None and call.name not in self.tree.retrieving
+        if documents is None or (not documents and is_any_list):
             self._recorder.calls.seen(open_call.run_id, TOOL, call.name)
             return
+        taken = snapshot(documents)
+        self._begin(open_call, call)
+        self.tree.steps.end(open_call, taken)
+        call.add(open_call.step_id)
         if len(self.tree.retrieving) < _MOST_NAMES:
             self.tree.retrieving.add(call.name)
 
@@ -117,56 +102,6 @@ class ToolOutputs:
 
 
 _MOST_NAMES = 1024
-_LONGEST_EMPTY = 1000
-"""The most characters of a text that is searched for an empty list of documents."""
-
-
-def printed_documents(text: str) -> list[Passage]:
-    """Returns the documents in the text that Python prints for them, alone or as pairs with scores."""
-    return list(_printed(ast.parse(text.strip(), mode="eval").body, None))
-
-
-def _printed(node: ast.AST, score: object) -> Iterator[Passage]:
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Document":
-        said = {one.arg: _literal(one.value) for one in node.keywords}
-        about = said.get("metadata")
-        metadata = about if isinstance(about, dict) else {}
-        text, id = said.get("page_content"), said.get("id")
-        yield Passage(str(text or ""), "" if id is None else str(id), score_of(score, metadata), metadata)
-    elif isinstance(node, ast.Tuple) and len(node.elts) == 2 and isinstance(node.elts[0], ast.Call):
-        yield from _printed(node.elts[0], _literal(node.elts[1]))
-    elif isinstance(node, (ast.List, ast.Tuple)):
-        for item in node.elts:
-            yield from _printed(item, None)
-    elif isinstance(node, ast.Dict):
-        for value in node.values:
-            yield from _printed(value, None)
-
-
-def _is_empty_retrieval(text: str) -> bool:
-    """True for the JSON that LangChain makes of `{"documents": []}` and the like, which a tool returned."""
-    if not text.startswith("{") or "[]" not in text or len(text) > _LONGEST_EMPTY:
-        return False
-    try:
-        return documents_in(json.loads(text)) == []
-    except (ValueError, RecursionError):
-        return False
-
-
-def _literal(node: ast.AST) -> Any:
-    """Returns the value of a literal; None for anything else, such as a date in the metadata."""
-    while isinstance(node, ast.Call) and node.args:  # np.float64(0.5)
-        node = node.args[0]
-    if isinstance(node, ast.Dict):
-        return {
-            _literal(key): _literal(value)
-            for key, value in zip(node.keys, node.values, strict=True)
-            if key is not None
-        }
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, RecursionError):
-        return None
 
 
 def _error_in(output: object) -> str | None:

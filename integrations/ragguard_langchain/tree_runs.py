@@ -122,7 +122,7 @@ class TreeRuns:
             about["answer_content"] = answer.kind
         run.end(
             None if waits_for else answer.text, status, error, question=question, metadata=about,
-            trace=span_of(root.id, ends=True), waits_for=waits_for,
+            trace=span_of(root.id), waits_for=waits_for,
         )  # fmt: skip
         if run.held:
             self.recorder.run_released(run.id)

@@ -8,15 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine
-from llama_index.core.query_engine import (
-    RetryGuidelineQueryEngine,
-    RetryQueryEngine,
-    RetrySourceQueryEngine,
-    SubQuestionQueryEngine,
-)
+from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import fields_of
 from ragguard.capture.open_runs import Order, WholeRun
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
@@ -24,15 +20,12 @@ from ragguard.capture.splitters import Splitter
 from ragguard.capture.turns import TurnKey
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
-from ragguard_llamaindex.options import AnswerOf, fields_of
 from ragguard_llamaindex.senders import EventSenders, events_in
 from ragguard_llamaindex.streams import StreamedAnswer
 
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
-RETRYING = (RetryQueryEngine, RetryGuidelineQueryEngine, RetrySourceQueryEngine)
-"""The engines that have an evaluator judge their answers."""
 STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
 
@@ -40,8 +33,6 @@ STEPS_KEPT = 64
 class Invocation(PipelineRun):
     """A run as LlamaIndex sees it."""
 
-    answer: AnswerOf | None = None
-    """A function that finds the answer where the application says that it is."""
     span_id = ""
     """LlamaIndex's id of the outermost call."""
     whole: WholeRun | None = None
@@ -87,10 +78,6 @@ class Call:
     """The sub-questions so far of an engine that takes its question apart."""
     condenses = False
     """True for a chat engine that makes a standalone question of what the user says."""
-    retries = False
-    """True for an engine that has its answers evaluated, and asks again."""
-    repeats = False
-    """True for an engine that answers a second time from what it has retrieved before."""
     standalone = ""
     """The question that a chat engine made of the user's words and of what was said before."""
     agent = ""
@@ -224,10 +211,6 @@ def describe_call(call: Call, instance: object) -> None:
         call.parts = [] if isinstance(instance, SubQuestionQueryEngine) else None
     elif call.kind is Kind.ENGINE:
         call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))
-        call.retries, call.repeats = (
-            isinstance(instance, RETRYING),
-            isinstance(instance, RetrySourceQueryEngine),
-        )
 
 
 def asked_in(kind: Kind, arguments: Mapping[str, Any]) -> str:

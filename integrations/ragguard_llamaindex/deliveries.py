@@ -3,12 +3,11 @@ itself where it returns documents or is declared by `tools=`."""
 
 from __future__ import annotations
 
-from inspect import signature
 from typing import Any
 
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.schema import BaseNode, MetadataMode
-from llama_index.core.tools import FunctionTool, RetrieverTool, ToolOutput
+from llama_index.core.tools import RetrieverTool, ToolOutput
 
 from ragguard.capture.calls import TOOL
 from ragguard.capture.guarded import guard_decided
@@ -27,8 +26,6 @@ WAITING = "WaitingForEvent"
 """The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
 WAITED = "the tool waited for an event: it is called again, and what it had retrieved before was not read"
 """The error of a retrieval in a tool before the tool waited for a person."""
-
-_RETURNS_DOCUMENTS = ("NodeWithScore", "BaseNode", "TextNode", "Document")
 
 
 class Deliveries:
@@ -112,16 +109,8 @@ class Deliveries:
         return not isinstance(output, (list, tuple)) or self._retrieves(call, tool)
 
     def _retrieves(self, call: Call, tool: object) -> bool:
-        """True for a tool that has returned documents before, or whose function says that it does."""
-        if call.tool in self._retrieving or isinstance(tool, RetrieverTool):
-            return True
-        if not isinstance(tool, FunctionTool):
-            return False
-        try:
-            returns = str(signature(tool.real_fn).return_annotation)
-        except Exception:  # noqa: BLE001 - a callable of the user's may have no signature
-            return False
-        return any(name in returns for name in _RETURNS_DOCUMENTS)
+        """True for a tool that has returned documents before, and for a RetrieverTool."""
+        return call.tool in self._retrieving or isinstance(tool, RetrieverTool)
 
     def _open(self, call: Call) -> None:
         self._runs.begin(call.run)

@@ -10,11 +10,11 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
-from ragguard.capture.declarations import recorder_of
+from ragguard.capture.declarations import Locate, recorder_of
 from ragguard.capture.splitters import Splitter
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.nodes import TextOf
-from ragguard_llamaindex.options import AnswerOf, QuestionOf, options_of
+from ragguard_llamaindex.options import options_of
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
@@ -61,15 +61,15 @@ def instrument(
     rg: RagGuard,
     *,
     tools: Mapping[str, Splitter] | None = None,
-    question: str | QuestionOf | None = None,
-    answer: str | AnswerOf | None = None,
+    question: str | Locate | None = None,
+    answer: str | Locate | None = None,
     text_of: TextOf | None = None,
 ) -> None:
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
 
     Calling it again changes what is attached: one RagGuard at a time. A pipeline may say more in LlamaIndex's own
-    `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`, `ragguard_resume`,
-    `ragguard_question`, `ragguard_answer`; inside `with rg.run(...)` it joins that run.
+    `instrument_tags`: `ragguard_references`, `ragguard_name`, `ragguard_run_id`,
+    `ragguard_resume`; inside `with rg.run(...)` it joins that run.
 
     Args:
         rg: The RagGuard that gets the runs.

@@ -12,12 +12,10 @@ from llama_index.core.base.base_query_engine import BaseQueryEngine
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.base import BaseLLM
 from llama_index.core.chat_engine.types import BaseChatEngine, StreamingAgentChatResponse
-from llama_index.core.indices.list.retrievers import SummaryIndexRetriever
 from llama_index.core.llms import LLM
 from llama_index.core.objects import ObjectRetriever
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
-    RetrieverQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
     ToolRetrieverRouterQueryEngine,
@@ -33,8 +31,7 @@ class Kind(Enum):
     __hash__ = object.__hash__  # each kind is one object, and Enum's own hash is a slow function in Python
     RETRIEVER = auto()
     IGNORED = auto()
-    """A call that retrieves no passages for the answer: the choice of tools or engines, the evaluator's own engine
-    in an engine that retries. Nothing in it is captured."""
+    """The retriever by which an agent or a router chooses its tools or engines. Nothing in it is captured."""
     ENGINE = auto()
     FANOUT = auto()
     """An engine that asks several other engines, none of which sees another's answer."""
@@ -94,12 +91,6 @@ def kind_of(name: str, instance: object) -> Kind | None:
         if method in methods and isinstance(instance, owner):
             return kind
     return None
-
-
-def reads_a_list(engine: object) -> bool:
-    """True for an engine over a list of texts. Such an engine, asked by an engine that retries, is the evaluator's: it
-    puts the contexts to be judged into an index and queries it, so that nothing is retrieved for the answer."""
-    return isinstance(engine, RetrieverQueryEngine) and isinstance(engine.retriever, SummaryIndexRetriever)
 
 
 def choosers_of(instance: object) -> Set[int]:

@@ -27,17 +27,14 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StartEvent, StopEvent
 from pydantic import BaseModel
 
+from ragguard.capture.shapes import ANSWER_NAMES
+
 REPLIES = (ChatResponse, CompletionResponse)
 RESPONSES = (Response, PydanticResponse, StreamingResponse, AsyncStreamingResponse, AgentChatResponse)
 _ASKED = (
     "str_or_query_bundle", "message", "query_bundle", "user_msg", "query", "question", "input", "query_str",
 )  # fmt: skip
 """Names under which engines, chats and workflows take their question."""
-_SAID = (
-    "response", "answer", "final_answer", "final_response", "output", "result", "text", "content", "reply",
-    "completion", "summary", "report",
-)  # fmt: skip
-"""Names under which workflows of the user's own give their answer."""
 _REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
 
@@ -142,7 +139,7 @@ def _answer_of_other(said: object) -> tuple[str | None, str]:
         fields = {**said.__dict__, **said.to_dict()}
     elif isinstance(said, Mapping):
         fields = said
-    for name in _SAID:
+    for name in ANSWER_NAMES:
         if isinstance(fields.get(name), str):
             return fields[name], ""
     values = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}

@@ -12,6 +12,7 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 
+from ragguard.capture.declarations import located
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard.runtime.faults import Faults, never_raises
@@ -19,7 +20,7 @@ from ragguard_llamaindex.calls import Call, Invocation
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
 from ragguard_llamaindex.messages import RESPONSES, answer_of
-from ragguard_llamaindex.options import AnswerOf, CaptureOptions
+from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.streams import OnEnd, StreamedAnswer, watch, watch_chat
 
 
@@ -120,17 +121,9 @@ class RunWriter:
         if run.over or not run.begun:
             run.over = run.owned
             return
-        answer, kind = answer_of(said) if run.answer is None else self._named(run.answer, said)
+        found = located("answer", self.options.answer, said, self.faults)
+        answer, kind = answer_of(said if found is None else found)
         run.end(answer, status, error, question=asked, metadata={"answer_content": kind} if kind else None)
-
-    def _named(self, answer_of_user: AnswerOf, said: object) -> tuple[str | None, str]:
-        """Returns the answer from where the user says that it is, else the answer as LlamaIndex has it."""
-        try:
-            found = answer_of_user(said)
-        except Exception as error:  # noqa: BLE001 - the function is the user's
-            self.faults.note("answer", error)
-            found = None
-        return answer_of(said if found is None else found)
 
 
 def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:

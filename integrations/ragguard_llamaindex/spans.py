@@ -17,7 +17,6 @@ from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
-from llama_index.core.query_engine import RetrySourceQueryEngine
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.workflow import InputRequiredEvent
@@ -45,7 +44,7 @@ from ragguard_llamaindex.calls import (
 )
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of, reads_a_list
+from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
@@ -202,11 +201,7 @@ class Spans:
         if kind is Kind.CHAT_WRITER:
             self.runs.hear(around, instance)
             return
-        if (
-            (kind is Kind.RETRIEVER and id(instance) in around.choosers)
-            or (around.retries and kind is Kind.ENGINE and reads_a_list(instance))
-            or (around.repeats and isinstance(instance, RetrySourceQueryEngine))
-        ):
+        if kind is Kind.RETRIEVER and id(instance) in around.choosers:
             kind = Kind.IGNORED
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
@@ -250,7 +245,7 @@ class Spans:
         run.span_id, run.trace = span_id, trace
         if tags:
             read_tags(run, tags, self.recorder)
-        read_question(call, arguments, tags, self.runs)
+        read_question(call, arguments, self.runs)
         if kind is Kind.RETRIEVER:
             call.top_k = _top_k(instance)
             self._retrieving(call, name)

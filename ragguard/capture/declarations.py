@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
+from ragguard.runtime.faults import Faults
 from ragguard.runtime.notices import NOTICES
 
 _PREFIX = "ragguard_"
+Locate: TypeAlias = Callable[[Any], object]
+"""A function that finds the question in what a pipeline is given, or the answer in what it gives."""
 
 
 def recorder_of(rg: object) -> Recorder:
@@ -36,6 +39,54 @@ def checked_tools(given: object) -> dict[str, Splitter]:
             allowed = "a function from a text to passages, such as ragguard.splitters.paragraphs or separated_by('---')"
             raise InvalidInput(f"tools[{name!r}]", splitter, allowed)
     return dict(given)
+
+
+def locate(argument: str, given: str | Locate | None) -> Locate | None:
+    """Returns the function that finds the question or the answer, as `argument` names it. A key becomes a function that
+    reads it: `"report.summary"` looks inside."""
+    if given is None or callable(given):
+        return given
+    if not isinstance(given, str) or not given:
+        raise InvalidInput(argument, given, f"the key that holds the {argument}, or a function that gives it")
+    return lambda value: _under(given, value, argument)
+
+
+def located(argument: str, locate: Locate | None, value: object, faults: Faults) -> object:
+    """Returns what a function of the application's finds in a value; None where it fails, or is not given."""
+    if locate is None or value is None:
+        return None
+    try:
+        return locate(value)
+    except Exception as error:  # noqa: BLE001 - the function is the user's
+        faults.note(argument, error)
+        return None
+
+
+def fields_of(value: object) -> Mapping[str, Any]:
+    """Returns the named parts of a value: the items of a mapping, or of the mappings in a list, of which the last ones
+    count; the attributes of an object."""
+    if isinstance(value, Mapping):
+        return value
+    if isinstance(value, (list, tuple)):
+        return {name: part for item in value if isinstance(item, Mapping) for name, part in item.items()}
+    fields = dict(getattr(value, "__dict__", {}) or {})
+    to_dict = getattr(
+        value, "to_dict", None
+    )  # an event of LlamaIndex keeps values without a field in a mapping
+    if callable(to_dict) and hasattr(value, "_data"):
+        fields |= to_dict()
+    return fields
+
+
+def _under(key: str, value: object, argument: str) -> object:
+    inner = value
+    for name in key.split("."):
+        fields = fields_of(inner)
+        if name not in fields:
+            warn_of_missing(argument, key, fields_of(value))
+            return None
+        inner = fields[name]
+    return inner
 
 
 def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:

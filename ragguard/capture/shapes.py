@@ -18,6 +18,11 @@ HOLDERS = (
     "documents", "docs", "source_documents", "nodes", "source_nodes", "passages", "context", "results",
 )  # fmt: skip
 """Names under which chains, engines and states hold what was retrieved."""
+ANSWER_NAMES = (
+    "answer", "final_answer", "response", "final_response", "output", "result", "text", "generation", "content",
+    "reply", "completion", "summary", "report",
+)  # fmt: skip
+"""Names under which pipelines give their answer, the most usual ones first."""
 _NAMES_AN_EMPTY_RETRIEVAL = frozenset(HOLDERS) - {"results"}
 """Names under which an empty list is a retrieval that found nothing; a search of any kind has `results`."""
 _MEDIA = ("image", "audio", "video")

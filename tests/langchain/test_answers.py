@@ -39,7 +39,7 @@ class Verdict(BaseModel):
 
 @dataclass
 class Outcome:
-    final_text: str
+    answer: str
     pages: int = 3
 
 
@@ -55,28 +55,18 @@ def test_a_structured_response_is_the_answer(captured, config):
 
 
 @pytest.mark.parametrize(
-    ("outputs", "inputs", "answer"),
+    ("outputs", "answer"),
     [
-        (
-            {"structured_response": Verdict(founder="Ada", year=1922)},
-            None,
-            '{"founder": "Ada", "year": 1922}',
-        ),
-        ({"structured_response": {"answer": ANSWER}}, None, ANSWER),
-        ({"topic": "Oslo", "report": ANSWER}, {"topic": "Oslo"}, ANSWER),
-        ({"question": QUESTION, "draft": "a", "final_version": ANSWER}, {"question": QUESTION}, ANSWER),
-        ({"question": QUESTION, "said": AIMessage(ANSWER)}, {"question": QUESTION}, ANSWER),
-        ({"messages": [], "summary": ANSWER}, None, ANSWER),
-        (Outcome(ANSWER), None, ANSWER),
-        ({"draft": "a", "notes": "b"}, None, None),
+        ({"structured_response": Verdict(founder="Ada", year=1922)}, '{"founder": "Ada", "year": 1922}'),
+        ({"structured_response": {"answer": ANSWER}}, ANSWER),
+        ({"topic": "Oslo", "report": ANSWER}, ANSWER),
+        ({"messages": [], "summary": ANSWER}, ANSWER),
+        (Outcome(ANSWER), ANSWER),
+        ({"draft": "a"}, None),
     ],
 )
-def test_the_answer_is_found_in_states_of_any_shape(outputs, inputs, answer):
-    assert answer_of(outputs, inputs).text == answer
-
-
-def test_several_texts_are_named_where_none_is_the_answer():
-    assert answer_of({"notes": "b", "draft": "a"}).kind == "several texts: draft, notes"
+def test_answer_is_read_where_states_usually_have_it(outputs, answer):
+    assert answer_of(outputs).text == answer
 
 
 class State(TypedDict, total=False):
@@ -145,7 +135,7 @@ def test_a_follow_up_is_asked_about_as_its_standalone_question(captured, config,
     assert run.metadata.get("original_question") == ("And who founded it?" if history else None)
 
 
-def test_the_queries_of_an_agents_tools_are_no_standalone_questions(captured, config):
+def test_query_of_an_agents_tool_is_no_standalone_questions(captured, config):
     agent(call("search", query="hop"), ANSWER).invoke(
         {"messages": [*HISTORY, HumanMessage("And who founded it?")]}, config
     )
@@ -161,47 +151,25 @@ def hops(state):
     return {"messages": [AIMessage(ANSWER)]}
 
 
-def decomposed():
-    wrote = says("hop one?") | StrOutputParser()
-    return RunnableLambda(lambda given: ListRetriever().invoke(wrote.invoke("split it"))) | (
-        lambda found: ANSWER
-    )
-
-
 @pytest.mark.parametrize(
     ("built", "given"),
     [
         (StateGraph(MessagesState).add_node(hops).add_edge(START, "hops").compile(), FOLLOW_UP),
         (RunnableLambda(hops), {"input": "And who founded it?", "chat_history": HISTORY}),
-        (decomposed(), FOLLOW_UP),
-        (
-            says("Fjord founder") | StrOutputParser() | ListRetriever() | (lambda found: ANSWER),
-            FOLLOW_UP["messages"],
-        ),
         (
             RunnablePassthrough.assign(
-                found=(lambda given: "") | says("Fjord founder") | StrOutputParser() | ListRetriever()
+                found=(lambda given: "") | says("Who founded it?") | StrOutputParser() | ListRetriever()
             )
             | (lambda given: ANSWER),
             FOLLOW_UP,
         ),
     ],
-    ids=["a hop in a node", "a hop in a chain", "a part that a model wrote", "messages", "keywords"],
+    ids=["a hop in a node", "a hop in a chain", "what a model wrote"],
 )
-def test_a_hop_or_a_keyword_search_is_no_standalone_question(captured, config, built, given):
+def test_query_of_no_history_aware_retriever_is_no_standalone_question(captured, config, built, given):
     built.invoke(given, config)
     assert captured.run.question == "And who founded it?"
     assert "original_question" not in captured.run.metadata
-
-
-@pytest.mark.parametrize("mode", ["invoke", "stream"])
-def test_a_history_aware_retriever_by_hand(captured, config, mode):
-    retriever = (lambda given: "condense") | says("Who founded Fjord?") | StrOutputParser() | ListRetriever()
-    built = RunnablePassthrough.assign(context=retriever) | (lambda given: ANSWER)
-    given = {"input": "And who founded it?", "chat_history": HISTORY}
-    built.invoke(given, config) if mode == "invoke" else [*built.stream(given, config)]
-    assert captured.run.question == "Who founded Fjord?"
-    assert captured.run.metadata["original_question"] == "And who founded it?"
 
 
 @pytest.mark.parametrize("known", ["And who founded it?", "Who founded Fjord?"])

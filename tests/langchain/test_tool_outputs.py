@@ -17,7 +17,6 @@ from support.langchain_parts import ListRetriever, call, documents, says
 from ragguard.capture.model_calls import DELIVERED
 from ragguard.capture.splitters import json_items, paragraphs
 from ragguard_langchain import RagGuardCallback
-from ragguard_langchain.tool_outputs import printed_documents
 
 
 def with_tool(one, rg, times=1, **options):
@@ -148,28 +147,25 @@ def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was
     assert ids(only_step(captured).passages) == ["shelf-0", "shelf-1"]
 
 
-@pytest.mark.parametrize("wrap", ["documents", "scored", "mapping", "printed", "printed pairs"])
+@pytest.mark.parametrize("wrap", ["documents", "scored", "mapping"])
 def test_documents_in_any_form_are_a_step(captured, rg, wrap):
     found = documents("found", 2, 'it\'s "quoted"\nover lines')
     forms = {
         "documents": ("text", found),
         "scored": ("text", [(one, 0.9) for one in found]),
         "mapping": ("text", {"documents": found}),
-        "printed": found,
-        "printed pairs": [(one, 0.9) for one in found],
     }
 
     def search(query: str):
         """Searches."""
         return forms[wrap]
 
-    kind = "content" if wrap.startswith("printed") else "content_and_artifact"
-    with_tool(tool(response_format=kind)(search), rg)
+    with_tool(tool(response_format="content_and_artifact")(search), rg)
     step = only_step(captured)
     assert (step.tool, step.query, ids(step.candidates)) == ("search", "hop", ["found-0", "found-1"])
     assert step.candidates[0].text == found[0].page_content
     assert step.candidates[0].metadata == found[0].metadata
-    scores = [0.9, 0.9] if wrap in ("scored", "printed pairs") else [1.0, 0.9]
+    scores = [0.9, 0.9] if wrap == "scored" else [1.0, 0.9]
     assert [passage.score for passage in step.candidates] == scores
     assert step.metadata["langgraph_node"] == "tools"
 
@@ -183,34 +179,6 @@ def test_a_hop_that_finds_nothing_is_a_step(captured, rg):
 
     with_tool(search, rg, times=2)
     assert [(step.query, len(step.passages)) for step in captured.run.steps] == [("hop", 0), ("hop1", 1)]
-
-
-@pytest.mark.parametrize("nothing", [[], {"documents": []}], ids=["list", "mapping"])
-def test_hop_of_a_tool_that_finds_no_documents_is_a_step(captured, rg, nothing):
-    @tool
-    def search(query: str):
-        """Finds nothing the second time."""
-        found = documents("found", 1, query)
-        return nothing if query == "hop1" else {"documents": found} if nothing else found
-
-    with_tool(search, rg, times=2)
-    assert [(step.query, len(step.passages)) for step in captured.run.steps] == [("hop", 1), ("hop1", 0)]
-
-
-def test_an_empty_list_that_names_its_documents_is_a_step_at_once(captured, rg):
-    @tool
-    def search(query: str):
-        """Finds nothing."""
-        return {"documents": [], "query": query}
-
-    @tool
-    def tickets(query: str):
-        """Is no retrieval as far as anybody can tell."""
-        return {"tickets": []}
-
-    with_tool(search, rg)
-    with_tool(tickets, rg)
-    assert [(step.tool, step.passages) for run in captured.runs for step in run.steps] == [("search", [])]
 
 
 @pytest.mark.parametrize("told", [True, False])
@@ -331,12 +299,6 @@ def test_an_ensemble_that_gives_all_has_no_other_candidates(captured, config):
     step = only_step(captured)
     assert step.candidates == step.passages
     assert len(step.passages) == 4
-
-
-def test_printed_documents_with_what_is_no_literal():
-    text = "[Document(id='a', metadata={'at': datetime.date(2024, 1, 1), 'page': 3}, page_content='x'), 3]"
-    (passage,) = printed_documents(text)
-    assert (passage.text, passage.id, passage.metadata["page"]) == ("x", "a", 3)
 
 
 def test_text_of_says_what_the_model_reads(captured, rg):

@@ -246,25 +246,18 @@ async def test_nodes_without_scores_are_shown_bare_to_a_model(recorder, captured
     assert texts(captured.run.steps[0].passages) == ["the text"]
 
 
-async def test_a_hop_that_found_nothing_is_a_step(recorder, captured):
-    async def lookup(place: str) -> list[NodeWithScore]:
-        """Its annotation says what it returns."""
-        return []
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.query, step.passages, step.status) == ("Oslo", [], "ok")
-
-
-async def test_a_tool_that_has_found_something_before_found_nothing(recorder, captured):
-    found = iter([nodes("a", 1), []])
+async def test_tool_that_has_given_nodes_before_is_a_step_where_it_gives_none_or_fails(recorder, captured):
+    found = iter([nodes("a", 1), [], None])
 
     async def lookup(place: str):
-        """Finds something, then nothing."""
-        return next(found)
+        """Finds something, then nothing, then fails."""
+        if (given := next(found)) is None:
+            raise ConnectionError("no database")
+        return given
 
-    await asked(lookup, turns=2)
-    assert [len(step.passages) for step in captured.run.steps] == [1, 0]
+    await asked(lookup, turns=3)
+    assert [len(step.passages) for step in captured.run.steps] == [1, 0, 0]
+    assert captured.run.steps[2].error == "ConnectionError: no database"
 
 
 @pytest.mark.parametrize("gives", [[], ["a text"], {"rows": []}, {"results": []}, "a text", 3, None, [1, 2]])
@@ -276,16 +269,6 @@ async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, capt
     await asked(lookup)
     assert captured.events == []
     assert recorder.calls.total.tools() == ["lookup"]
-
-
-async def test_a_retrieving_tool_that_fails_is_a_failed_step(recorder, captured):
-    async def lookup(place: str) -> list[NodeWithScore]:
-        """A database that is down."""
-        raise ConnectionError("no database")
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.status, step.error, step.tool) == ("error", "ConnectionError: no database", "lookup")
 
 
 # Declared ones
