@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from functools import partial
 
 from ragguard.runtime.notices import NOTICES
@@ -15,9 +15,10 @@ TOOL = "tool"
 _MOST_NAMES = 50
 _PATIENCE = 25
 """The number of tool calls after which a declared tool that was not called is taken for a mistake."""
-_STREAM = (
+_NOT_INSIDE = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
-    "(ragguard_resume), which then gets its retrievals"
+    "(ragguard_resume), which then gets its retrievals. A plain thread or pool of threads does not know the run: "
+    "submit contextvars.copy_context().run, use asyncio.to_thread, or note the retrieval there with run.retrieved(...)"
 )
 _ATTACH = (
     'attach the RagGuard: LangChain with config={"callbacks": [RagGuardCallback(rg)]} or instrument(rg), '
@@ -26,20 +27,6 @@ _ATTACH = (
 _MOST_WARNINGS = 3
 _MOST_RUNS = 256
 _NAMES_SHOWN = 8
-_MOST_STEPLESS = 64
-_APART = (
-    "a retrieval of a framework began outside of any run while run {!r} was open in this process, and is a run of its "
-    "own. If it belongs to that run, it was made where the run is not known, as in a plain thread or pool of threads: "
-    "submit contextvars.copy_context().run to the pool, use asyncio.to_thread, or note it there with "
-    "run.retrieved(query, passages). (Logged once a process)"
-)
-_READ_TOO_LATE = (
-    "run {!r} ended without a retrieval, and a call with the same question was then a run of its own, without its "
-    "references. A LangChain stream begins with its first read: one that is made inside `with rg.run(...) as run` and "
-    "read after it is not in that run. Read the stream inside the block, or make it with the config "
-    '{{"metadata": {{"ragguard_run_id": run.id, "ragguard_resume": True}}}}, which continues the run. (Logged once a '
-    "process)"
-)
 
 
 class CallsSeen:
@@ -119,10 +106,6 @@ class CallLog:
         self._tools: set[str] = set()
         """The tools that were called where others were declared."""
         self._tool_calls = 0
-        self._apart = False
-        """True once a run apart was looked at."""
-        self._stepless: dict[str, str] = {}
-        """The latest runs of `rg.run(...)` that ended without a retrieval: question → run id."""
         self._lock = threading.RLock()
 
     def called(self, tool: str, declared: Collection[str]) -> None:
@@ -160,32 +143,6 @@ class CallLog:
         with self._lock:
             return self._of_run.pop(run_id, None) or CallsSeen()
 
-    def apart(self, a_handles: Callable[[], str]) -> None:
-        """Warns, once a process, of a run of one's own that began while a run of `rg.run(...)` was open elsewhere."""
-        if not self._apart:
-            self._apart = True
-            if run_id := a_handles():
-                NOTICES.once("a run apart", _APART.format(run_id))
-
-    def stepless(self, run_id: str, question: str) -> None:
-        """Notes that a run of `rg.run(...)` ended without a retrieval."""
-        if not question:
-            return
-        with self._lock:
-            self._stepless[question] = run_id
-            if len(self._stepless) > _MOST_STEPLESS:
-                del self._stepless[next(iter(self._stepless))]
-
-    def stepped(self, question: str) -> None:
-        """Warns, once a process, where a framework's run has the question of a run of `rg.run(...)` that ended shortly
-        before without a retrieval: its stream was read too late."""
-        if not self._stepless:
-            return
-        with self._lock:
-            before = self._stepless.pop(question, None)
-        if before is not None:
-            NOTICES.once("a stream that is read too late", _READ_TOO_LATE.format(before))
-
     def without_steps(self, run_id: str, *, captured: int, handles: bool = False) -> None:
         """Warns that a run ended without a step, where a tool was called in it, none was ever `captured`, or
         `rg.run(...)` held it, which nobody writes around what retrieves nothing."""
@@ -203,11 +160,11 @@ class CallLog:
             self._named |= new
             self._warned += 1
             subject = f"a run without a retrieval {self._warned}"
-        stream = "" if calls.counts else _STREAM
+        elsewhere = "" if calls.counts else _NOT_INSIDE
         NOTICES.once(
             subject,
             lambda: (
                 f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
-                f"{what_to_do(calls)}{stream}. (Logged once a process for each tool, three times at most)"
+                f"{what_to_do(calls)}{elsewhere}. (Logged once a process for each tool, three times at most)"
             ),
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar, overload
@@ -51,10 +51,10 @@ def retrieval(
 ) -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
-    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged,
-    but for a plain iterator (`map`, `iter`, a generator), which is recorded while it is read. Retrievals inside of it
-    are parts of the step. See `retrieved` for what it may return; (text, documents), as a LangChain tool returns
-    content and artifact, is read as the documents.
+    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged. What
+    an iterator gives that it returns (`map`, `iter`) is not recorded. Retrievals inside of it are parts of the step.
+    See `retrieved` for what it may return; (text, documents), as a LangChain tool returns content and artifact, is
+    read as the documents.
 
     Args:
         function: The function, where the decorator is used without arguments.
@@ -72,25 +72,25 @@ def retrieval(
 def _decorated(
     function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
 ) -> Callable[..., Any]:
-    signature = _signature(function)
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Python knows none of it
+        signature = None
     if query != _QUERY and signature is not None and not _takes(signature, query):
         raise InvalidInput(
             "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
         )
-    position = None if signature is None else _position(signature, query)
 
     def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
-        asked = _query_in(args, kwargs, query, position)
-        given: object = None
-        top_k: object = None
-        if isinstance(k, str):
-            given = _argument(signature, args, kwargs, (k,))
-        elif k is None:
-            top_k = _argument(signature, args, kwargs, _TOP_K)
-        else:
-            given = k
+        given = _arguments(signature, args, kwargs)
+        asked = given.get(query)
+        if asked is None:
+            asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+        text = str(getattr(asked, "query_str", None) or text_of(asked)[0])
+        places = given.get(k) if isinstance(k, str) else k
+        top_k = next((given[name] for name in _TOP_K if name in given), None) if k is None else None
         name = getattr(function, "__name__", "")
-        return _Recording(asked, tool, name=name, k=given, top_k=top_k_in(top_k))
+        return _Recording(text, tool, name=name, k=places, top_k=top_k_in(top_k))
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         with recording(args, kwargs) as step:
@@ -179,20 +179,7 @@ class _Recording:
     ) -> None:
         if self._call is None:
             return
-        if error is None and _is_plain_iterator(self.found):
-            self.found = self._reading(self._call, self.found)
-        else:
-            self._end(self._call, error)
-
-    def _reading(self, call: CurrentCall, items: Iterator[Any]) -> Iterator[Any]:
-        """Yields the items to whoever reads the function's result, and ends the step when they have been read."""
-        self.found = []
-        try:
-            yield from self.given(items)
-        except BaseException as error:
-            self._end(call, error)
-            raise
-        self._end(call, None)
+        self._end(self._call, error)
 
     def _end(self, call: CurrentCall, error: BaseException | None) -> None:
         if isinstance(error, GeneratorExit):
@@ -203,56 +190,24 @@ class _Recording:
             call.recorder.step_failed(self._step.key, error, status_of(error))
 
 
-def _position(signature: inspect.Signature, name: str) -> int | None:
-    """Returns the position of the parameter of that name; None where there is none, or it is given by name only."""
-    parameters = signature.parameters
-    if name not in parameters or parameters[name].kind is inspect.Parameter.KEYWORD_ONLY:
-        return None
-    return list(parameters).index(name)
-
-
 def _takes(signature: inspect.Signature, name: str) -> bool:
     """True where a call may have an argument of this name."""
     parameters = signature.parameters
     return name in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
 
 
-def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
-    """Returns the signature of a function; None where Python knows none."""
+def _arguments(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Mapping[str, Any]:
+    """Returns the arguments of a call by name, with their defaults where Python knows the function's signature."""
+    if signature is None:
+        return kwargs
     try:
-        return inspect.signature(function)
-    except (TypeError, ValueError):
-        return None
-
-
-def _argument(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any], names: Sequence[str]
-) -> object:
-    """Returns the first of some arguments of a call that the function has, its default where it is not given; None
-    where the function has none of them."""
-    if signature is not None and any(name in signature.parameters for name in names):
-        try:
-            bound = signature.bind(*args, **kwargs)
-        except TypeError:  # the call itself will raise the error
-            return None
-        bound.apply_defaults()
-        return next((bound.arguments[name] for name in names if name in bound.arguments), None)
-    return next((kwargs[name] for name in names if name in kwargs), None)
-
-
-def _query_in(args: tuple[Any, ...], kwargs: dict[str, Any], name: str, position: int | None) -> str:
-    asked = kwargs.get(name)
-    if asked is None and position is not None and position < len(args):
-        asked = args[position]
-    if asked is None:
-        asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
-    return asked if isinstance(asked, str) else str(getattr(asked, "query_str", None) or text_of(asked)[0])
-
-
-def _is_plain_iterator(result: object) -> bool:
-    """True for a generator, `iter(...)`, `map`, `zip` and the like: an iterator without methods that a caller could
-    miss in a generator that reads it."""
-    return isinstance(result, Iterator) and type(result).__module__ in ("builtins", "itertools")
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:  # the call itself will raise the error
+        return kwargs
+    bound.apply_defaults()
+    return {**bound.arguments, **kwargs}
 
 
 def _documents(result: Any) -> Any:

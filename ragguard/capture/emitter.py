@@ -138,10 +138,6 @@ class Emitter:
             final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
             final.ended_ns = time.time_ns()
             run.final = final
-            if run.collected is None and not continues:
-                self._calls.stepped(final.question)
-            elif not run.index and status == "ok" and not continues:
-                self._calls.stepless(run.id, final.question)
         self._emitted(run)
 
     def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:

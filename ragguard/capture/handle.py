@@ -6,16 +6,14 @@ references and name given here hold.
 
 from __future__ import annotations
 
-import sys
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any, Literal
 
 from ragguard.capture.context import CurrentCall, framework_run
-from ragguard.capture.enclosing import GeneratorFrame
 from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
 from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
 from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
@@ -28,7 +26,7 @@ from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.faults import describe
 
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
-"""The latest `with rg.run(...)` around the code at hand; it may be closed or suspended."""
+"""The latest `with rg.run(...)` around the code at hand; it may be closed."""
 
 
 class RunHandle:
@@ -88,7 +86,6 @@ class RunHandle:
         self._written, self._not_awaited = written, not_awaited
         """Wait until the run is stored as `durability` says, or note that its code cannot wait."""
         self._awaits = False
-        self._generator: GeneratorFrame | None = None
         self._started_ns = 0
         self._status: Status = "open"
 
@@ -112,15 +109,7 @@ class RunHandle:
                 steps[event.step_id] = event.applied_to(steps[event.step_id])
         return list(steps.values())
 
-    @property
-    def suspended(self) -> bool:
-        """True where a generator holds the run open and waits to be iterated again."""
-        return self._generator is not None and self._generator.suspended
-
     def __enter__(self) -> RunHandle:
-        return self._enter(sys._getframe(1))
-
-    def _enter(self, frame: FrameType | None) -> RunHandle:
         if self._opened:
             raise Closed(
                 f"run {self.id} was already entered; a run is one invocation: call rg.run(...) again"
@@ -129,7 +118,6 @@ class RunHandle:
         self._started_ns = time.time_ns()
         around, self.outer = innermost(), _open(current_handle.get())
         self.inside = framework_run()
-        self._generator = GeneratorFrame.of(frame)
         current_handle.set(self)
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
@@ -158,7 +146,7 @@ class RunHandle:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # First, so that no fault below leaves the run around the caller.
-        self.closed, self._generator = True, None
+        self.closed = True
         self.outer = _open(self.outer)
         if current_handle.get() is self:
             current_handle.set(self.outer)
@@ -178,7 +166,7 @@ class RunHandle:
             self._not_awaited()
 
     async def __aenter__(self) -> RunHandle:
-        return self._enter(sys._getframe(0).f_back)
+        return self.__enter__()
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
@@ -371,7 +359,7 @@ def innermost(recorder: Recorder | None = None) -> RunHandle | None:
     """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any; None without."""
     handle = current_handle.get()
     while handle is not None and (
-        handle.closed or handle.suspended or (recorder is not None and handle.recorder is not recorder)
+        handle.closed or (recorder is not None and handle.recorder is not recorder)
     ):
         handle = handle.outer
     return handle

@@ -308,8 +308,6 @@ class OpenRuns:
         self.steps: dict[str, Retrieval] = {}
         """The open retrievals of all runs."""
         self._runs: dict[str, OpenRun] = {}
-        self.handles = 0
-        """The number of open runs that `rg.run(...)` holds."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -326,8 +324,7 @@ class OpenRuns:
 
     def put(self, run: OpenRun) -> None:
         """Adds a run, or moves it to the end of the order, where the most recently touched runs stand."""
-        if self._runs.pop(run.id, None) is None:
-            self.handles += run.collected is not None
+        self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
@@ -338,7 +335,6 @@ class OpenRuns:
                 return None
             if run.collected is None:
                 run.collected = collect
-                self.handles += 1
             return run.collected
 
     def put_step(self, one: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
@@ -359,15 +355,7 @@ class OpenRuns:
 
     def pop(self, run_id: str) -> OpenRun | None:
         """Removes a run and returns it; None where no such run is open."""
-        run = self._runs.pop(run_id, None)
-        if run is not None and run.collected is not None:
-            self.handles -= 1
-        return run
-
-    def a_handles(self) -> str:
-        """Returns the id of the latest open run that `rg.run(...)` holds; '' where there is none."""
-        with self.lock:
-            return next((run.id for run in reversed(self._runs.values()) if run.collected is not None), "")
+        return self._runs.pop(run_id, None)
 
     def overdue(self, now: float) -> list[OpenRun]:
         """Returns the runs to close: those that are too old, and the oldest where there are too many."""

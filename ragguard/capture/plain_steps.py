@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from operator import index
 from typing import Any, NamedTuple, SupportsIndex
 
-from ragguard.capture.bursts import burst_key
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.decisions import Verdict, about
 from ragguard.capture.enclosing import is_paused
@@ -67,7 +66,7 @@ def start_step(
         number = _turn(turn)
         in_turn: int | TurnKey | None = number
         if in_turn is None:
-            in_turn = call.turn() if callable(call.turn) else call.turn or burst_key()
+            in_turn = call.turn() if callable(call.turn) else call.turn
         call.recorder.step_started(
             key, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
             turn=in_turn, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,

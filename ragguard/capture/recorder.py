@@ -178,8 +178,6 @@ class Recorder:
                     return False
                 self.counts.runs += 1
                 run.emitting = 1
-            if collect is None and self._runs.handles:
-                self.calls.apart(self._runs.a_handles)
             if trace == "here":
                 trace = trace_context()
             if identity is not None and identity.instead_of:
@@ -211,8 +209,6 @@ class Recorder:
                     return
                 here.counts.runs += 1
                 here.counts.steps += 1
-            if here.runs.handles:
-                here.calls.apart(here.runs.a_handles)
             self._intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)

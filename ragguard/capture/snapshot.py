@@ -115,33 +115,7 @@ def passage_of(item: object) -> Passage:
     try:
         return _read(item)
     except Exception as error:  # noqa: BLE001 - an item of the user's may raise anything when it is read
-        return _readable_parts(item, error)
-
-
-def _readable_parts(item: object, error: BaseException) -> Passage:
-    """Returns the passage made of those fields of an item that can be read; its metadata name the others."""
-    lost: list[str] = []
-
-    def take(*names: str) -> Any:
-        for name in names:
-            try:
-                value = item[name] if isinstance(item, Mapping) else getattr(item, name, None)
-            except KeyError:
-                continue
-            except Exception as error:  # noqa: BLE001 - as above
-                lost.append(f"{name}: {type(error).__name__}")
-                continue
-            if value is not None:
-                return value
-        return None
-
-    content, id, score, metadata = take(*_TEXTS), take("id"), take("score"), take("metadata")
-    if content is None:
         return unreadable(item, error)
-    found = passage(content, text_in(id), score, metadata)
-    return (
-        replace(found, metadata={**found.metadata, CUT: f"unreadable: {', '.join(lost)}"}) if lost else found
-    )
 
 
 def unreadable(item: object, error: BaseException) -> Passage:

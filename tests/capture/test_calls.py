@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
-from functools import partial
 
 import pytest
 from support.captured import Captured
-from support.langchain_parts import ListRetriever
 
 from ragguard import RagGuard
 from ragguard.capture.calls import CallLog, CallsSeen
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Passage
-from ragguard_langchain import RagGuardCallback
 
 
 @pytest.fixture
@@ -107,17 +102,6 @@ def test_empty_run_warns_though_others_have_retrieved(caplog):
         with rg.run("Where?") as empty:
             pass
     assert f"the run {empty.id!r} ended without a retrieval" in caplog.text
-
-
-@pytest.mark.parametrize("joins", [False, True])
-def test_frameworks_run_in_a_plain_thread_beside_an_open_run_says_how_to_join_it(caplog, joins):
-    with RagGuard("nano", store=None, scorers=()) as rg, rg.run("Who?") as run:
-        run.retrieved("who", ["Ada"])
-        call = partial(ListRetriever().invoke, "where", {"callbacks": [RagGuardCallback(rg)]})
-        with ThreadPoolExecutor(1) as pool:
-            pool.submit(*([copy_context().run] if joins else []), call).result()
-    assert ("submit contextvars.copy_context().run to the pool" in caplog.text) != joins
-    assert len(run.steps) == 1 + joins
 
 
 def test_declared_tool_is_missed_once_one_of_a_similar_name_was_called(caplog):

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
-from ragguard import RagGuard
 from ragguard.capture.turns import GROUPS_KEPT, Turns
 
 
@@ -65,49 +62,3 @@ def test_turns_remember_a_bounded_number_of_groups():
         turns.next((n, "a"), [])
     assert len(turns._latest) <= GROUPS_KEPT
     assert len(turns._shared) <= GROUPS_KEPT
-
-
-def turns_of(work):
-    with RagGuard("nano", store=None, scorers=()) as rg, rg.run("Who?") as run:
-
-        async def search(query):
-            run.retrieved(query, [query])
-
-        asyncio.run(work(search))
-        return {step.query: step.turn for step in run.steps}
-
-
-def test_gathered_searches_that_never_wait_share_a_turn():
-    async def work(search):
-        await search("before")
-        await asyncio.gather(search("a"), search("b"), search("c"))
-        await search("after")
-
-    assert turns_of(work) == {"before": 0, "a": 1, "b": 1, "c": 1, "after": 2}
-
-
-def test_searches_of_tasks_that_are_awaited_one_after_the_other_have_turns_of_their_own():
-    async def work(search):
-        await asyncio.create_task(search("a"))
-        await asyncio.create_task(search("b"))
-
-    assert turns_of(work) == {"a": 0, "b": 1}
-
-
-def test_gathered_chains_that_never_wait_share_their_turns_hop_by_hop():
-    async def work(search):
-        async def chain(name):
-            await search(f"{name}1")
-            await search(f"{name}2")
-
-        await asyncio.gather(chain("a"), chain("b"))
-
-    assert turns_of(work) == {"a1": 0, "a2": 1, "b1": 0, "b2": 1}
-
-
-def test_searches_in_one_coroutine_that_never_waits_have_turns_of_their_own():
-    async def work(search):
-        for name in ("a", "b", "c"):
-            await search(name)
-
-    assert turns_of(work) == {"a": 0, "b": 1, "c": 2}

@@ -11,7 +11,7 @@ from ragguard.runtime.notices import NOTICES
 from ragguard_langchain import RagGuardCallback
 
 QUESTION = "Who founded the firm based in Oslo?"
-SAID = "Read the stream inside the block"
+SAID = "A LangChain stream begins with its first read"
 CHAIN = {"context": ListRetriever(), "question": RunnablePassthrough()} | RunnableLambda(lambda _: "Ada Berg")
 
 
@@ -46,15 +46,6 @@ def test_late_stream_is_a_run_of_its_own_and_logged_once(rg, caplog):
     assert [record.levelname for record in caplog.records if SAID in record.message] == ["WARNING"]
 
 
-def test_with_the_runs_id_it_continues_the_run(rg, caplog):
+def test_late_stream_that_names_the_run_continues_it(rg):
     read_late(rg, ragguard_run_id="run.id", ragguard_resume=True)
     assert told(rg) == [(QUESTION, ["Ada Berg"], "Ada Berg", 1)]
-    assert SAID not in caplog.text
-
-
-def test_read_inside_the_block_it_belongs_to_the_run(rg, caplog):
-    with rg.run(QUESTION, references=["Ada Berg"]):
-        assert "".join(CHAIN.stream(QUESTION, {"callbacks": [RagGuardCallback(rg)]})) == "Ada Berg"
-    CHAIN.invoke(QUESTION, {"callbacks": [RagGuardCallback(rg)]})
-    assert len(told(rg)) == 2
-    assert SAID not in caplog.text
