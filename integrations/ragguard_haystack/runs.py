@@ -143,7 +143,7 @@ class Operations:
         if operation.retrieved:  # a pipeline inside the tool has been recorded
             return
         splitter, result = self.tools.get(operation.name), operation.result
-        failed = error or ("the tool failed" if operation.tags.get("haystack.tool.error") else None)
+        failed = error or (str(result) if operation.tags.get("haystack.tool.error") else None)
         documents = documents_in(result if isinstance(result, Mapping) else {"documents": result})
         query = query_in(operation.given) or "; ".join(texts_in(operation.given))
         if documents is not None:

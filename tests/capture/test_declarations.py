@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ragguard.capture.declarations import unknown_key
+import pytest
+
+from ragguard.capture.declarations import checked_tools, unknown_key
+from ragguard.errors import InvalidInput
 
 
 def test_an_unknown_key_names_the_one_that_was_meant():
@@ -10,3 +13,9 @@ def test_an_unknown_key_names_the_one_that_was_meant():
     assert "'ragguard_qestion'" in sentence
     assert "did you mean 'ragguard_question'?" in sentence
     assert "did you mean" not in unknown_key("ragguard_qestion", ["ragguard_resume", "ragguard_run_id"])
+
+
+@pytest.mark.parametrize("tools", [str.split, {"a": "text"}, {"a": None}, {"a": 3}, "a", ["a"]])
+def test_declaration_of_a_tool_without_a_splitter_is_refused(tools):
+    with pytest.raises(InvalidInput, match="tools"):
+        checked_tools(tools)

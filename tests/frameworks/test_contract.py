@@ -32,12 +32,17 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool, ToolMetadata
 from support import langchain_parts, llamaindex_parts
 from support.captured import Captured
+from support.guards import guarding, judging
+from support.scripted_engine import ScriptedEngine
 
 import ragguard_haystack
 import ragguard_langchain
 import ragguard_llamaindex
+from ragguard import RagGuard, splitters
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.splitters import Splitter
+from ragguard.errors import EngineRejected
 from ragguard.guard import DistractorGuard, TopUtility
 
 pytestmark = [
@@ -74,6 +79,11 @@ class Framework(ABC):
     @abstractmethod
     def looks_up(self, number: int) -> None:
         """Runs an agent whose tool `search` names what it found by ids alone; a tool `read` gives it one text."""
+
+    @abstractmethod
+    def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
+        """Runs an agent whose model calls the tool `lookup` once, with the query "Elmer"; `declared` are the tools
+        that are declared as retrievals."""
 
 
 class _Shelf(BaseRetriever):
@@ -117,8 +127,16 @@ class LangChain(Framework):
         agent = create_agent(langchain_parts.says(*turns, ANSWER), [search, read])
         agent.invoke({"messages": [("user", QUESTION)]}, self._config())
 
-    def _config(self) -> Any:
-        return {"callbacks": [ragguard_langchain.RagGuardCallback(SimpleNamespace(recorder=self.recorder))]}
+    def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
+        agent = create_agent(
+            langchain_parts.says(langchain_parts.call("lookup", query="Elmer"), ANSWER),
+            [langchain_tool(lookup)],
+        )
+        agent.invoke({"messages": [("user", QUESTION)]}, self._config(tools=declared))
+
+    def _config(self, **options: Any) -> Any:
+        rg = SimpleNamespace(recorder=self.recorder)
+        return {"callbacks": [ragguard_langchain.RagGuardCallback(rg, **options)]}
 
 
 class _IndexShelf(IndexRetriever):
@@ -172,6 +190,11 @@ class LlamaIndex(Framework):
         turns = llamaindex_parts.call("search", query=QUESTION), llamaindex_parts.call("read", id=str(number))
         tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(read)]
         asyncio.run(_run(FunctionAgent(tools=tools, llm=llamaindex_parts.scripted(*turns, ANSWER))))
+
+    def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
+        ragguard_llamaindex.instrument(SimpleNamespace(recorder=self.recorder), tools=declared)
+        llm = llamaindex_parts.scripted(llamaindex_parts.call("lookup", query="Elmer"), ANSWER)
+        asyncio.run(_run(FunctionAgent(tools=[FunctionTool.from_defaults(lookup)], llm=llm)))
 
     def _query(self, retriever: IndexRetriever, postprocessors: Sequence[BaseNodePostprocessor]) -> None:
         model = llamaindex_parts.Says(text=ANSWER)
@@ -271,6 +294,16 @@ class Haystack(Framework):
         model = _HaystackModel(*turns, HaystackMessage.from_assistant(ANSWER))
         tools = [create_tool_from_function(search), create_tool_from_function(read)]
         Agent(chat_generator=model, tools=tools).run(messages=[HaystackMessage.from_user(QUESTION)])
+
+    def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
+        ragguard_haystack.instrument(SimpleNamespace(recorder=self.recorder), tools=declared)
+        call = HaystackToolCall(tool_name="lookup", arguments={"query": "Elmer"}, id="a")
+        model = _HaystackModel(
+            HaystackMessage.from_assistant(tool_calls=[call]), HaystackMessage.from_assistant(ANSWER)
+        )
+        parameters = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
+        tool = haystack.tools.Tool("lookup", "looks up", parameters, lookup)
+        Agent(chat_generator=model, tools=[tool]).run(messages=[HaystackMessage.from_user(QUESTION)])
 
     def _run(self, retriever: Any, chooses: Any, model: bool, **given: Any) -> None:
         pipeline = haystack.Pipeline()
@@ -415,6 +448,112 @@ def test_passage_named_by_id_is_read_where_another_tool_gives_its_text(framework
     assert texts(step.candidates) == list(TEXTS)
     assert texts(step.passages) == [TEXTS[number]]
     assert "ragguard.delivered" not in step.metadata
+
+
+def lookup(query: str) -> str:
+    """Gives two texts."""
+    return "\n\n".join(TEXTS[:2])
+
+
+def test_text_of_a_declared_tool_is_split_into_passages(framework, captured):
+    framework.calls(lookup, {"lookup": splitters.paragraphs})
+    (step,) = captured.run.steps
+    assert (step.query, step.tool, step.status) == ("Elmer", "lookup", "ok")
+    assert texts(step.passages) == list(TEXTS[:2])
+
+
+def test_data_of_a_declared_tool_are_one_passage_an_item(framework, captured):
+    def lookup(query: str) -> dict[str, Any]:
+        """Gives what search services give."""
+        return {
+            "results": [{"url": "u1", "content": TEXTS[0], "score": 0.9}, {"url": "u2", "content": TEXTS[1]}]
+        }
+
+    framework.calls(lookup, {"lookup": splitters.json_items})
+    (step,) = captured.run.steps
+    assert [(one.id, one.text) for one in step.passages] == [("u1", TEXTS[0]), ("u2", TEXTS[1])]
+
+
+def test_splitter_that_fails_leaves_the_whole_text(framework, captured):
+    framework.calls(lookup, {"lookup": splitters.json_items})
+    (step,) = captured.run.steps
+    assert texts(step.passages) == ["\n\n".join(TEXTS[:2])]
+    assert "JSONDecodeError" in step.metadata["ragguard.split_error"]
+
+
+def test_declared_tool_that_raises_is_a_failed_step(framework, captured):
+    def lookup(query: str) -> str:
+        """Fails."""
+        raise OSError("no network")
+
+    with suppress(Exception):
+        framework.calls(lookup, {"lookup": splitters.paragraphs})
+    (step,) = captured.run.steps
+    assert (step.status, step.passages) == ("error", [])
+    assert "no network" in step.error
+
+
+@pytest.mark.parametrize("declared", [{}, {"search_the_wiki": splitters.paragraphs}], ids=["none", "another"])
+def test_tool_that_nobody_declared_is_no_step_and_is_named_with_the_way_out(
+    framework, captured, caplog, declared
+):
+    framework.calls(lookup, declared)
+    assert captured.events == []
+    assert "tools={'lookup': SPLITTER}" in caplog.text
+    assert ("no call of 'search_the_wiki' was seen" in caplog.text) == bool(declared)
+
+
+def test_declared_tool_whose_name_is_misspelt_is_named_beside_those_that_were_called(framework, caplog):
+    framework.calls(lookup, {"lokup": splitters.paragraphs})
+    assert "declares 'lokup'" in caplog.text
+    assert "tools that were called: 'lookup'" in caplog.text
+
+
+class Crashes(DistractorGuard):
+    """A guard of the user's own that does what it must not."""
+
+    def prune(self, query, passages):
+        raise RuntimeError("not today")
+
+    async def aprune(self, query, passages):
+        raise RuntimeError("not today")
+
+
+@pytest.mark.parametrize(
+    ("fault", "status", "reason"),
+    [
+        ("late", "timeout", ""),
+        ("dead", "error", "EngineRejected"),
+        ("crashes", "error", "RuntimeError: not today"),
+    ],
+)
+def test_guard_that_cannot_judge_keeps_everything(framework, captured, fault, status, reason):
+    late = ScriptedEngine(label=judging, gate=asyncio.Event())
+    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
+    guards = {"late": guarding(late, budget_ms=50), "dead": guarding(dead), "crashes": Crashes(dead)}
+    framework.guarded(guards[fault])
+    (step,) = captured.run.steps
+    assert (step.decision.status, step.decision.dropped) == (status, [])
+    assert reason in step.decision.reason
+    assert (texts(step.passages), step.status, captured.run.status) == (list(TEXTS), "ok", "ok")
+
+
+@pytest.mark.parametrize("make", [LangChain, LlamaIndex, Haystack])
+def test_guarded_step_is_scored_before_and_after(make, tmp_path):
+    engine = ScriptedEngine(label=lambda text, label: judging("a 1 about" if "river" in text else "", label))
+    with RagGuard(engine=engine, scorers=("utility",), store=tmp_path / "runs.db") as rg:
+        make(rg.recorder).guarded(guarding(rg.engine))
+        ragguard_llamaindex.uninstrument()
+        ragguard_haystack.uninstrument()
+        assert rg.flush(timeout=30)
+        (run,) = rg.runs()
+        scores = rg.scores(run.id)
+    (step,) = run.steps
+    assert [drop.position for drop in step.decision.dropped] == [3]
+    assert {score.stage for score in scores if score.name == "udcg"} == {"candidates", "passages"}
+    assert {score.position for score in scores if score.name == "utility"} == {1, 2, 3}
+    # The guard and the scorer ask the same questions, so that the engine's cache answers one of them.
+    assert len({str(prompt) for one in engine.calls for prompt in one.prompts}) == 6
 
 
 @llamaindex_parts.names_parallel_steps

@@ -15,10 +15,9 @@ from haystack.components.retrievers.in_memory import InMemoryBM25Retriever, InMe
 from haystack.components.writers import DocumentWriter
 from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
-from haystack.tools import PipelineTool, Tool
+from haystack.tools import PipelineTool
 
 import ragguard
-from ragguard import splitters
 from ragguard.guard import DistractorGuard, TopUtility
 from ragguard_haystack import DocumentGuard, instrument
 
@@ -183,52 +182,6 @@ def test_pipeline_inside_a_tool_is_one_step_of_the_agents_run(recorder, captured
     run_agent(Agent(chat_generator=ChatModel(call("wiki", query="Elmer"), DONE), tools=[tool]))
     (step,) = captured.run.steps
     assert (step.tool, step.query, texts(step.passages)) == ("wiki", "Elmer", [BORN])
-
-
-def lookup(about: str) -> str:
-    """Looks something up."""
-    return f"{BORN}\n\n{JUDGE}"
-
-
-def lookup_tool() -> Tool:
-    parameters = {"type": "object", "properties": {"about": {"type": "string"}}, "required": ["about"]}
-    return Tool(name="lookup", description="looks up", parameters=parameters, function=lookup)
-
-
-def test_declared_tool_is_split_into_passages(captured):
-    from ragguard.capture.recorder import Recorder
-    from ragguard_haystack import uninstrument
-
-    instrument(SimpleNamespace(recorder=Recorder(captured)), tools={"lookup": splitters.paragraphs})
-    try:
-        run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[lookup_tool()]))
-    finally:
-        uninstrument()
-    (step,) = captured.run.steps
-    assert (step.query, texts(step.passages)) == ("Elmer", [BORN, JUDGE])
-
-
-def test_tool_that_nobody_declared_is_named_in_a_warning(recorder, captured, caplog):
-    run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[lookup_tool()]))
-    assert captured.events == []
-    assert "'lookup'" in caplog.text
-
-
-def test_tool_that_fails_is_a_failed_step(captured):
-    from ragguard.capture.recorder import Recorder
-    from ragguard_haystack import uninstrument
-
-    def fails(about: str) -> str:
-        raise OSError("no network")
-
-    tool = lookup_tool()
-    tool.function = fails
-    instrument(SimpleNamespace(recorder=Recorder(captured)), tools={"lookup": splitters.paragraphs})
-    try:
-        run_agent(Agent(chat_generator=ChatModel(call("lookup", about="Elmer"), DONE), tools=[tool]))
-    finally:
-        uninstrument()
-    assert captured.run.steps[0].status == "error"
 
 
 def test_two_guards_in_a_row_are_one_decision_with_the_drops_of_both(recorder, captured):

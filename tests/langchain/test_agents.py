@@ -106,13 +106,6 @@ def test_ten_threads_of_agents_never_mix(captured, rg):
         assert (run.answer, [step.query for step in run.steps]) == (f"answer {word}", [f"hop of {word}"])
 
 
-def test_a_failing_retriever_in_an_agent(captured, config):
-    broken = search_tool(ListRetriever(fault=lambda query: KeyError("gone")))
-    with pytest.raises(KeyError):
-        agent(*SEQUENTIAL, tools=[broken]).invoke(asked(), config)
-    assert (captured.run.status, only_step(captured).status) == ("error", "error")
-
-
 async def test_a_cancelled_agent(captured, config):
     waiting = asyncio.Event()
     shelf = ListRetriever(gate=asyncio.Event(), waiting=waiting.set)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -160,27 +159,6 @@ async def test_a_graph_of_ones_own_takes_the_middleware_as_the_wrapper_of_its_to
     result = built.invoke(asked(), config) if mode == "sync" else await built.ainvoke(asked(), config)
     assert [len(one.artifact) for one in result["messages"] if one.type == "tool"] == [2, 2]
     assert [(step.turn, dropped(step)) for step in captured.run.steps] == [(0, DROPPED), (0, DROPPED)]
-
-
-@MODES
-async def test_a_batch_of_agents_in_threads_never_mixes(captured, config, mode):
-    guard = GuardMiddleware(guarding())
-    tools = [search_tool(ListRetriever(count=4))]
-    agents = [
-        agent(call("search", query=f"q{n}"), f"a{n}", tools=tools, middleware=[guard]) for n in range(12)
-    ]
-    given = [(one, asked(f"question {n}")) for n, one in enumerate(agents)]
-    with ThreadPoolExecutor(6) as pool:
-        if mode == "sync":
-            list(pool.map(lambda one: one[0].invoke(one[1], config), given))
-        else:
-            list(pool.map(lambda one: asyncio.run(one[0].ainvoke(one[1], config)), given))
-    assert len(captured.runs) == 12
-    for run in captured.runs:
-        (step,) = run.steps
-        assert (run.answer[1:], step.query[1:]) == (run.question.rpartition(" ")[2],) * 2
-        assert {passage.text.rpartition(" ")[2] for passage in step.candidates} == {step.query}
-        assert dropped(step) == DROPPED
 
 
 class Strict(BaseCallbackHandler):

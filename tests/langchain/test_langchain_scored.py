@@ -104,23 +104,6 @@ def test_the_store_and_telemetry_tell_what_was_dropped_and_why(rg, exporter, pla
     assert_spans_tell(exporter.get_finished_spans())
 
 
-@PLACES
-def test_a_guarded_step_is_scored_before_and_after(rg, place):
-    run = played(rg, place, guarding())
-    scores = rg.scores(run.id)
-    udcg = {score.stage: score.value for score in scores if score.name == "udcg"}
-    assert set(udcg) == {"candidates", "passages"}
-    assert udcg["passages"] > udcg["candidates"]
-    assert {score.position for score in scores if score.name == "utility"} == {1, 2, 3, 4}
-
-
-@PLACES
-def test_guard_and_scorer_ask_the_same_questions(rg, model, place):
-    """So the engine's cache answers one of them, and the guard judges by the step's own query."""
-    played(rg, place, guarding(rg.engine))
-    assert len({str(prompt) for one in model.calls for prompt in one.prompts}) == 8
-
-
 # With nano, as a user would have it
 
 CASES = world.cases(4, hops=2)

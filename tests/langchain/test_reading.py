@@ -62,14 +62,6 @@ def read(captured, config, built) -> tuple[list[str], str]:
     return [one.text for one in step.passages], step.metadata.get("ragguard.delivered", "")
 
 
-def test_all_documents_in_the_prompt_of_a_later_node_were_read(captured, config):
-    assert read(captured, config, graph()) == (LONG, "")
-
-
-def test_documents_that_a_grading_node_left_out_were_not_read(captured, config):
-    assert read(captured, config, graph(lambda found: found[1:3])) == (LONG[1:3], "")
-
-
 def test_documents_that_a_grading_model_rejected_were_not_read(captured, config):
     def graded(found):
         verdicts = says("no", "yes", "yes", "no")
@@ -77,10 +69,6 @@ def test_documents_that_a_grading_model_rejected_were_not_read(captured, config)
 
     assert read(captured, config, graph(graded)) == (LONG[1:3], "")
     assert captured.run.steps[0].metadata["ragguard.judged_only"] == 2
-
-
-def test_documents_that_a_node_reordered_were_read_in_that_order(captured, config):
-    assert read(captured, config, graph(lambda found: found[::-1])) == (LONG[::-1], "")
 
 
 def test_documents_that_are_cut_to_thirty_characters_make_it_unknown(captured, config):
@@ -117,14 +105,3 @@ def test_documents_dropped_before_a_stuff_chain_were_not_read(captured, config, 
     fewer = (lambda given: given["input"]) | Shelf() | (lambda found: found[:kept])
     (RunnablePassthrough.assign(context=fewer) | stuff).invoke({"input": QUESTION}, config)
     assert [one.text for one in captured.run.steps[0].passages] == LONG[:kept]
-
-
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream"])
-async def test_chain_whose_function_takes_the_best_two_reads_two(captured, config, mode):
-    best = RunnableLambda(lambda found: "\n".join(one.page_content for one in found[:2]))
-    chain = {"context": Shelf() | best, "input": RunnablePassthrough()} | PROMPT | says(ANSWER)
-    if mode == "ainvoke":
-        await chain.ainvoke(QUESTION, config)
-    else:
-        assert chain.invoke(QUESTION, config) if mode == "invoke" else [*chain.stream(QUESTION, config)]
-    assert [one.text for one in captured.run.steps[0].passages] == LONG[:2]

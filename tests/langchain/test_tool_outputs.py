@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
@@ -15,7 +14,7 @@ from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents, says
 
 from ragguard.capture.model_calls import DELIVERED
-from ragguard.capture.splitters import json_items, paragraphs
+from ragguard.capture.splitters import json_items
 from ragguard_langchain import RagGuardCallback
 
 
@@ -199,42 +198,6 @@ def test_a_tool_that_has_retrieved_before_and_fails_is_a_failed_step(captured, r
     first, second = captured.run.steps
     assert (first.status, second.status, second.query) == ("ok", "error", "hop1")
     assert "index gone" in second.error
-
-
-def test_other_tools_are_no_steps_and_are_named_where_nothing_was_captured(captured, rg, caplog):
-    @tool
-    def ask_database(query: str) -> str:
-        """Gives text."""
-        return json.dumps([{"text": "one"}])
-
-    with caplog.at_level(logging.WARNING):
-        with_tool(ask_database, rg)
-    assert captured.events == []
-    assert "'ask_database'" in caplog.text
-    assert "tools={'ask_database': SPLITTER}" in caplog.text
-
-
-def test_a_run_without_a_retrieval_names_the_declared_tools_that_nobody_called(captured, rg, caplog):
-    @tool
-    def ask(query: str) -> str:
-        """Gives text."""
-        return "text"
-
-    with_tool(ask, rg, tools={"search_the_wiki": paragraphs})
-    assert "no call of 'search_the_wiki' was seen" in caplog.text
-    assert "tools={'ask': SPLITTER}" in caplog.text
-
-
-def test_a_declared_tool_that_is_not_there_is_warned_about(captured, rg, caplog):
-    @tool
-    def search_docs(query: str) -> str:
-        """Gives text."""
-        return "text"
-
-    with caplog.at_level(logging.WARNING):
-        with_tool(search_docs, rg, tools={"search_doc": paragraphs})
-    assert "declares 'search_doc'" in caplog.text
-    assert "'search_docs'" in caplog.text
 
 
 def of_mcp(blocks, structure=None):

@@ -11,8 +11,7 @@ from langgraph.types import Command
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents
 
-from ragguard.capture.splitters import json_items, paragraphs
-from ragguard.errors import InvalidInput
+from ragguard.capture.splitters import paragraphs
 from ragguard_langchain import RagGuardCallback
 
 
@@ -64,28 +63,9 @@ def calculator(expression: str) -> str:
     return "4"
 
 
-@tool
-def broken(query: str) -> str:
-    """Fails."""
-    raise RuntimeError("index gone")
-
-
 def with_tool(one, rg, tools=None, **arguments):
     built = agent(call(one.name, **(arguments or {"query": "hop"})), ANSWER, tools=[one])
     return built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]})
-
-
-def test_a_declared_tool_that_gives_one_string_is_a_step(captured, rg):
-    with_tool(as_text, rg, {"as_text": paragraphs})
-    step = only_step(captured)
-    assert (step.query, step.tool, step.status) == ("hop", "as_text", "ok")
-    assert [p.text for p in step.passages] == [f"text {n} about hop" for n in range(3)]
-    assert step.candidates == step.passages
-
-
-def test_an_undeclared_one_is_none(captured, rg):
-    with_tool(as_text, rg)
-    assert captured.events == []
 
 
 def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg, caplog):
@@ -150,12 +130,6 @@ def test_a_tool_that_retrieves_nothing_is_no_step(captured, rg):
     assert captured.events == []
 
 
-def test_a_declared_tool_that_fails(captured, rg):
-    with pytest.raises(RuntimeError):
-        with_tool(broken, rg, {"broken": paragraphs})
-    assert (only_step(captured).status, only_step(captured).error) == ("error", "RuntimeError: index gone")
-
-
 def test_a_declared_tool_whose_error_the_agent_is_told(captured, rg):
     @tool
     def refuses(query: str) -> str:
@@ -170,25 +144,6 @@ def test_a_declared_tool_whose_error_the_agent_is_told(captured, rg):
 def test_a_tool_by_hand_is_a_run(captured, rg):
     as_text.invoke({"query": "hop"}, {"callbacks": [RagGuardCallback(rg, tools={"as_text": paragraphs})]})
     assert (captured.run.question, captured.run.status, len(only_step(captured).passages)) == ("hop", "ok", 3)
-
-
-def test_results_in_json(captured, rg):
-    @tool
-    def web(query: str) -> dict:
-        """Gives what search services give."""
-        return {"results": [{"url": "u1", "content": "one", "score": 0.9}, {"url": "u2", "content": "two"}]}
-
-    with_tool(web, rg, {"web": json_items})
-    assert [(p.text, p.id, p.score) for p in only_step(captured).passages] == [
-        ("one", "u1", 0.9),
-        ("two", "u2", None),
-    ]
-
-
-@pytest.mark.parametrize("splitter", [None, "paragraphs", 3])
-def test_a_splitter_must_be_a_function(rg, splitter):
-    with pytest.raises(InvalidInput, match="tools"):
-        RagGuardCallback(rg, tools={"search": splitter})
 
 
 @pytest.mark.parametrize(

@@ -32,8 +32,6 @@ from support.llamaindex_parts import (
     scripted,
 )
 
-from ragguard.capture.handle import RunHandle
-
 
 def search(name="search", retriever=None, **settings):
     return RetrieverTool.from_defaults(retriever or ListRetriever(name), name=name, **settings)
@@ -42,19 +40,6 @@ def search(name="search", retriever=None, **settings):
 def ask(name="ask", retriever=None):
     query_engine = RetrieverQueryEngine.from_args(retriever or ListRetriever(name), llm=Says(text="Nordlys"))
     return QueryEngineTool.from_defaults(query_engine, name=name)
-
-
-async def test_hops_of_an_agent_in_order(recorder, captured):
-    model = scripted(
-        call("search", input="firm based in Oslo"), call("search", input="founder of Nordlys"), "Ada Berg"
-    )
-    await FunctionAgent(tools=[search()], llm=model).run(user_msg=QUESTION)
-    run = captured.run
-    assert (run.question, run.answer, run.status, run.name) == (QUESTION, "Ada Berg", "ok", "FunctionAgent")
-    assert [(step.query, step.tool, step.index, step.turn) for step in run.steps] == [
-        ("firm based in Oslo", "search", 0, 0),
-        ("founder of Nordlys", "search", 1, 1),
-    ]
 
 
 @names_parallel_steps
@@ -367,32 +352,6 @@ async def test_a_workflow_with_events_of_its_own(recorder, captured):
     run = captured.run
     assert (run.question, run.answer) == (QUESTION, "Ada Berg")
     assert {one.turn for one in run.steps} == {0}
-
-
-async def test_an_agent_joins_the_run_that_the_user_opened(recorder, captured):
-    agent = FunctionAgent(tools=[search()], llm=scripted(call("search", input="firm in Oslo"), "Ada Berg"))
-    async with RunHandle(recorder, "asked elsewhere", references=["Ada Berg"]) as run:
-        await agent.run(user_msg=QUESTION)
-    got = captured.run
-    assert (got.id, got.question, got.answer, got.references) == (
-        run.id,
-        "asked elsewhere",
-        "Ada Berg",
-        ["Ada Berg"],
-    )
-    assert [one.query for one in got.steps] == ["firm in Oslo"]
-
-
-async def test_a_retriever_that_fails_inside_a_tool(recorder, captured):
-    """LlamaIndex tells the agent about it, which goes on."""
-    broken = ListRetriever(fault=lambda query: ConnectionError("index is down"))
-    model = scripted(call("search", input="x"), "I could not find it")
-    await FunctionAgent(tools=[search(retriever=broken)], llm=model).run(user_msg=QUESTION)
-    run = captured.run
-    assert (run.status, run.answer) == ("ok", "I could not find it")
-    assert [(one.status, one.error, one.passages) for one in run.steps] == [
-        ("error", "ConnectionError: index is down", [])
-    ]
 
 
 async def test_a_function_that_gives_nodes_without_scores(recorder, captured):

@@ -69,39 +69,10 @@ async def test_a_bare_retriever_is_a_run_of_one_step(recorder, captured, mode):
     assert run.started_ns <= step.started_ns <= step.ended_ns
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_a_query_engine_is_a_run_with_question_and_answer(recorder, captured, mode):
-    response = engine().query(QUESTION) if mode == "sync" else await engine().aquery(QUESTION)
-    run = captured.run
-    assert str(response) == "Ada Berg"
-    assert (run.question, run.answer, run.status, run.name) == (
-        QUESTION,
-        "Ada Berg",
-        "ok",
-        "RetrieverQueryEngine",
-    )
-    assert [step.query for step in run.steps] == [QUESTION]
-    assert run.steps[0].candidates == run.steps[0].passages
-    assert run.steps[0].metadata == {"retriever": "ListRetriever"}
-
-
 def test_query_without_a_retrieval_is_no_run(recorder, captured):
     SimpleChatEngine.from_defaults(llm=Says(), memory=ChatMemoryBuffer.from_defaults()).chat("hello")
     Says().complete("hello")
     assert captured.events == []
-
-
-@pytest.mark.parametrize("mode", ["sync", "async"])
-@pytest.mark.parametrize(("cutoff", "left"), [(0.85, ["shelf-0", "shelf-1"]), (2.0, [])])
-async def test_node_that_a_postprocessor_removes_stays_a_candidate(recorder, captured, mode, cutoff, left):
-    cut = engine(
-        ListRetriever(count=4), node_postprocessors=[SimilarityPostprocessor(similarity_cutoff=cutoff)]
-    )
-    cut.query(QUESTION) if mode == "sync" else await cut.aquery(QUESTION)
-    (step,) = captured.run.steps
-    assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
-    assert ids(step.passages) == left
-    assert captured.run.answer == ("Ada Berg" if left else "Empty Response")
 
 
 def test_text_that_a_postprocessor_replaced_was_not_read(recorder, captured):
@@ -306,26 +277,6 @@ def test_a_transformed_query_is_the_sub_steps(recorder, captured):
     )
     (step,) = captured.run.steps
     assert (step.query, step.sub_steps[0].query) == (QUESTION, "rewritten")
-
-
-def test_a_run_that_the_user_opened_is_joined(recorder, captured):
-    with RunHandle(recorder, QUESTION, references=["Ada Berg"]) as run:
-        engine().query("first hop")
-        engine(text="Oslo").query("second hop")
-    got = captured.run
-    assert (got.id, got.question, got.references, got.answer) == (run.id, QUESTION, ["Ada Berg"], "Oslo")
-    assert [(step.query, step.index, step.turn) for step in got.steps] == [
-        ("first hop", 0, 0),
-        ("second hop", 1, 1),
-    ]
-    assert [step.query for step in run.steps] == ["first hop", "second hop"]
-
-
-def test_the_users_own_word_about_the_answer_holds(recorder, captured):
-    with RunHandle(recorder) as run:
-        engine().query(QUESTION)
-        run.answered("somebody else")
-    assert (captured.run.answer, captured.run.question) == ("somebody else", QUESTION)
 
 
 def test_a_pipeline_written_by_hand_inside_a_run(recorder, captured):

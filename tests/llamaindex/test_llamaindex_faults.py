@@ -202,22 +202,6 @@ def test_own_faults_are_counted_and_never_seen(captured, caplog):
 # Failures
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_a_retriever_that_fails(recorder, captured, mode):
-    broken = engine(ListRetriever(fault=lambda query: ConnectionError("index is down")))
-    with pytest.raises(ConnectionError, match="index is down"):
-        broken.query(QUESTION) if mode == "sync" else await broken.aquery(QUESTION)
-    run = captured.run
-    (step,) = run.steps
-    assert (step.status, step.error) == ("error", "ConnectionError: index is down")
-    assert (run.status, run.answer, run.metadata["error"]) == (
-        "error",
-        None,
-        "ConnectionError: index is down",
-    )
-    assert open_calls() == 0
-
-
 # Cancellation
 
 

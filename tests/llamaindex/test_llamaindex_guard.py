@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
@@ -109,13 +107,6 @@ async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
     assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
 
 
-def test_nothing_dropped_is_a_decision_too(recorder, captured):
-    engine(ListRetriever(count=1)).query(QUESTION)
-    (step,) = captured.run.steps
-    assert (step.decision.status, step.decision.dropped) == ("kept_all", [])
-    assert step.passages == step.candidates == step.decision.kept
-
-
 @MODES
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
 async def test_chat_engines(recorder, captured, kind, mode):
@@ -194,19 +185,6 @@ async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
         "firm in Oslo", [node.text for node in nodes("search", 2, "\nquery is firm in Oslo\n")]
     )
     assert judge.calls[0].texts == plain.calls[0].texts
-
-
-async def test_many_agents_at_once_never_mix(recorder, captured):
-    guard = guarding()
-
-    async def one(number):
-        model = scripted(call(f"s{number}", input=f"query {number}"), f"answer {number}")
-        await FunctionAgent(tools=[search(guard, f"s{number}")], llm=model).run(user_msg=f"question {number}")
-
-    await asyncio.gather(*map(one, range(8)))
-    for run in captured.runs:
-        number = run.answer.rpartition(" ")[2]
-        assert told(run.steps[0])[1:] == ([f"s{number}-0"], [(2, f"s{number}-1")])
 
 
 # Beside others, and in code of the user's own

@@ -37,17 +37,6 @@ def open_calls():
     return len(handler.spans)
 
 
-@MODES
-async def test_a_late_engine_keeps_everything_on_time(recorder, captured, mode):
-    guard = guarding(ScriptedEngine(label=judging, gate=asyncio.Event()), budget_ms=50)
-    response = engine(guard).query(QUESTION) if mode == "sync" else await engine(guard).aquery(QUESTION)
-    assert len(response.source_nodes) == 2
-    (step,) = captured.run.steps
-    assert (step.decision.status, step.decision.dropped) == ("timeout", [])
-    assert step.passages == step.candidates
-    assert captured.run.status == "ok"
-
-
 class Watches(BaseEventHandler):
     """An event handler of the application's."""
 
@@ -68,18 +57,6 @@ async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(
     finally:
         dispatcher.event_handlers = [one for one in dispatcher.event_handlers if one is not watches]
     assert {name.partition(".")[0] for name in watches.seen} == {"llama_index"}
-
-
-@MODES
-async def test_a_dead_engine_keeps_everything(recorder, captured, mode):
-    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
-    guarded = GuardedRetriever(ListRetriever(), guarding(dead))
-    found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
-    assert [node.node_id for node in found] == ["shelf-0", "shelf-1"]
-    (step,) = captured.run.steps
-    assert step.decision.status == "error"
-    assert "EngineRejected" in step.decision.reason
-    assert (step.status, captured.run.status) == ("ok", "ok")
 
 
 @MODES

@@ -95,11 +95,6 @@ async def test_node_that_a_prompt_by_hand_holds_was_read(recorder, captured):
     assert await read(captured, by_hand) == (["shelf-2"], "")
 
 
-async def test_workflow_that_asks_no_model_leaves_it_unknown(recorder, captured):
-    by_hand = Rag(lambda found: found, lambda found: "Ada Berg")
-    assert await read(captured, by_hand) == (["shelf-0", "shelf-1", "shelf-2", "shelf-3"], "unknown")
-
-
 def test_node_whose_metadata_the_prompt_leaves_out_was_read(recorder, captured):
     titled = NodeWithScore(
         node=TextNode(id_="t", text="Ada Berg founded Nordlys.", metadata={"title": "Firms"})

@@ -49,14 +49,6 @@ async def test_an_agents_hops_are_scored_in_the_run_that_the_user_opened(rg):
     assert udcg == {step.id for step in got.steps}
 
 
-def test_bare_retrievals_are_scored_too(rg):
-    for number in range(3):
-        ListRetriever().retrieve(f"question {number}")
-    assert rg.flush(timeout=30)
-    assert [run.question for run in rg.runs()] == ["question 0", "question 1", "question 2"]
-    assert all(any(score.name == "udcg" for score in rg.scores(run.id)) for run in rg.runs())
-
-
 def guarded_engine(guard):
     return RetrieverQueryEngine.from_args(
         ListRetriever(count=4), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
@@ -95,29 +87,6 @@ def test_the_store_and_telemetry_tell_what_was_dropped_and_why(tmp_path, how):
         (4, "shelf-3"),
     ]
     assert_spans_tell(spans)
-
-
-def test_a_guarded_step_is_scored_before_and_after(tmp_path):
-    _, _, scores = spans_of(tmp_path, lambda: guarded_engine(guarding()).query("Who founded it?"))
-    udcg = {score.stage: score.value for score in scores if score.name == "udcg"}
-    assert set(udcg) == {"candidates", "passages"}
-    assert udcg["passages"] > udcg["candidates"]
-    judged = {score.position for score in scores if score.name == "utility"}
-    assert judged == {1, 2, 3, 4}
-
-
-def test_guard_and_scorer_ask_the_same_questions(tmp_path):
-    """So the engine's cache answers one of them, and the guard judges by the step's own query."""
-    model = ScriptedEngine(label=judging)
-    rg = RagGuard(engine=model, scorers=("utility",), store=tmp_path / "runs.db")
-    instrument(rg)
-    try:
-        guarded_engine(guarding(rg.engine)).query("Who founded it?")
-        assert rg.flush(timeout=30)
-        assert len({str(prompt) for one in model.calls for prompt in one.prompts}) == 8
-    finally:
-        uninstrument()
-        rg.close()
 
 
 def test_other_instrumentations_take_the_guard_for_a_reranker():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import suppress
 from types import SimpleNamespace
 
@@ -17,7 +16,6 @@ from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool,
 from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
 
 from ragguard.capture.splitters import json_items, paragraphs
-from ragguard.errors import InvalidInput
 from ragguard_llamaindex import instrument
 
 OWN_WORDS = (
@@ -274,17 +272,6 @@ async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, capt
 # Declared ones
 
 
-async def test_a_declared_tool_is_a_step(declare, captured):
-    async def lookup(place: str) -> str:
-        """Gives text."""
-        return "one\n\ntwo"
-
-    declare(tools={"lookup": paragraphs})
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.query, step.tool, texts(step.passages)) == ("Oslo", "lookup", ["one", "two"])
-
-
 async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
     async def lookup(place: str) -> str:
         """Gives text."""
@@ -371,60 +358,4 @@ async def test_mcp_result_that_says_error_is_a_failed_step(declare, captured, ma
     assert (step.status, step.error, step.passages) == ("error", "TimeoutError: too slow", [])
 
 
-async def test_declared_tool_that_raises_is_a_failed_step(declare, captured):
-    async def lookup(place: str):
-        """Asks an MCP server."""
-        raise TimeoutError("too slow")
-
-    declare(tools={"lookup": json_items})
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.status, step.error) == ("error", "TimeoutError: too slow")
-
-
-async def test_a_splitter_that_fails_keeps_the_text(declare, captured):
-    async def lookup(place: str) -> str:
-        """No JSON."""
-        return "no JSON"
-
-    declare(tools={"lookup": json_items})
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert texts(step.passages) == ["no JSON"]
-    assert "JSONDecodeError" in step.metadata["ragguard.split_error"]
-
-
 # What is said where nothing is captured
-
-
-@pytest.mark.parametrize("declared", [{}, {"search_the_wiki": paragraphs}], ids=["none", "another one"])
-async def test_run_without_a_step_warns_with_the_tools_that_were_and_were_not_called(
-    declare, caplog, declared
-):
-    async def lookup(place: str) -> str:
-        """Gives text."""
-        return "a text"
-
-    declare(tools=declared)
-    await asked(lookup)
-    assert "tools={'lookup': SPLITTER}" in caplog.text
-    assert ("no call of 'search_the_wiki' was seen" in caplog.text) == bool(declared)
-
-
-async def test_a_declared_tool_that_no_agent_has_is_said(declare, caplog):
-    async def lookup(place: str) -> str:
-        """Gives text."""
-        return str(await ListRetriever().aretrieve(place))
-
-    declare(tools={"lokup": paragraphs})
-    with caplog.at_level(logging.WARNING, "ragguard"):
-        await asked(lookup, turns=2)
-    (record,) = caplog.records
-    assert "'lokup'" in record.getMessage()
-    assert "'lookup'" in record.getMessage()
-
-
-@pytest.mark.parametrize("tools", [paragraphs, {"a": "text"}, {"a": None}, "a", ["a"]])
-def test_declaration_without_a_splitter_is_refused(declare, tools):
-    with pytest.raises(InvalidInput, match="tools"):
-        declare(tools=tools)
