@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ragguard.capture.calls import TOOL as ASKED_FOR
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import status_of
+from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_calls import ToolEnd, tool_ended
 from ragguard.capture.tool_results import ToolResult
 from ragguard.capture.turns import TurnKey
-from ragguard.records import Passage, Status, new_id
+from ragguard.records import Status, new_id
 from ragguard_haystack.operations import (
     AGENT,
     COMPONENT,
@@ -66,8 +67,8 @@ class Operation:
         self.given: Mapping[str, Any] = {}
         self.result: Any = None
         self.started_ns = time.time_ns()
-        self.retrieved = False
-        """True once anything was retrieved inside."""
+        self.steps: Sequence[str] = ()
+        """The ids of the steps that were made inside."""
         self.depths: dict[str, int] = {}
         """The number of retrievals, one fed by the other, behind each component's output of a pipeline."""
 
@@ -133,32 +134,39 @@ class Operations:
         if not searches:
             return
         query = query_in(given) or run.embedded.get(embedding_in(given), "") or run.question
-        passages = passages_of(documents_in(operation.result) or ())
-        self._step(
-            operation, query, passages, error, turn=(-1 if pipeline is None else pipeline.number, depth)
-        )
+        step_id = self._begin(operation, query, (-1 if pipeline is None else pipeline.number, depth))
+        if error is not None:
+            self.recorder.step_failed(step_id, error, status_of(error))
+        else:
+            self.recorder.step_ended(step_id, passages_of(documents_in(operation.result) or ()))
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         self.recorder.calls.called(operation.name, self.tools)
-        if operation.retrieved:  # a pipeline inside the tool has been recorded
-            return
-        splitter, result = self.tools.get(operation.name), operation.result
-        failed = error or (str(result) if operation.tags.get("haystack.tool.error") else None)
-        documents = documents_in(result if isinstance(result, Mapping) else {"documents": result})
-        query = query_in(operation.given) or "; ".join(texts_in(operation.given))
-        if documents is not None:
-            self._step(operation, query, passages_of(documents), failed)
-        elif splitter is not None:
-            output = ToolResult.of(result, str(result))
-            self._step(operation, query, output, failed, unpack=partial(_split, splitter))
+        splitter, output = self.tools.get(operation.name), operation.result
+        if error is not None or operation.tags.get("haystack.tool.error"):
+            result = ToolResult(error=error or str(output))
         else:
-            self.recorder.calls.seen(operation.run.id, ASKED_FOR, operation.name)
+            documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
+            result = ToolResult.of(output, str(output) if splitter else "", declared=splitter is not None)
+            if documents is not None:
+                result = ToolResult(documents=documents, any_list=isinstance(output, list))
+        if operation.steps:
+            splitter = None  # a pipeline inside the tool has been recorded
+        query = query_in(operation.given) or "; ".join(texts_in(operation.given))
 
-    def _step(
-        self, operation: Operation, query: str, result: Any, error: BaseException | str | None,
-        *, turn: tuple[int, int] | None = None, unpack: Callable[[Any], list[Passage]] | None = None,
-    ) -> None:  # fmt: skip
-        run, recorder, step_id = operation.run, self.recorder, new_id()
+        def end(found: Any, unpack: Unpack | None) -> None:
+            found = passages_of(found) if unpack is None else found
+            self.recorder.step_ended(operation.steps[-1], found, unpack=unpack)
+
+        call = ToolEnd(
+            operation.name, operation.run.id, partial(self._begin, operation, query), end,
+            splitter=splitter, inside=operation.steps,
+        )  # fmt: skip
+        tool_ended(self.recorder, call, result)
+
+    def _begin(self, operation: Operation, query: str, turn: tuple[int, int] | None = None) -> str:
+        """Begins a step, and returns its id."""
+        run, step_id = operation.run, new_id()
         run.begin(query)
         tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
         # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
@@ -168,18 +176,15 @@ class Operations:
             if tool is None
             else (tool.around.number if tool.around else -1, tool.number)
         )
-        recorder.step_started(
+        self.recorder.step_started(
             step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=key,
             metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
             started_ns=operation.started_ns,
         )  # fmt: skip
-        if error is not None:
-            recorder.step_failed(step_id, error, "error" if isinstance(error, str) else status_of(error))
-        else:
-            recorder.step_ended(step_id, result, unpack=unpack)
         around: Operation | None = operation
         while around is not None:
-            around.retrieved, around = True, around.around
+            around.steps, around = [*around.steps, step_id], around.around
+        return step_id
 
     def _model(self, operation: Operation) -> None:
         run, result = operation.run, operation.result
@@ -196,7 +201,3 @@ class Operations:
         if not run.begun and run.asks_model:
             self.recorder.without_steps(run.id)
         run.end(run.answer, status, error, question=run.question)
-
-
-def _split(splitter: Splitter, output: ToolResult) -> list[Passage]:
-    return [Passage(item) if isinstance(item, str) else item for item in output.split(splitter)]

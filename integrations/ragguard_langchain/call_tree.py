@@ -43,8 +43,6 @@ class CallTree:
         self.steps = TreeSteps(recorder, self.runs)
         self.open_calls: OpenCalls[Scope] = OpenCalls()
         self.bare = BareRetrievals(recorder)
-        self.retrieving: set[str] = set()
-        """The undeclared tools that have given documents: where one of these fails, a retrieval has failed."""
 
     @classmethod
     def of(cls, recorder: Recorder) -> CallTree:

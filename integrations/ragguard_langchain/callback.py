@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from asyncio import CancelledError
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -20,6 +21,7 @@ from ragguard.capture.declarations import Locate, located, recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.splitters import Splitter
+from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.per_process import PerProcess
@@ -37,7 +39,7 @@ from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import K, options_of
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.tool_outputs import ToolOutputs
+from ragguard_langchain.tool_outputs import end_tool, result_of
 from ragguard_langchain.verdicts import VerdictReport
 from ragguard_langchain.views import TextOf
 
@@ -81,17 +83,13 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         self._recorder = recorder_of(rg)
         self._options = options_of(tools, text_of, question, answer)
-        self._here = PerProcess(self._begin)
+        self._here = PerProcess(partial(CallTree.of, self._recorder))
         self._here.get()
-
-    def _begin(self) -> ToolOutputs:
-        """Begins in a process, where no call is open."""
-        return ToolOutputs(CallTree.of(self._recorder), self._options.tools)
 
     @property
     def tree(self) -> CallTree:
         """The tree of the calls that were reported to this handler and to the other handlers of its RagGuard."""
-        return self._here.get().tree
+        return self._here.get()
 
     def on_chain_start(
         self,
@@ -266,7 +264,8 @@ class RagGuardCallback(BaseCallbackHandler):
             if open_call is None:
                 return
             if open_call.sampled:
-                self._here.get().ended(open_call, output)
+                result = result_of(output, declared=open_call.is_step)
+                end_tool(self.tree, self._options.tools, open_call, result)
             if open_call.root is None:
                 self.tree.end_root(open_call)
         except FAULTS as error:
@@ -275,7 +274,7 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Closes the call of a tool that failed, or that was interrupted to be resumed later."""
         try:
-            self._fail(run_id, error, outputs=self._here.get())
+            self._fail(run_id, error, tool=True)
         except FAULTS as fault:
             self._recorder.faults.note("on_tool_error", fault)
 
@@ -356,7 +355,7 @@ class RagGuardCallback(BaseCallbackHandler):
         error: BaseException,
         question: str = "",
         trace: TraceContext | None = None,
-        outputs: ToolOutputs | None = None,
+        tool: bool = False,
     ) -> None:
         self.tree.open_call(run_id)
         open_call = self._pop(run_id)
@@ -367,8 +366,8 @@ class RagGuardCallback(BaseCallbackHandler):
             open_call.notes.run.interrupted = True
         if open_call.is_step:
             self._recorder.step_failed(open_call.step_id, error, status, trace)
-        elif outputs is not None and open_call.sampled and status == "error":
-            outputs.failed(open_call, error)
+        elif tool and open_call.sampled and status == "error":
+            end_tool(self.tree, self._options.tools, open_call, ToolResult(error=error))
         if open_call.root is None:
             self.tree.end_root(open_call, NOTHING, question, status, error)
 

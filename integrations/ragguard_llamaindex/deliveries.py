@@ -3,18 +3,20 @@ itself where it returns documents or is declared by `tools=`."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.schema import BaseNode, MetadataMode
-from llama_index.core.tools import RetrieverTool, ToolOutput
+from llama_index.core.tools import ToolOutput
 
-from ragguard.capture.calls import TOOL
 from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import status_of
-from ragguard.capture.shapes import documents_in
+from ragguard.capture.open_runs import Unpack
 from ragguard.capture.snapshot import passages_of
+from ragguard.capture.tool_calls import ToolEnd, tool_ended
 from ragguard.capture.tool_results import ToolResult
+from ragguard.records import Status
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import Kind
@@ -33,8 +35,6 @@ class Deliveries:
 
     def __init__(self, runs: RunWriter) -> None:
         self._runs, self._recorder = runs, runs.recorder
-        self._retrieving: set[str] = set()
-        """The tools that have returned documents: an empty list from one of these is a retrieval that found nothing."""
 
     def postprocessed(self, call: Call, around: Call) -> None:
         """Ends a postprocessor: reports what the guards inside it have decided about the retrievals before it."""
@@ -58,61 +58,43 @@ class Deliveries:
             call.splitter = splitter
             self._open(call)
 
-    def tool_ended(self, call: Call, tool: object, result: object) -> None:
+    def tool_ended(self, call: Call, result: object) -> None:
         """Ends a tool with its output."""
         output = result.raw_output if isinstance(result, ToolOutput) else result
-        if call.splitter is not None:
-            if isinstance(result, ToolOutput) and result.is_error:
-                self._recorder.step_failed(call.step_id, _text(result))
-            else:
-                self._close_declared(call, output, result)
-        elif call.step_id:
-            pass  # a part of another retrieval, which reports itself what the model got
-        elif call.retrieved and any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
-            self._fail(call, _text(result))
-        elif not call.retrieves:
-            self._found(call, tool, output)
+        if any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
+            given = ToolResult(error=_text(result))
+        else:
+            declared = call.splitter is not None
+            given = ToolResult.of(output, _text(result) if declared else "", declared=declared)
+            if isinstance(output, RESPONSES) and not given.documents:
+                given = (
+                    ToolResult()
+                )  # an engine that retrieved nothing, or whose retriever is not LlamaIndex's
+        self._tool_ended(call, given)
 
-    def tool_failed(self, call: Call, tool: object, error: BaseException | None) -> None:
+    def tool_failed(self, call: Call, error: BaseException | None) -> None:
         """Ends a tool that raised an error; that is a failed retrieval where the tool retrieves."""
-        if call.splitter is not None:
-            self._recorder.step_failed(call.step_id, error or "", status_of(error))
-        elif not call.step_id and call.retrieved:
-            if type(error).__name__ == WAITING:
-                self._fail(call, WAITED)
-            elif status_of(error) == "error":
-                self._fail(call, error or "")
-        elif not call.step_id and not call.retrieves and self._retrieves(call, tool):
-            self._open(call)
-            self._recorder.step_failed(call.step_id, error or "", status_of(error))
+        if type(error).__name__ == WAITING and call.retrieved:
+            self._tool_ended(call, ToolResult(error=WAITED))
+        else:
+            self._tool_ended(call, ToolResult(error=error or ""), status_of(error))
 
-    def _fail(self, call: Call, error: BaseException | str) -> None:
-        """Marks the steps inside a tool that failed: the model got the error, and none of the passages."""
-        for step_id in call.retrieved or ():
-            self._recorder.step_amended(step_id, call.run.id, error=error)
-
-    def _found(self, call: Call, tool: object, output: object) -> None:
-        """Captures a tool without a retrieval inside as a retrieval of its own, where its output holds documents."""
-        documents = None if output is None else documents_in(output)
-        if not documents and (
-            documents is None or isinstance(output, RESPONSES) or not self._empty(call, tool, output)
-        ):
-            self._recorder.calls.seen(call.run.id, TOOL, call.tool)
+    def _tool_ended(self, call: Call, result: ToolResult, status: Status = "error") -> None:
+        if call.splitter is None and (call.step_id or (call.retrieves and not call.retrieved)):
+            return  # a part of another retrieval, which reports itself what the model got
+        ends = ToolEnd(
+            call.tool,
+            call.run.id,
+            begin=partial(self._open, call),
+            end=partial(self._close, call),
+            step_id=call.step_id if call.splitter is not None else "",
+            splitter=call.splitter,
+            inside=call.retrieved or (),
+        )
+        if not tool_ended(self._recorder, ends, result, status):
             _note_tool(call)
-            return
-        self._retrieving.add(call.tool)
-        self._open(call)
-        self._close(call, documents)
 
-    def _empty(self, call: Call, tool: object, output: object) -> bool:
-        """True where an empty output says that nothing was found."""
-        return not isinstance(output, (list, tuple)) or self._retrieves(call, tool)
-
-    def _retrieves(self, call: Call, tool: object) -> bool:
-        """True for a tool that has returned documents before, and for a RetrieverTool."""
-        return call.tool in self._retrieving or isinstance(tool, RetrieverTool)
-
-    def _open(self, call: Call) -> None:
+    def _open(self, call: Call) -> str:
         self._runs.begin(call.run)
         call.step_id = hexadecimal(call.id)
         retrieves(call)
@@ -122,29 +104,21 @@ class Deliveries:
             metadata=about(call), followed=True,
         )  # fmt: skip
 
-    def _close(self, call: Call, documents: list[Any]) -> None:
-        """Ends a tool's retrieval with the documents that it returned."""
+        return call.step_id
+
+    def _close(self, call: Call, found: Any, unpack: Unpack | None) -> None:
+        """Ends a tool's retrieval with the documents that it returned, or with what its splitter takes apart."""
+        if unpack is None:
+            found, unpack = self._taken(found), unpacked
+        self._recorder.step_ended(call.step_id, found, unpack=unpack)
+
+    def _taken(self, documents: list[Any]) -> Taken:
         if all(isinstance(one, BaseNode) for one in documents):
             # FunctionTool shows a model the bare text of nodes without scores.
-            found: Taken = taken(documents, self._runs.options.text_of or _bare)
-        elif are_nodes(documents):
-            found = taken(documents, self._runs.options.text_of)
-        else:
-            found = Taken.of(passages_of(documents))
-        self._recorder.step_ended(call.step_id, found, unpack=unpacked)
-
-    def _close_declared(self, call: Call, output: object, result: object) -> None:
-        documents = documents_in(output)
-        if documents is not None:
-            self._close(call, documents)
-            return
-        assert call.splitter is not None
-        found = ToolResult.of(output, _text(result))
-        if found.error:
-            self._recorder.step_failed(call.step_id, found.text)
-        else:
-            splitter = call.splitter
-            self._recorder.step_ended(call.step_id, found, unpack=lambda given: given.split(splitter))
+            return taken(documents, self._runs.options.text_of or _bare)
+        if are_nodes(documents):
+            return taken(documents, self._runs.options.text_of)
+        return Taken.of(passages_of(documents))
 
 
 def _note_tool(call: Call | None) -> None:

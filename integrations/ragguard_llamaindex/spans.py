@@ -165,7 +165,7 @@ class Spans:
                 call.step_id, err or "", status_of(err), span_of(call.id, retrieval=True)
             )
         elif call.kind is Kind.TOOL:
-            self._deliveries.tool_failed(call, instance, err)
+            self._deliveries.tool_failed(call, err)
         elif call.kind is Kind.STEP and call.parent is not None and call.parent.senders is not None:
             call.parent.senders.ended(call.id, None)
         if call.kind in ENDING and call.outermost:
@@ -269,7 +269,7 @@ class Spans:
             if around is not None:
                 self._deliveries.postprocessed(call, around)
         elif kind is Kind.TOOL:
-            self._deliveries.tool_ended(call, instance, result)
+            self._deliveries.tool_ended(call, result)
         elif kind is Kind.STEP:
             if around is not None and around.senders is not None:
                 around.senders.ended(call.id, result)

@@ -106,6 +106,8 @@ class CallLog:
         self._tools: set[str] = set()
         """The tools that were called where others were declared."""
         self._tool_calls = 0
+        self.retrieving: set[str] = set()
+        """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
 
     def called(self, tool: str, declared: Collection[str]) -> None:

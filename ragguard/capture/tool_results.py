@@ -10,32 +10,50 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragguard.capture.shapes import documents_in
 from ragguard.capture.splitters import Splitter, json_passages
 from ragguard.records import Passage
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The output of one call of a declared tool."""
+    """The output of one call of a tool."""
 
-    blocks: Sequence[str]
+    blocks: Sequence[str] = ()
     """The texts of the result: one text, or with MCP one for each content block. FastMCP makes a content block of
     each item of a list."""
     structure: Any = None
     """The result as structured data, where the tool gave that as well."""
-    error: bool = False
+    error: BaseException | str | None = None
+    """The error, or its text, where the tool failed."""
+    documents: list[Any] | None = None
+    """The documents that the tool gave; None where it gave something else."""
+    any_list: bool = False
+    """True where the output is a bare list, which says nothing where it is empty."""
 
     @classmethod
-    def of(cls, output: object, text: str) -> ToolResult:
-        """Wraps a tool's output; `text` is LlamaIndex's text of that output."""
+    def of(cls, output: object, text: str, *, declared: bool) -> ToolResult:
+        """Reads a tool's output. Where it holds no documents, it is kept only for a tool that is `declared`; `text` is
+        then the framework's text of it."""
+        documents = documents_in(output)
+        if documents is not None or not declared:
+            return cls(documents=documents, any_list=isinstance(output, (list, tuple)))
         content = getattr(output, "content", None)
         if isinstance(content, (list, tuple)) and (spelling := _mcp_spelling(output)):
             blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
             failed, structured = spelling
-            return cls(blocks, getattr(output, structured, None), bool(getattr(output, failed)))
+            error = "\n".join(blocks) if getattr(output, failed) else None
+            return cls(blocks, getattr(output, structured, None), error)
         if isinstance(output, (Mapping, list, tuple)):
-            return cls([], _copied(output))
+            return cls(structure=_copied(output))
         return cls([output if isinstance(output, str) else text])
+
+    def is_retrieval(self, *, known: bool) -> bool:
+        """True for a result with documents. An error and an empty list say it only of a tool that is `known` to give
+        documents."""
+        if self.error is not None or (self.any_list and not self.documents):
+            return known
+        return self.documents is not None
 
     @property
     def text(self) -> str:

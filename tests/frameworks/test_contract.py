@@ -81,6 +81,10 @@ class Framework(ABC):
         """Runs an agent whose tool `search` names what it found by ids alone; a tool `read` gives it one text."""
 
     @abstractmethod
+    def retrieve(self, query: str) -> None:
+        """Retrieves `TEXTS` in the call at work."""
+
+    @abstractmethod
     def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
         """Runs an agent whose model calls the tool `lookup` once, with the query "Elmer"; `declared` are the tools
         that are declared as retrievals."""
@@ -126,6 +130,9 @@ class LangChain(Framework):
         turns = langchain_parts.call("search", query=QUESTION), langchain_parts.call("read", id=str(number))
         agent = create_agent(langchain_parts.says(*turns, ANSWER), [search, read])
         agent.invoke({"messages": [("user", QUESTION)]}, self._config())
+
+    def retrieve(self, query: str) -> None:
+        _Shelf().invoke(query)
 
     def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
         agent = create_agent(
@@ -190,6 +197,9 @@ class LlamaIndex(Framework):
         turns = llamaindex_parts.call("search", query=QUESTION), llamaindex_parts.call("read", id=str(number))
         tools = [FunctionTool.from_defaults(search), FunctionTool.from_defaults(read)]
         asyncio.run(_run(FunctionAgent(tools=tools, llm=llamaindex_parts.scripted(*turns, ANSWER))))
+
+    def retrieve(self, query: str) -> None:
+        _IndexShelf().retrieve(query)
 
     def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
         ragguard_llamaindex.instrument(SimpleNamespace(recorder=self.recorder), tools=declared)
@@ -294,6 +304,11 @@ class Haystack(Framework):
         model = _HaystackModel(*turns, HaystackMessage.from_assistant(ANSWER))
         tools = [create_tool_from_function(search), create_tool_from_function(read)]
         Agent(chat_generator=model, tools=tools).run(messages=[HaystackMessage.from_user(QUESTION)])
+
+    def retrieve(self, query: str) -> None:
+        pipeline = haystack.Pipeline()
+        pipeline.add_component("retriever", _HaystackShelf())
+        pipeline.run({"retriever": {"query": query}})
 
     def calls(self, lookup: Callable[[str], Any], declared: dict[str, Splitter]) -> None:
         ragguard_haystack.instrument(SimpleNamespace(recorder=self.recorder), tools=declared)
@@ -491,6 +506,20 @@ def test_declared_tool_that_raises_is_a_failed_step(framework, captured):
     (step,) = captured.run.steps
     assert (step.status, step.passages) == ("error", [])
     assert "no network" in step.error
+
+
+def test_tool_that_retrieves_and_then_fails_is_a_failed_step_with_its_candidates(framework, captured):
+    def lookup(query: str) -> str:
+        """Retrieves, and fails."""
+        framework.retrieve(query)
+        raise OSError("no network")
+
+    with suppress(Exception):
+        framework.calls(lookup, {})
+    (step,) = captured.run.steps
+    assert (step.query, step.tool, step.status, step.passages) == ("Elmer", "lookup", "error", [])
+    assert "no network" in step.error
+    assert texts(step.candidates) == list(TEXTS)
 
 
 @pytest.mark.parametrize("declared", [{}, {"search_the_wiki": splitters.paragraphs}], ids=["none", "another"])
