@@ -263,22 +263,6 @@ def test_a_context_manager_of_ones_own_holds_its_run_open_for_its_body(recorder,
     assert steps(captured) == [("body", ["about body"])]
 
 
-def test_runs_that_overlap_in_one_context_do_not_keep_each_other(recorder):
-    import gc
-    import weakref
-
-    first = generated(recorder, "0")
-    alive = [weakref.ref(next(first))]
-    for n in range(1, 20):
-        second = generated(recorder, str(n))
-        alive.append(weakref.ref(next(second)))
-        assert list(first) == []
-        first = second
-    list(first)
-    gc.collect()
-    assert sum(ref() is not None for ref in alive) <= 2
-
-
 def test_a_name_of_the_query_that_the_function_lacks_is_refused():
     def search(question, **filters):
         return []

@@ -35,6 +35,7 @@ from support.captured import Captured
 from support.guards import guarding, judging
 from support.scripted_engine import ScriptedEngine
 
+import ragguard
 import ragguard_haystack
 import ragguard_langchain
 import ragguard_llamaindex
@@ -401,6 +402,18 @@ def test_part_that_fails_after_the_retrieval_fails_the_run_and_not_the_step(fram
     (step,) = captured.run.steps
     assert (captured.run.status, step.status) == ("error", "ok")
     assert "no reranker" in captured.run.metadata["error"]
+    assert (len(step.passages), step.metadata["ragguard.delivered"]) == (3, "unknown")
+
+
+def test_nothing_is_captured_in_a_pause_and_an_open_run_stays_open(framework, captured):
+    with ragguard.paused():
+        framework.ask()
+    assert captured.events == []
+    with RunHandle(framework.recorder, QUESTION):
+        with ragguard.paused():
+            framework.ask()
+        framework.ask()
+    assert len(captured.run.steps) == 1
 
 
 def test_call_inside_a_run_of_the_user_joins_it(framework, captured):

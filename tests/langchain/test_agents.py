@@ -6,7 +6,7 @@ import asyncio
 import threading
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
 from support.langchain_parts import ListRetriever, call
 
@@ -58,20 +58,6 @@ async def test_the_user_gets_every_token_of_a_streaming_agent(captured, config):
     assert len(tokens) == 4
     assert captured.run.answer == "Ada Berg of Oslo"
     assert len(captured.run.steps) == 2
-
-
-@pytest.mark.parametrize(
-    "question", [("user", QUESTION), {"role": "user", "content": QUESTION}, HumanMessage(QUESTION)]
-)
-def test_questions_come_in_many_shapes(captured, config, question):
-    agent(*SEQUENTIAL).invoke({"messages": [question]}, config)
-    assert captured.run.question == QUESTION
-
-
-def test_the_question_is_the_last_human_message(captured, config):
-    history = [("user", "earlier"), ("assistant", "yes?"), ("user", QUESTION)]
-    agent(*SEQUENTIAL).invoke({"messages": history}, config)
-    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
 
 
 async def test_ten_concurrent_agents_never_mix(captured, config):

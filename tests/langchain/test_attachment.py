@@ -7,12 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 from langchain_core.callbacks import CallbackManager
-from langchain_core.prompts import ChatPromptTemplate
 from support.captured import Captured
 from support.langchain_agents import ANSWER, PARALLEL, QUESTION, agent, asked, hops
-from support.langchain_parts import ListRetriever, says
+from support.langchain_parts import ListRetriever
 
-from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import paragraphs
 from ragguard_langchain import RagGuardCallback, instrument, uninstrument
@@ -84,14 +82,3 @@ def test_handler_can_be_attached_again_and_to_another_guard(captured, rg):
     instrument(rg)
     ListRetriever().invoke("ours")
     assert (theirs.run.question, captured.run.question) == ("theirs", "ours")
-
-
-def test_chains_that_retrieve_nothing_are_no_runs(captured):
-    (ChatPromptTemplate.from_template("{q}") | says("hi")).invoke({"q": "hello"})
-    assert captured.events == []
-
-
-def test_a_run_around_it_is_joined(captured, recorder):
-    with RunHandle(recorder, QUESTION, references=["Ada Berg"]):
-        ListRetriever().invoke("hop")
-    assert (captured.run.references, [step.query for step in captured.run.steps]) == (["Ada Berg"], ["hop"])

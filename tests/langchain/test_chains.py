@@ -11,7 +11,6 @@ from langchain_classic.retrievers import (
     EnsembleRetriever,
     MultiQueryRetriever,
 )
-from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
@@ -292,28 +291,3 @@ async def test_the_same_query_at_the_same_time_is_two_steps(captured, config):
 def test_a_callable_retriever_cannot_be_seen_and_is_no_step(captured, config):
     rag(RunnableLambda(lambda query: documents("hidden", 2, query))).invoke(QUESTION, config)
     assert captured.events == []
-
-
-@pytest.mark.parametrize(
-    ("inputs", "question"),
-    [
-        ({"question": QUESTION}, QUESTION),
-        ({"input": QUESTION, "chat_history": []}, QUESTION),
-        ({"topic": QUESTION}, QUESTION),
-        ({"a": "x", "b": "y"}, "x"),
-    ],
-)
-def test_the_question_is_found_in_the_input(captured, config, inputs, question):
-    chain = RunnableLambda(lambda given: ListRetriever().invoke(next(iter(given.values())))) | (
-        lambda found: found[0].page_content
-    )
-    chain.invoke(inputs, config)
-    assert captured.run.question == question
-    assert captured.run.metadata.get("question_source") == ("query" if "a" in inputs else None)
-
-
-def test_documents_as_the_output_are_no_answer(captured, config):
-    (RunnablePassthrough() | ListRetriever()).invoke(QUESTION, config)
-    assert captured.run.answer is None
-    assert [type(p).__name__ for p in only_step(captured).passages] == ["Passage", "Passage"]
-    assert isinstance(ListRetriever().invoke(QUESTION)[0], Document)

@@ -48,15 +48,6 @@ async def test_an_agent_answers_once_what_it_found_suffices(rg, mode):
     check_stopped(run, model.heard)
 
 
-async def test_the_advice_and_what_it_asks_are_no_part_of_the_run(rg):
-    built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(budget_ms=PATIENT)])
-    await go(built, asked(CASE.question), watching(rg), "ainvoke")
-    rg.flush(timeout=60)
-    (run,) = rg.runs()
-    assert [(step.query, step.sub_steps) for step in run.steps] == [(one, []) for one in CASE.sub_questions]
-    assert (run.question, run.answer) == (CASE.question, ANSWER)
-
-
 async def test_an_engine_that_calls_langchain_itself_adds_nothing_to_the_run(nano):
     class Retrieving:
         """An engine of the user's own, in which a retriever of LangChain's is asked."""
@@ -84,20 +75,6 @@ async def test_never_more_hops_than_allowed(rg, mode):
     assert [one.tool_call_id for one in searches(messages)] == [f"call-search-{one}" for one in "abc"]
     assert messages[-1].text == ANSWER
     assert "No further search" in model.heard[-1][1]
-
-
-async def test_searches_side_by_side_are_one_hop_and_get_one_advice(rg):
-    built = create_agent(
-        searching((CASE.sub_questions[0], "x"), *PLAN[1:]),
-        [search],
-        middleware=[AdviceMiddleware(budget_ms=PATIENT)],
-    )
-    messages = await go(built, asked(CASE.question), watching(rg), "ainvoke")
-    rg.flush(timeout=60)
-    (run,) = rg.runs()
-    assert [step.turn for step in run.steps] == [0, 0, 1]
-    assert sum(step.advice is not None for step in run.steps if step.turn == 0) == 1
-    assert len(searches(messages)) == 3
 
 
 @SYNC_AND_ASYNC
@@ -155,32 +132,13 @@ async def test_the_loop_goes_on_where_the_engine_does_not(trouble, mode, caplog)
     ("settings", "argument"),
     [
         ({"max_hops": 0}, "max_hops"),
-        ({"max_hops": -1}, "max_hops"),
-        ({"max_hops": True}, "max_hops"),
-        ({"max_hops": "6"}, "max_hops"),
-        ({"max_hops": None}, "max_hops"),
         ({"budget_ms": 0}, "budget_ms"),
-        ({"budget_ms": float("nan")}, "budget_ms"),
-        ({"budget_ms": "300"}, "budget_ms"),
         ({"search_tools": "search"}, "search_tools"),
-        ({"search_tools": []}, "search_tools"),
-        ({"search_tools": [search]}, "search_tools"),
     ],
 )
 def test_wrong_settings_are_refused_at_once(settings, argument):
     with pytest.raises(InvalidInput, match=f"^{argument}: got "):
         AdviceMiddleware(**settings)
-
-
-async def test_two_agents_in_one_run_count_their_own_hops(rg):
-    middleware = AdviceMiddleware(max_hops=2, budget_ms=PATIENT)
-    with rg.run(CASE.question):
-        for _ in range(2):
-            built = create_agent(searching("a", "b", "c"), [search], middleware=[middleware])
-            messages = await go(built, asked(CASE.question), watching(rg), "ainvoke")
-            assert len(searches(messages)) == 2
-    rg.flush(timeout=60)
-    assert len(rg.runs()[0].steps) == 4
 
 
 @SYNC_AND_ASYNC

@@ -259,19 +259,6 @@ def test_after_a_call_has_ended_its_run_is_nobodys(captured, config):
     assert [step.query for run in captured.runs for step in run.steps] == ["hop", "alone"]
 
 
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-async def test_nothing_is_captured_in_a_pause(captured, config, mode):
-    built = graph(lambda state: {"context": [*search("direct"), *ListRetriever().invoke("by a retriever")]})
-    with ragguard.paused():
-        if mode == "invoke":
-            built.invoke({"question": QUESTION}, config)
-            ListRetriever().invoke("alone", config)
-        else:
-            await built.ainvoke({"question": QUESTION}, config)
-            await ListRetriever().ainvoke("alone", config)
-    assert captured.events == []
-
-
 def test_a_pause_inside_a_node_leaves_the_rest_of_the_run(captured, config):
     def node(state):
         with ragguard.paused():

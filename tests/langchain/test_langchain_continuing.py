@@ -121,20 +121,6 @@ def rg():
     return RagGuard("nano", store=None, scorers=())
 
 
-def test_an_id_in_metadata_that_is_used_twice_names_two_runs(rg, caplog):
-    for question in ("one", "two"):
-        config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
-        RunnableLambda(lambda q: ListRetriever().invoke(f"{q} hop")).invoke(question, config)
-    rg.flush(10)
-    assert {run.question: [(s.index, s.query) for s in run.steps] for run in rg.runs()} == {
-        "one": [(0, "one hop")],
-        "two": [(0, "two hop")],
-    }
-    assert [run.id == "x" for run in rg.runs()] == [True, False]
-    assert "the run id 'x'" in caplog.text
-    rg.close()
-
-
 def test_run_goes_on_where_metadata_name_it(rg):
     config = {"callbacks": [RagGuardCallback(rg)], "metadata": {"ragguard_run_id": "x"}}
     RunnableLambda(lambda q: ListRetriever().invoke("hop 1")).invoke("one", config)

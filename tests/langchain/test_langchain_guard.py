@@ -340,23 +340,6 @@ async def test_cancellation_goes_through(captured, config, place):
     assert (captured.run.status, step.decision) == ("cancelled", None)
 
 
-async def test_sync_on_a_running_loop_waits_and_does_not_hang(captured, config):
-    guarded = GuardedRetriever(ListRetriever(count=4), guarding())
-    assert ids(await guarded.ainvoke(QUESTION, config)) == ids(guarded.invoke(QUESTION, config))
-
-
-def test_an_error_of_the_retriever_is_the_callers(captured, config):
-    broken = GuardedRetriever(ListRetriever(fault=lambda query: ValueError("no index")), guarding())
-    with pytest.raises(ValueError, match="no index"):
-        broken.invoke(QUESTION, config)
-    assert captured.run.steps[0].status == "error"
-
-
-@pytest.mark.parametrize("count", [0, 1, 2])
-def test_few_documents(config, count, captured):
-    assert len(compression(retriever=ListRetriever(count=count)).invoke(QUESTION, config)) == min(count, 1)
-
-
 def test_documents_without_a_text_are_kept_and_ranks_stay_true(captured, config):
     class Odd(ListRetriever):
         def _get_relevant_documents(self, query, *, run_manager):

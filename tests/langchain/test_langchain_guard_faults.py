@@ -22,9 +22,8 @@ from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, age
 from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard, connect
+from ragguard import DistractorGuard, connect
 from ragguard.capture.handle import RunHandle
-from ragguard.errors import EngineRejected
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -201,27 +200,6 @@ def compression():
 
 def link():
     return drop_distractors(guarding())
-
-
-async def test_a_dead_engine_is_not_asked_for_ever(config, captured):
-    dead = ScriptedEngine(label=judging, fault=lambda call: ConnectionError("gone"))
-    guarded = GuardedRetriever(ListRetriever(count=4), guarding(dead, pause_after=3, pause_s=60))
-    for _ in range(10):
-        assert len(await guarded.ainvoke("x", config)) == 4
-    assert len(dead.calls) == 3
-    assert {run.steps[0].decision.status for run in captured.runs} == {"error"}
-
-
-@MODES
-async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mode):
-    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
-    with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
-        guarded, config = (
-            GuardedRetriever(ListRetriever(), guarding(dead)),
-            {"callbacks": [RagGuardCallback(rg)]},
-        )
-        guarded.invoke("x", config) if mode == "sync" else await guarded.ainvoke("x", config)
-        assert rg.flush().unguarded == {"rejected": 1}
 
 
 async def test_a_sync_filter_on_a_running_loop_does_not_hang():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-import pytest
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from support.langchain_agents import ANSWER, QUESTION
@@ -38,19 +37,6 @@ def chain(*parts, model=None):
     for part in parts:
         context = context | part
     return {"context": context, "input": RunnablePassthrough()} | PROMPT | (model or says(ANSWER))
-
-
-@pytest.mark.parametrize("parts", [(fails,), (format_docs, fails)])
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-async def test_a_chain_that_fails_before_its_prompt(captured, config, parts, mode):
-    with suppress(ImportError):
-        if mode == "invoke":
-            chain(*parts).invoke(QUESTION, config)
-        else:
-            await chain(*parts).ainvoke(QUESTION, config)
-    (step,) = captured.run.steps
-    assert (captured.run.status, step.status) == ("error", "ok")
-    assert delivered(step) == (3, "unknown")
 
 
 async def test_a_chain_that_is_cancelled_before_its_prompt(captured, config):

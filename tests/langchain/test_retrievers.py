@@ -39,11 +39,6 @@ def test_a_retrieval_is_a_run_with_one_step(captured, config):
     assert 0 < run.started_ns <= step.started_ns <= step.ended_ns
 
 
-async def test_async_is_the_same(captured, config):
-    await ListRetriever().ainvoke(QUESTION, config)
-    assert (captured.run.question, len(only_step(captured).passages)) == (QUESTION, 2)
-
-
 def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
     given = ListRetriever().invoke(QUESTION, config)
     assert len(given) == 2
@@ -59,15 +54,6 @@ def test_the_runs_id_is_the_calls_own(captured, config):
     run_id = uuid4()
     ListRetriever().invoke(QUESTION, config, run_id=run_id)
     assert captured.run.id == str(run_id)
-
-
-def test_an_exception_goes_to_the_caller_and_into_the_record(captured, config):
-    shelf = ListRetriever(fault=lambda query: KeyError("index gone"))
-    with pytest.raises(KeyError, match="index gone"):
-        shelf.invoke(QUESTION, config)
-    run, step = captured.run, only_step(captured)
-    assert (run.status, run.metadata["error"]) == ("error", "KeyError: 'index gone'")
-    assert (step.status, step.error, step.passages) == ("error", "KeyError: 'index gone'", [])
 
 
 @pytest.mark.parametrize("times", [2, 3])
@@ -121,21 +107,6 @@ def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
     assert [step.query for step in joined.steps] == ["first hop", "second hop"]
     assert (joined.question, joined.answer) == (QUESTION, "Ada Berg")
     assert run.steps == []
-
-
-def test_a_call_inside_a_run_joins_it(captured, recorder, config):
-    with RunHandle(recorder, QUESTION, references=["Ada Berg"], name="mine") as run:
-        ListRetriever().invoke("firm based in Oslo", config)
-        ListRetriever().invoke("founder of Fjord Works", config)
-        run.answered("Ada Berg")
-    done = captured.run
-    assert (done.id, done.question, done.references, done.name) == (run.id, QUESTION, ["Ada Berg"], "mine")
-    assert [(s.query, s.index, s.turn) for s in done.steps] == [
-        ("firm based in Oslo", 0, 0),
-        ("founder of Fjord Works", 1, 1),
-    ]
-    assert len({step.id for step in done.steps}) == 2
-    assert [step.query for step in run.steps] == [step.query for step in done.steps]
 
 
 def test_unsampled_calls_leave_no_trace(captured):

@@ -109,15 +109,6 @@ def test_retriever_inside_a_decorated_function_is_a_sub_step(captured, recorder,
     assert [part.query for part in found.sub_steps] == ["hop 1", "hop 2"]
 
 
-async def test_nothing_is_captured_in_a_pause(captured):
-    with ragguard.paused():
-        await Flow().run(question=QUESTION)
-        ListRetriever().retrieve("alone")
-        await ListRetriever().aretrieve("alone")
-    assert captured.events == []
-    assert ragguard.current_run() is None
-
-
 async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
     class Judged(Workflow):
         @step

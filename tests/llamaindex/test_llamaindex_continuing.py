@@ -95,18 +95,6 @@ def captured():
 
 
 @pytest.mark.usefixtures("recorder")
-def test_an_id_in_tags_that_is_used_twice_names_two_runs(captured, caplog):
-    for query in ("one", "two"):
-        with instrument_tags({"ragguard_run_id": "x"}):
-            ListRetriever().retrieve(query)
-    assert [(run.id == "x", run.question, [s.query for s in run.steps]) for run in captured.runs] == [
-        (True, "one", ["one"]),
-        (False, "two", ["two"]),
-    ]
-    assert "the run id 'x'" in caplog.text
-
-
-@pytest.mark.usefixtures("recorder")
 def test_run_goes_on_where_tags_name_it(captured):
     for query in ("one", "two"):
         with instrument_tags({"ragguard_run_id": "x", "ragguard_resume": True}):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -17,10 +16,10 @@ from support.guards import guarding, judging
 from support.llamaindex_parts import QUESTION, ListRetriever, Says, nodes
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard, connect
-from ragguard.errors import EngineRejected, InvalidInput
+from ragguard import DistractorGuard, connect
+from ragguard.errors import InvalidInput
 from ragguard.guard import UtilityThreshold
-from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
 from ragguard_llamaindex.instrumentation import SpanHandler
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -57,19 +56,6 @@ async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(
     finally:
         dispatcher.event_handlers = [one for one in dispatcher.event_handlers if one is not watches]
     assert {name.partition(".")[0] for name in watches.seen} == {"llama_index"}
-
-
-@MODES
-async def test_flush_counts_what_the_guards_that_it_captures_could_not_judge(mode):
-    dead = ScriptedEngine(label=judging, fault=lambda call: EngineRejected("500 from the server"))
-    with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
-        instrument(rg)
-        try:
-            guarded = GuardedRetriever(ListRetriever(), guarding(dead))
-            guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
-        finally:
-            uninstrument()
-        assert rg.flush().unguarded == {"rejected": 1}
 
 
 class Crashes(DistractorGuard):
@@ -137,21 +123,6 @@ async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder,
     assert len(kept) == len(again) == 4
 
 
-async def test_one_guard_for_many_loops_and_threads():
-    guard = DistractorPostprocessor(guarding())
-
-    def sync():
-        return len(guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION))
-
-    def other_loop():
-        return len(asyncio.run(guard.apostprocess_nodes(nodes("shelf", 4), query_str=QUESTION)))
-
-    with ThreadPoolExecutor(8) as pool:
-        loop = asyncio.get_running_loop()
-        work = [loop.run_in_executor(pool, what) for what in (sync, other_loop) for _ in range(16)]
-        assert set(await asyncio.gather(*work)) == {2}
-
-
 @MODES
 @pytest.mark.parametrize("asked", [None, QueryBundle(""), QueryBundle(" \n")], ids=["none", "empty", "blank"])
 async def test_without_a_query_nothing_is_judged(mode, asked):
@@ -163,22 +134,6 @@ async def test_without_a_query_nothing_is_judged(mode, asked):
         else await guard.apostprocess_nodes(given, asked)
     )
     assert (kept, model.calls) == (given, [])
-
-
-def test_no_nodes_and_one():
-    guard = DistractorPostprocessor(guarding())
-    assert guard.postprocess_nodes([], query_str=QUESTION) == []
-    assert len(guard.postprocess_nodes(nodes("shelf", 2)[1:], query_str=QUESTION)) == 1
-
-
-def test_everything_under_the_threshold_leaves_min_keep(recorder, captured):
-    all_bad = ScriptedEngine(label=lambda text, label: {"NO-RESPONSE": 0.1, "A": 0.1, "B": 0.9}.get(label))
-    response = engine(guarding(all_bad, min_keep=1)).query(QUESTION)
-    assert len(response.source_nodes) == 1
-    assert response.response == "Ada Berg"
-    assert len(captured.run.steps[0].decision.dropped) == 1
-    assert engine(guarding(all_bad, min_keep=0)).query(QUESTION).response == "Empty Response"
-    assert captured.runs[1].steps[0].passages == []
 
 
 def test_node_without_text_is_kept_and_ranks_stay_right(recorder, captured):

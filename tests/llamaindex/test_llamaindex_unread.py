@@ -6,9 +6,7 @@ import asyncio
 from contextlib import suppress
 
 import pytest
-from llama_index.core.chat_engine import ContextChatEngine
 from llama_index.core.llms import CompletionResponse
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import CustomQueryEngine, RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -41,24 +39,6 @@ def engine(*postprocessors, llm=None, retriever=None):
     return RetrieverQueryEngine.from_args(
         retriever or ListRetriever(count=3), llm=llm or Says(), node_postprocessors=list(postprocessors)
     )
-
-
-@pytest.mark.parametrize("mode", ["sync", "async", "chat"])
-def test_pipeline_that_fails_before_its_model_leaves_unknown_what_was_read(recorder, captured, mode):
-    with suppress(ImportError):
-        if mode == "sync":
-            engine(Failing()).query(QUESTION)
-        elif mode == "async":
-            asyncio.run(engine(Failing()).aquery(QUESTION))
-        else:
-            ContextChatEngine.from_defaults(
-                retriever=ListRetriever(count=3),
-                llm=Says(),
-                node_postprocessors=[Failing()],
-                memory=ChatMemoryBuffer.from_defaults(llm=Says()),
-            ).chat(QUESTION)
-    assert (captured.run.status, captured.run.steps[0].status) == ("error", "ok")
-    assert delivered(captured) == (3, 3, UNKNOWN)
 
 
 def test_pipeline_that_is_cancelled_before_its_model_leaves_unknown_what_was_read(recorder, captured):
