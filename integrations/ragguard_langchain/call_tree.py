@@ -41,7 +41,7 @@ class CallTree:
         self.recorder = recorder
         self.runs = TreeRuns(recorder)
         self.steps = TreeSteps(recorder, self.runs)
-        self.open_calls: OpenCalls[Scope] = OpenCalls()
+        self.open_calls: OpenCalls = OpenCalls()
         self.bare = BareRetrievals(recorder)
 
     @classmethod
@@ -67,7 +67,7 @@ class CallTree:
         holds: bool = False,
         options: CallOptions = NO_OPTIONS,
         inputs: object = None,
-    ) -> OpenCall[Scope]:
+    ) -> OpenCall:
         """Begins a tree with its first call. The call joins the run around it or the run that its metadata names,
         continues an interrupted run, or becomes a run of its own: with its first step, or at once where its metadata
         says so.
@@ -92,7 +92,7 @@ class CallTree:
             self.runs.begin(open_call)
         return open_call
 
-    def open_call(self, id: UUID | None) -> OpenCall[Scope] | None:
+    def open_call(self, id: UUID | None) -> OpenCall | None:
         """Returns the open call of this id. A retriever call that was kept as one record becomes an open run with an
         open step, since something else happens in it."""
         open_call = self.open_calls.get(id)
@@ -100,7 +100,7 @@ class CallTree:
             return self._unfold(id)
         return open_call
 
-    def parent(self, id: UUID | None) -> OpenCall[Scope] | None:
+    def parent(self, id: UUID | None) -> OpenCall | None:
         """Returns the open call around one that begins. Returns None for an outermost call, and for the first call
         inside a `with rg.run(...)` in another call's code: the calls in there belong to that run."""
         open_call = None if id is None else self.open_call(id)
@@ -115,7 +115,7 @@ class CallTree:
             metadata and RUN_ID in metadata
         )
 
-    def _unfold(self, id: UUID | None) -> OpenCall[Scope] | None:
+    def _unfold(self, id: UUID | None) -> OpenCall | None:
         """Replaces the one record of a retriever call by an open run with an open step, since something else happens
         in the call."""
         one = self.bare.pop(id, None)
@@ -129,7 +129,7 @@ class CallTree:
         self.steps.begin(open_call, one.query, one.name, one.call_metadata, top_k=one.top_k)
         return open_call
 
-    def pass_over(self, open_call: OpenCall[Scope]) -> None:
+    def pass_over(self, open_call: OpenCall) -> None:
         """Notes a retrieval of an unsampled run; the run is counted once."""
         if not open_call.notes.run.begun:
             self.runs.begin(open_call)
@@ -154,13 +154,13 @@ class CallTree:
 
     def child(
         self,
-        parent: OpenCall[Scope],
+        parent: OpenCall,
         id: UUID,
         metadata: Mapping[str, Any] | None,
         tags: Sequence[str] | None,
         *,
         call_id: str = "",
-    ) -> OpenCall[Scope]:
+    ) -> OpenCall:
         """Adds a call inside another one; `call_id` is the id of a tool call. All calls of an unsampled run share
         the `OpenCall` of its root."""
         root = parent.root or parent
@@ -188,7 +188,7 @@ class CallTree:
 
     def end_root(
         self,
-        root: OpenCall[Scope],
+        root: OpenCall,
         answer: Answer = NOTHING,
         question: str = "",
         status: Status = "ok",

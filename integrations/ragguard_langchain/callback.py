@@ -330,7 +330,7 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as error:
             self._recorder.faults.note("guard_decided", error)
 
-    def _pop(self, run_id: UUID) -> OpenCall[Scope] | None:
+    def _pop(self, run_id: UUID) -> OpenCall | None:
         """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
         unsampled run."""
         open_call = self.tree.open_calls.take(run_id)

@@ -21,7 +21,6 @@ from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.scopes import Scope
 
 
 def current_call() -> CurrentCall | None:
@@ -37,7 +36,7 @@ def current_call() -> CurrentCall | None:
     return None
 
 
-def _call(tree: CallTree, open_call: OpenCall[Scope], metadata: Mapping[str, Any]) -> CurrentCall:
+def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> CurrentCall:
     within = open_call.step_id
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if open_call.notes.tool is not None and open_call.notes.tool.id:

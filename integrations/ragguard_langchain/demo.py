@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage, ToolCall, ToolMessage
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
+from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 
@@ -47,14 +46,6 @@ class HoppingChat(BaseChatModel):
         else:
             message = AIMessage(self.read(question, [line for text in found for line in text.splitlines()]))
         return ChatResult(generations=[ChatGeneration(message=message)])
-
-    def _stream(
-        self, messages: list[BaseMessage], *args: Any, **kwargs: Any
-    ) -> Iterator[ChatGenerationChunk]:
-        message = self._generate(messages).generations[0].message
-        assert isinstance(message, AIMessage)
-        for delta in re.findall(r"\s*\S+", str(message.content)) or [""]:
-            yield ChatGenerationChunk(message=AIMessageChunk(content=delta, tool_calls=message.tool_calls))
 
 
 class _DocumentRetriever(BaseRetriever):

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import weakref
 from asyncio import Task
-from typing import Any, Generic, TypeVar
+from typing import Any
 from uuid import UUID
 
 from ragguard_langchain.clock import TreeClock
+from ragguard_langchain.scopes import Scope
 
-N = TypeVar("N")
 
-
-class OpenCall(Generic[N]):
+class OpenCall:
     """An open call in the tree. Default values stay on the class, since a hook makes an object of it for every call."""
 
-    root: OpenCall[N] | None = None
+    root: OpenCall | None = None
     """None for the first call of the tree, which is its own root."""
     sampled = True
     inputs: object = None
@@ -45,12 +44,12 @@ class OpenCall(Generic[N]):
     members: set[UUID | None] | None = None
     """The open calls below a root."""
 
-    def __init__(self, id: UUID, run_id: str, notes: N, clock: TreeClock | None = None) -> None:
+    def __init__(self, id: UUID, run_id: str, notes: Scope, clock: TreeClock | None = None) -> None:
         self.id, self.run_id, self.notes = id, run_id, notes
         self.clock = clock or TreeClock()
 
 
-class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
+class OpenCalls(dict[UUID | None, OpenCall]):
     """The open calls by their ids, within a bound; beyond it the oldest are forgotten.
 
     There is no lock, since every call uses this class: each line is one atomic operation of a dictionary or a set, and
@@ -60,10 +59,10 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
     def __init__(self, limit: int = 65_536) -> None:
         super().__init__()
         self._limit = limit
-        self._trees: dict[str, OpenCall[N]] = {}
+        self._trees: dict[str, OpenCall] = {}
         """The roots of the trees that are runs, by the run's id."""
 
-    def add_root(self, root: OpenCall[N], *, owner: bool) -> None:
+    def add_root(self, root: OpenCall, *, owner: bool) -> None:
         """Adds the first call of a tree. With `owner` the tree is the run, so that `forget` of the run removes it."""
         root.members = set()
         self[root.id] = root
@@ -72,7 +71,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         if len(self) > self._limit:
             self.take(next(iter(self)))
 
-    def add(self, id: UUID, open_call: OpenCall[N], root: OpenCall[N]) -> None:
+    def add(self, id: UUID, open_call: OpenCall, root: OpenCall) -> None:
         """Adds a call below a root. All calls of an unsampled run share the `OpenCall` of their root."""
         self[id] = open_call
         if root.members is not None:
@@ -80,7 +79,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         if len(self) > self._limit:
             self.take(next(iter(self)))
 
-    def take(self, id: UUID | None) -> OpenCall[N] | None:
+    def take(self, id: UUID | None) -> OpenCall | None:
         """Removes and returns a call that has ended; below a root, `remove_tree` removes what is left."""
         open_call = self.pop(id, None)
         if open_call is not None:
@@ -89,7 +88,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
                 members.discard(id)
         return open_call
 
-    def remove_tree(self, root: OpenCall[N]) -> list[OpenCall[N]]:
+    def remove_tree(self, root: OpenCall) -> list[OpenCall]:
         """Removes a root and all calls that are still open below it; returns the latter."""
         self.pop(root.id, None)
         if self._trees.get(root.run_id) is root:
@@ -107,7 +106,7 @@ class OpenCalls(dict[UUID | None, OpenCall[N]], Generic[N]):
         if root is not None:
             self.remove_tree(root)
 
-    def roots(self) -> list[OpenCall[N]]:
+    def roots(self) -> list[OpenCall]:
         """Returns the first calls of all trees."""
         return [open_call for open_call in list(self.values()) if open_call.root is None]
 

@@ -72,17 +72,13 @@ class ToolCall:
     metadata: Mapping[str, Any] | None = None
     trace: TraceContext | None = None
     """The span that another instrumentation has made of the tool call."""
-    inner: bool = False
-    """True where a tool inside this one has retrieved."""
     steps: list[str] = field(default_factory=list)
     """The steps made in this call and in the tool calls inside of it."""
 
     def add(self, step_id: str) -> None:
         """Remembers a step that was made in this call."""
-        self.steps.append(step_id)
-        call = self.outer
+        call: ToolCall | None = self
         while call is not None:
-            call.inner = True
             call.steps.append(step_id)
             call = call.outer
 

@@ -12,13 +12,10 @@ from ragguard.capture.tool_results import ToolResult
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import block_texts, snapshot, tool_message, tool_text
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.scopes import Scope
 from ragguard_langchain.spans import span_of
 
 
-def end_tool(
-    tree: CallTree, tools: Mapping[str, Splitter], open_call: OpenCall[Scope], result: ToolResult
-) -> None:
+def end_tool(tree: CallTree, tools: Mapping[str, Splitter], open_call: OpenCall, result: ToolResult) -> None:
     """Ends a tool call with its result; a part of another retrieval reports nothing itself."""
     call = open_call.notes.tool
     if call is None or (open_call.step_id and not open_call.is_step):
@@ -29,11 +26,8 @@ def end_tool(
         return open_call.step_id
 
     def end(found: Any, unpack: Unpack | None) -> None:
-        trace = span_of(open_call.id) or call.trace
-        if unpack is None:
-            tree.steps.end(open_call, snapshot(found), trace)
-        else:
-            tree.steps.end_text(open_call, found, unpack, trace)
+        found = snapshot(found) if unpack is None else found
+        tree.steps.end(open_call, found, span_of(open_call.id) or call.trace, unpack=unpack)
 
     splitter = tools.get(call.name) if open_call.is_step else None
     ends = ToolEnd(

@@ -15,7 +15,7 @@ from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
-from ragguard_langchain.scopes import Scope, TreeRun
+from ragguard_langchain.scopes import TreeRun
 from ragguard_langchain.spans import span_of
 
 REMEMBERED_THREADS = 1024
@@ -68,7 +68,7 @@ class TreeRuns:
         clock.reach(self.recorder.next_turn(run_id))
         return clock
 
-    def begin(self, root: OpenCall[Scope]) -> None:
+    def begin(self, root: OpenCall) -> None:
         """Begins the run of a tree."""
         run = root.notes.run
         if REFERENCES in run.given and not run.begun:
@@ -76,7 +76,7 @@ class TreeRuns:
         run.name, run.metadata = str(run.given.get(NAME) or run.name), kept_metadata(run.given)
         run.begin(trace=span_of(root.id))
 
-    def retrieves(self, open_call: OpenCall[Scope], query: str) -> None:
+    def retrieves(self, open_call: OpenCall, query: str) -> None:
         """Begins the run of a call with its first retrieval."""
         run = open_call.notes.run
         if is_paused():
@@ -88,7 +88,7 @@ class TreeRuns:
 
     def end(
         self,
-        root: OpenCall[Scope],
+        root: OpenCall,
         answer: Answer = NOTHING,
         question: str = "",
         status: Status = "ok",

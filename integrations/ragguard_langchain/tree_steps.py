@@ -29,7 +29,7 @@ class TreeSteps:
 
     def begin(
         self,
-        open_call: OpenCall[Scope],
+        open_call: OpenCall,
         query: str,
         name: str,
         metadata: Mapping[str, Any] | None,
@@ -67,28 +67,27 @@ class TreeSteps:
         open_call.outer_step, open_call.step_id, open_call.is_step = open_call.step_id, step_id, True
         open_call.query = query
 
-    def end(self, open_call: OpenCall[Scope], taken: Taken, trace: TraceContext | None = None) -> None:
-        """Closes the step of a call, with the documents that the call returned."""
-        candidates, decision = self._judged(open_call, taken)
+    def end(
+        self,
+        open_call: OpenCall,
+        found: Any,
+        trace: TraceContext | None = None,
+        *,
+        unpack: Unpack | None = None,
+    ) -> None:
+        """Closes the step of a call: with a snapshot of the documents that the call returned, or with what `unpack`
+        takes apart."""
+        candidates, decision = self._judged(open_call, found if unpack is None else None)
         self.recorder.step_ended(
             open_call.step_id,
-            taken,
-            unpack=open_call.notes.run.options.unpack,
+            found,
+            unpack=unpack or open_call.notes.run.options.unpack,
             candidates=candidates,
             decision=decision,
             trace=trace,
         )
 
-    def end_text(
-        self, open_call: OpenCall[Scope], text: object, splitter: Unpack, trace: TraceContext | None = None
-    ) -> None:
-        """Closes the step of a tool call, with the text that the tool returned, or the object that holds it."""
-        candidates, decision = self._judged(open_call, None)
-        self.recorder.step_ended(
-            open_call.step_id, text, unpack=splitter, candidates=candidates, decision=decision, trace=trace
-        )
-
-    def decided(self, open_call: OpenCall[Scope], report: VerdictReport) -> None:
+    def decided(self, open_call: OpenCall, report: VerdictReport) -> None:
         """Records a guard's decision that was made in a call: it is about the retrieval around the call, else about
         retrievals that have ended. Passages of no known retrieval become a step of their own."""
         if report.was_recorded_by(self) or not report.verdict.judged:
@@ -110,7 +109,7 @@ class TreeSteps:
             run.owned, run.begun = False, True
             self.decided(OpenCall(uuid4(), run.id, Scope(run), self._runs.clock(run.id)), report)
 
-    def _retrieved_by_other_means(self, around: OpenCall[Scope], report: VerdictReport) -> None:
+    def _retrieved_by_other_means(self, around: OpenCall, report: VerdictReport) -> None:
         scope, decision = around.notes, report.verdict.decision
         call = scope.tool
         if report.tool:
@@ -128,7 +127,7 @@ class TreeSteps:
         )
 
     def _judged(
-        self, open_call: OpenCall[Scope], taken: Taken | None
+        self, open_call: OpenCall, taken: Taken | None
     ) -> tuple[list[Passage] | None, Decision | None]:
         """Returns what a retrieval found before the guards inside it dropped passages, and what these guards decided.
 

@@ -12,15 +12,16 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 
-from ragguard.capture.declarations import located
+from ragguard.capture.declarations import located, warn_of_unknown
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import text_of
 from ragguard.records import Status
 from ragguard.runtime.faults import Faults, never_raises
-from ragguard_llamaindex.calls import Call, Invocation
+from ragguard_llamaindex.calls import Call, Invocation, given_in
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
 from ragguard_llamaindex.messages import RESPONSES, answer_of
-from ragguard_llamaindex.options import CaptureOptions
+from ragguard_llamaindex.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID, CaptureOptions
 from ragguard_llamaindex.streams import OnEnd, StreamedAnswer, watch, watch_chat
 
 
@@ -133,3 +134,23 @@ def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
         for key, value in tags.items()
         if isinstance(value, (str, int, float)) and not key.startswith(("ragguard_", "llamaindex."))
     }
+
+
+def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
+    """Reads the tags of a run that begins into its invocation."""
+    run.name = str(tags.get(NAME) or run.name)
+    named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
+    if named and not run.joins(named, resumes=resumes):
+        run.claim(named, resumes=resumes)
+    run.refer(tags.get(REFERENCES), "instrument_tags")
+    run.metadata = tags_of(tags)
+    warn_of_unknown(tags, "tag", KEYS)
+
+
+def read_question(call: Call, arguments: Mapping[str, Any], runs: RunWriter) -> None:
+    """Reads the question from where the application says that it is; where it does not, the question stays."""
+    locate = runs.options.question
+    if locate is not None and (
+        found := located("question", locate, given_in(call.kind, arguments), runs.faults)
+    ):
+        call.run.question = call.asked = call.written_query = text_of(found)[0]

@@ -48,8 +48,7 @@ from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, taken, unpacked
 from ragguard_llamaindex.options import CaptureOptions
-from ragguard_llamaindex.run_tags import read_question, read_tags
-from ragguard_llamaindex.runs import RunWriter
+from ragguard_llamaindex.runs import RunWriter, read_question, read_tags
 
 OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""
