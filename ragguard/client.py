@@ -287,7 +287,7 @@ class RagGuard:
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""
         self._service.wait_until_written()
-        self.recorder.release(_id_of(run))
+        self.recorder.ids.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
 
     @property

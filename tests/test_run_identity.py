@@ -174,7 +174,7 @@ def test_steps_that_are_put_in_order_at_the_end_are_numbered_on_as_well(make):
     rg = make()
     capture(rg, "one", "1", "2", id="x")
     recorder = rg.recorder
-    recorder.run_started("x", identity=recorder.claim("x", resumes=True))
+    recorder.run_started("x", identity=recorder.ids.claim("x", resumes=True))
     for query, order in (("4", (1,)), ("3", (0,))):  # parallel calls, which began the other way round
         recorder.step_started(query, "x", query, turn=0, order=order)
     for query in "43":

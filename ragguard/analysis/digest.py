@@ -8,8 +8,8 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
-from ragguard.capture.disagreement import difference
 from ragguard.records import Score
+from ragguard.scorers.disagreement import difference
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.probes.relevance import sees_references
 from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers

@@ -22,12 +22,12 @@ from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
 from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.analysis.text import line_of
-from ragguard.capture.disagreement import disagreements
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
+from ragguard.scorers.disagreement import disagreements
 from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step

@@ -40,7 +40,7 @@ class FrameworkRun:
     @property
     def id(self) -> str:
         """The run's id in the store, as far as it is known; see `RunHandle.id`."""
-        return self._call.recorder.stored_id(self._call.run_id)
+        return self._call.recorder.ids.stored(self._call.run_id)
 
     def retrieved(
         self, query: str, passages: object, *, candidates: object = None, k: int | None = None, tool: str = "",

@@ -14,10 +14,11 @@ from typing import Any
 
 from ragguard.capture.calls import CallLog
 from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.interfaces import EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
+from ragguard.capture.run_ids import RunIds
+from ragguard.capture.sampling import Sampling
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
 from ragguard.runtime.notices import NOTICES
@@ -196,10 +197,10 @@ class Emitter:
 class OpenCapture:
     """The state of a recorder in one process: open runs belong to the process that began them."""
 
-    def __init__(self, intake: EventIntake, max_open: int, ttl: float) -> None:
+    def __init__(self, intake: EventIntake, sampling: Sampling, max_open: int, ttl: float) -> None:
         self.runs = OpenRuns(max_open, ttl)
         self.counts, self.faults = CaptureCounts(), Faults()
-        self.given, self.calls = GivenIds(), CallLog()
+        self.ids, self.calls = RunIds(self.runs, sampling), CallLog()
         self.cut_short = CutShortRuns(self.runs, self.counts, max_open)
         self.listeners: dict[str, RunListener] = {}
         self.emitter = Emitter(

@@ -92,9 +92,6 @@ class RunStarted:
             self._packed = self._packed()
         return self._packed
 
-    def __repr__(self) -> str:
-        return f"RunStarted({self._packed!r})"
-
 
 class StepEnded:
     """Reports that a retrieval ended, with passages or with an error."""
@@ -124,9 +121,6 @@ class StepEnded:
         if not isinstance(self._packed, RetrievalStep):
             self._packed = self._packed()
         return self._packed
-
-    def __repr__(self) -> str:
-        return f"StepEnded({self._packed!r})"
 
 
 class StepAmended:
@@ -200,9 +194,6 @@ class StepAmended:
         if callable(self._packed):
             self._packed = self._packed()
         return self._packed
-
-    def __repr__(self) -> str:
-        return f"StepAmended({self.run_id!r}, {self.step_id!r}, {self._packed!r}, {self.decision!r})"
 
 
 @dataclass(slots=True)

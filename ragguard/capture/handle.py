@@ -124,7 +124,7 @@ class RunHandle:
         if self._join():
             return self
         if self._asks:
-            self._identity = self.recorder.claim(self.key, resumes=self.resumes)
+            self._identity = self.recorder.ids.claim(self.key, resumes=self.resumes)
             self.key = self._identity.asked
         self.sampled = self.recorder.run_started(
             self.key, self.question, name=self.name, references=self.references,

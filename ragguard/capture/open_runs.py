@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
-from ragguard.capture.given_ids import GivenStepIds
+from ragguard.capture.given_ids import GivenIds
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
@@ -222,16 +222,10 @@ class OpenRun:
     withheld: Callable[[], None] | None = None
     """Ends the run; set where the run was to end while it was held open."""
     identity: RunIdentity | None = None
-    given: GivenStepIds | None = None
+    given: GivenIds | None = None
     """The ids that the application gave to steps; None where it gave none."""
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
-
-    def claim(self, step_id: str) -> str:
-        """Returns the id of a step that asks for one: an id of its own where a step of the run has that one."""
-        if self.given is None:
-            self.given = GivenStepIds()
-        return self.given.claim(self.id, step_id, in_use=step_id in self.ended)
 
     def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its position in the run and its turn."""

@@ -54,7 +54,7 @@ class PipelineRun:
 
     def claim(self, named: object, *, resumes: bool) -> None:
         """Takes the id that the application gives to the run; another one where another run has it."""
-        self.identity = self.recorder.claim(str(named), resumes=resumes)
+        self.identity = self.recorder.ids.claim(str(named), resumes=resumes)
         self.id = self.identity.asked
 
     def refer(self, references: object, where: str) -> None:

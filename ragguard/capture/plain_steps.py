@@ -61,7 +61,7 @@ def start_step(
         if not call.recorder.knows(call.run_id):
             came_late(call.recorder, call.run_id, "a retrieval")
             return StartedStep(key, given or key)
-        if given and (own := call.recorder.claim_step(call.run_id, given)) != given:
+        if given and (own := call.recorder.ids.claim_step(call.run_id, given)) != given:
             given, metadata = own, {**(metadata or {}), ASKED: given}
         number = _turn(turn)
         in_turn: int | TurnKey | None = number

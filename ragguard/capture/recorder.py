@@ -21,6 +21,7 @@ from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunS
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.run_ids import RunIds
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
@@ -62,7 +63,7 @@ class Recorder:
         self.advise: Advise | None = None
         """Gives advice about open runs; None where there is no RagGuard."""
         self.aadvise: AdviseAsync | None = None
-        self._here = PerProcess(lambda: OpenCapture(intake, max_open, ttl))
+        self._here = PerProcess(lambda: OpenCapture(intake, self.sampling, max_open, ttl))
 
     @property
     def faults(self) -> Faults:
@@ -78,6 +79,11 @@ class Recorder:
     def calls(self) -> CallLog:
         """The calls that were not taken as retrievals."""
         return self._here.get().calls
+
+    @property
+    def ids(self) -> RunIds:
+        """The ids of the runs of this process."""
+        return self._here.get().ids
 
     @property
     def listeners(self) -> dict[str, RunListener]:
@@ -102,33 +108,6 @@ class Recorder:
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
         return run_id in self._runs
-
-    def stored_id(self, run_id: str) -> str:
-        """Returns the id in the store of an open run, as far as it is known."""
-        return run_id if (run := self._runs.get(run_id)) is None or run.identity is None else run.identity.id
-
-    def claim(self, run_id: str, *, resumes: bool = False) -> RunIdentity:
-        """Takes an id that a user gives to a run.
-
-        Where this process has used it already, the run gets one of its own, with a warning; the store's writer knows
-        the ids of other processes and earlier ones. A run that `resumes` continues the one that has the id.
-        """
-        if is_paused() or not self.sampling.takes(run_id):
-            return RunIdentity(run_id, resumes)
-        with self._runs.lock:
-            return self._here.get().given.claim(run_id, resumes, in_use=run_id in self._runs)
-
-    def claim_step(self, run_id: str, step_id: str) -> str:
-        """Takes an id that a user gives to a step; returns the one that the step gets, which is another one, with a
-        warning, where a step of the open run has it. The store's writer knows the steps of the run's earlier parts."""
-        with self._runs.lock:
-            run = self._runs.get(run_id)
-            return step_id if run is None or not run.sampled or is_paused() else run.claim(step_id)
-
-    def release(self, run_id: str) -> None:
-        """Allows an id to be used again, since its run was deleted."""
-        with self._runs.lock:
-            self._here.get().given.discard(run_id)
 
     def join(self, run_id: str, collect: Collected) -> Collected | None:
         """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from ragguard.capture.disagreement import disagreements
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.scorers.disagreement import disagreements
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
 from ragguard.telemetry.content import Content

@@ -12,8 +12,8 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.analysis.digest import detail
 from ragguard.analysis.hops import print_hops
-from ragguard.capture.disagreement import difference, disagreements
 from ragguard.records import Decision, Dropped, Score
+from ragguard.scorers.disagreement import difference, disagreements
 
 QUESTION, HELPS, VAGUE = "who founded the firm?", "Ada Berg founded it.", "The founder came from Oslo."
 REFERENCES = "the scorer's judge saw the references, the guard's did not"

@@ -80,7 +80,7 @@ def test_many_names_are_cut_with_their_number():
 
 def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
     recorder = Recorder(Captured())
-    recorder.run_started("r", identity=recorder.claim("r", resumes=True))
+    recorder.run_started("r", identity=recorder.ids.claim("r", resumes=True))
     recorder.run_ended("r", "Ada Berg")
     assert "without a retrieval" not in caplog.text
 
