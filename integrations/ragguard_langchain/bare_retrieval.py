@@ -86,13 +86,15 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return None
-        kept = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
-        self[id] = one = BareRetrieval(id, query, name, metadata=kept, options=options, top_k=top_k)
+        metadata_copy = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
+        self[id] = retrieval = BareRetrieval(
+            id, query, name, metadata=metadata_copy, options=options, top_k=top_k
+        )
         if len(self) > LIMIT:
             self.pop(next(iter(self)), None)
-        return one
+        return retrieval
 
-    def end(self, one: BareRetrieval, found: Any) -> None:
+    def end(self, retrieval: BareRetrieval, found: Any) -> None:
         """Reports a retriever call that has ended to the recorder, with a snapshot of its documents."""
-        one.trace = span_of(one.id, retrieval=True) or one.trace
-        self._recorder.run_made(one, found)
+        retrieval.trace = span_of(retrieval.id, retrieval=True) or retrieval.trace
+        self._recorder.run_made(retrieval, found)

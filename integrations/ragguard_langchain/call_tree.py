@@ -118,15 +118,15 @@ class CallTree:
     def _unfold(self, id: UUID | None) -> OpenCall | None:
         """Replaces the one record of a retriever call by an open run with an open step, since something else happens
         in the call."""
-        one = self.bare.pop(id, None)
-        if one is None:
+        bare = self.bare.pop(id, None)
+        if bare is None:
             return self.open_calls.get(id)
-        run = TreeRun(self.recorder, str(one.id), one.query, one.name, one.call_metadata, one.options)
-        run.trace, run.started_ns = one.trace, one.started_ns
-        open_call = OpenCall(one.id, run.id, Scope(run))
-        open_call.started_ns, open_call.task = one.started_ns, one.task
+        run = TreeRun(self.recorder, str(bare.id), bare.query, bare.name, bare.call_metadata, bare.options)
+        run.trace, run.started_ns = bare.trace, bare.started_ns
+        open_call = OpenCall(bare.id, run.id, Scope(run))
+        open_call.started_ns, open_call.task = bare.started_ns, bare.task
         self.open_calls.add_root(open_call, owner=True)
-        self.steps.begin(open_call, one.query, one.name, one.call_metadata, top_k=one.top_k)
+        self.steps.begin(open_call, bare.query, bare.name, bare.call_metadata, top_k=bare.top_k)
         return open_call
 
     def pass_over(self, open_call: OpenCall) -> None:
@@ -211,11 +211,11 @@ class CallTree:
     def sweep(self, ttl: float) -> None:
         """Ends calls that were cancelled without a report, and calls that are too old."""
         now = time.time_ns()
-        for one in list(self.bare.values()):
-            over = one.task is not None and _is_over(one.task)
+        for bare in list(self.bare.values()):
+            over = bare.task is not None and _is_over(bare.task)
             if over:
-                self.open_call(one.id)  # `GONE_SECONDS` later it ends, as an open call
-            elif now - one.started_ns >= ttl * 1e9 and (old := self.open_call(one.id)) is not None:
+                self.open_call(bare.id)  # `GONE_SECONDS` later it ends, as an open call
+            elif now - bare.started_ns >= ttl * 1e9 and (old := self.open_call(bare.id)) is not None:
                 self.end_root(old, status="abandoned")
         for root in self.open_calls.roots():
             if root.task is not None and _is_over(root.task):

@@ -188,9 +188,9 @@ class RagGuardCallback(BaseCallbackHandler):
     def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Ends a retriever with its documents: the same list that its caller gets, so the hook copies it at once."""
         try:
-            one = self.tree.bare.pop(run_id, None)
-            if one is not None:
-                self.tree.bare.end(one, snapshot(documents))
+            bare = self.tree.bare.pop(run_id, None)
+            if bare is not None:
+                self.tree.bare.end(bare, snapshot(documents))
                 return
             open_call = self._pop(run_id)
             if open_call is None:

@@ -173,17 +173,17 @@ def unpacked(taken: Taken) -> list[Passage]:
     ])  # fmt: skip
 
 
-def texts_in(said: object) -> list[str]:
+def texts_in(content: object) -> list[str]:
     """Returns the texts in what a model is given or replies: prompts, messages, generations, and lists of these."""
-    if isinstance(said, str):
-        return [said]
-    if isinstance(said, (list, tuple)):
-        return [text for one in said for text in texts_in(one)]
-    if isinstance(said, BaseMessage):
-        return [text_of(said.content)[0]]
-    if (message := getattr(said, "message", None)) is not None:
+    if isinstance(content, str):
+        return [content]
+    if isinstance(content, (list, tuple)):
+        return [text for one in content for text in texts_in(one)]
+    if isinstance(content, BaseMessage):
+        return [text_of(content.content)[0]]
+    if (message := getattr(content, "message", None)) is not None:
         return texts_in(message)
-    text = getattr(said, "text", None)
+    text = getattr(content, "text", None)
     return [text] if isinstance(text, str) else []
 
 

@@ -181,10 +181,17 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
                 return None
             if not passages:
                 self._not_understood(name, "its splitter found no passages in its text")
-            documents = [Document(one.text, id=one.id or None, metadata=one.metadata) for one in passages]
+            documents = [
+                Document(passage.text, id=passage.id or None, metadata=passage.metadata)
+                for passage in passages
+            ]
         else:
-            found = [one for one in inner.documents if isinstance(one, Document)]
-            documents = [one for one in found if one.page_content.strip() and one.page_content in text]
+            found = [document for document in inner.documents if isinstance(document, Document)]
+            documents = [
+                document
+                for document in found
+                if document.page_content.strip() and document.page_content in text
+            ]
             if not documents:
                 self._not_understood(name, _why_not(message, inner))
         return _FoundInTool(documents, in_artifact=False) if documents else None
@@ -209,12 +216,14 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             return result
         gone = {drop.position for drop in verdict.decision.dropped}
         stays = [rank not in gone for rank in range(1, len(found.documents) + 1)]
-        content = without(message.content, [one.page_content for one in found.documents], stays, self._render)
+        content = without(
+            message.content, [document.page_content for document in found.documents], stays, self._render
+        )
         artifact = _thinned(message.artifact, stays) if found.in_artifact else message.artifact
         fewer = message.model_copy(update={"content": content, "artifact": artifact})
         if isinstance(result, Command):
             update: dict[str, Any] = dict(result.update or {})
-            update["messages"] = [fewer if one is message else one for one in update["messages"]]
+            update["messages"] = [fewer if other is message else other for other in update["messages"]]
             return replace(result, update=update)
         return fewer
 
@@ -224,8 +233,8 @@ def _documents_in(artifact: object) -> list[Document] | None:
     found = documents_in(artifact)
     if found is None:
         return None
-    documents = [one if (pair := scored(one)) is None else pair.item for one in found]
-    return documents if all(isinstance(one, Document) for one in documents) else None
+    documents = [document if (pair := scored(document)) is None else pair.item for document in found]
+    return documents if all(isinstance(document, Document) for document in documents) else None
 
 
 def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:

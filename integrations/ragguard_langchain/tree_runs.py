@@ -135,6 +135,6 @@ class TreeRuns:
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the metadata that the record of a run takes over from the metadata of its call."""
     warn_of_unknown(metadata, "metadata", KEYS)
-    kept = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
-    kept["framework"] = "langchain"
-    return kept
+    entries = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
+    entries["framework"] = "langchain"
+    return entries

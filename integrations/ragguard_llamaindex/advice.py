@@ -144,11 +144,11 @@ class AdvisedFunctionAgent(FunctionAgent):
             one for one in message.blocks if not (isinstance(one, ToolCallBlock) and one.tool_call_id in gone)
         ]
         more = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
-        said = ChatMessage(role=message.role, blocks=blocks, additional_kwargs=more)
+        answer = ChatMessage(role=message.role, blocks=blocks, additional_kwargs=more)
         made: list[ChatMessage] = await ctx.store.get(self.scratchpad_key, default=[])
-        await ctx.store.set(self.scratchpad_key, [*made[:-1], said])
+        await ctx.store.set(self.scratchpad_key, [*made[:-1], answer])
         stay = [call for call in output.tool_calls if call.tool_id not in gone]
-        return output.model_copy(update={"response": said, "tool_calls": stay})
+        return output.model_copy(update={"response": answer, "tool_calls": stay})
 
 
 async def advise_step(ctx: Context, *, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS) -> HopAdvice:

@@ -135,8 +135,8 @@ def retrieves(call: Call | None) -> None:
 
 def about(call: Call, retriever: str = "") -> dict[str, Any]:
     """Returns the metadata of a step: its retriever, its agent, its step of a workflow."""
-    said = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
-    return {name: value for name, value in said.items() if value}
+    entries = {"retriever": retriever, "agent": call.agent, "workflow_step": call.workflow_step}
+    return {name: value for name, value in entries.items() if value}
 
 
 def _text(result: object) -> str:

@@ -48,14 +48,14 @@ class HoppingLLM(CustomLLM, FunctionCallingLLM):
         """Returns the next search, or the answer."""
         question = next(str(one.content) for one in messages if one.role == MessageRole.USER)
         found = [str(message.content) for message in messages if message.role == MessageRole.TOOL]
-        said: ToolCallBlock | TextBlock
+        block: ToolCallBlock | TextBlock
         if hops := self.plan(question)[len(found) :]:
             wanted = {"query": hops[0]}
-            said = ToolCallBlock(tool_call_id=f"hop-{len(found)}", tool_name="search", tool_kwargs=wanted)
+            block = ToolCallBlock(tool_call_id=f"hop-{len(found)}", tool_name="search", tool_kwargs=wanted)
         else:
             lines = [line for text in found for line in text.splitlines() if line.strip()]
-            said = TextBlock(text=await asyncio.to_thread(self.read, question, lines))
-        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=[said]))
+            block = TextBlock(text=await asyncio.to_thread(self.read, question, lines))
+        return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=[block]))
 
     def _prepare_chat_with_tools(
         self,

@@ -38,17 +38,17 @@ _ASKED = (
 _REWRITTEN = re.compile(r"\n\w+ is (.*)\n", re.DOTALL)
 
 
-def texts_in(said: object) -> list[str]:
+def texts_in(response: object) -> list[str]:
     """Returns the texts in what a model is given or replies: a prompt, messages with the results of tools, a reply."""
-    if isinstance(said, str):
-        return [said]
-    if isinstance(said, (list, tuple)):
-        return [text for one in said for text in texts_in(one)]
-    if isinstance(said, ChatMessage):
-        return [block.text for block in said.blocks if isinstance(block, TextBlock)]
-    if isinstance(said, ChatResponse):
-        return texts_in(said.message)
-    return [said.text] if isinstance(said, CompletionResponse) else []
+    if isinstance(response, str):
+        return [response]
+    if isinstance(response, (list, tuple)):
+        return [text for one in response for text in texts_in(one)]
+    if isinstance(response, ChatMessage):
+        return [block.text for block in response.blocks if isinstance(block, TextBlock)]
+    if isinstance(response, ChatResponse):
+        return texts_in(response.message)
+    return [response.text] if isinstance(response, CompletionResponse) else []
 
 
 def question_of(arguments: Mapping[str, Any]) -> str:
@@ -107,53 +107,53 @@ def without_rewriting(asked: str) -> str:
     return (asked if found is None else found[1]).strip()
 
 
-def answer_of(said: object) -> tuple[str | None, str]:
+def answer_of(response: object) -> tuple[str | None, str]:
     """Returns an answer's text, and the kind of its content where that is not only text (an image, a tool call)."""
-    if isinstance(said, str):
-        return said, ""
-    if isinstance(said, (Response, AgentChatResponse, StreamingAgentChatResponse)):
-        return said.response, ""
-    if isinstance(said, (StreamingResponse, AsyncStreamingResponse)):
-        return said.response_txt, ""
-    if isinstance(said, AgentOutput):
-        if said.structured_response is not None:
-            return json.dumps(said.structured_response, ensure_ascii=False, default=str), "structured"
-        text, kind = _message(said.response)
+    if isinstance(response, str):
+        return response, ""
+    if isinstance(response, (Response, AgentChatResponse, StreamingAgentChatResponse)):
+        return response.response, ""
+    if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
+        return response.response_txt, ""
+    if isinstance(response, AgentOutput):
+        if response.structured_response is not None:
+            return json.dumps(response.structured_response, ensure_ascii=False, default=str), "structured"
+        text, kind = _message(response.response)
         return text or None, kind
-    if isinstance(said, (ChatMessage, ChatResponse)):
-        text, kind = _message(said if isinstance(said, ChatMessage) else said.message)
+    if isinstance(response, (ChatMessage, ChatResponse)):
+        text, kind = _message(response if isinstance(response, ChatMessage) else response.message)
         return text or None, kind
-    if isinstance(said, (CompletionResponse, ToolOutput)):
-        return said.text if isinstance(said, CompletionResponse) else said.content, ""
-    if isinstance(said, PydanticResponse):
-        return _answer_of_other(said.response)
-    return _answer_of_other(said)
+    if isinstance(response, (CompletionResponse, ToolOutput)):
+        return response.text if isinstance(response, CompletionResponse) else response.content, ""
+    if isinstance(response, PydanticResponse):
+        return _answer_of_other(response.response)
+    return _answer_of_other(response)
 
 
-def _answer_of_other(said: object) -> tuple[str | None, str]:
+def _answer_of_other(response: object) -> tuple[str | None, str]:
     """Returns the answer in an object of the user's own: a text under a usual name, else the object's JSON."""
-    if said is None:
+    if response is None:
         return None, ""
     fields: Mapping[str, Any] = {}
-    if isinstance(said, StopEvent):
-        fields = {**said.__dict__, **said.to_dict()}
-    elif isinstance(said, Mapping):
-        fields = said
+    if isinstance(response, StopEvent):
+        fields = {**response.__dict__, **response.to_dict()}
+    elif isinstance(response, Mapping):
+        fields = response
     for name in ANSWER_NAMES:
         if isinstance(fields.get(name), str):
             return fields[name], ""
     values = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
     if len(values) == 1 and isinstance(only := next(iter(values.values())), str):
         return only, ""
-    several = values or (said if _are_texts(said) else None)
+    several = values or (response if _are_texts(response) else None)
     if several:
         return json.dumps(several, ensure_ascii=False), ""
-    if isinstance(said, BaseModel) and not isinstance(said, StopEvent):
+    if isinstance(response, BaseModel) and not isinstance(response, StopEvent):
         try:
-            return said.model_dump_json(), ""
+            return response.model_dump_json(), ""
         except (ValueError, TypeError):
             pass  # JSON cannot hold the object, so only its type is known
-    return None, type(said).__name__
+    return None, type(response).__name__
 
 
 def _are_texts(value: object) -> bool:

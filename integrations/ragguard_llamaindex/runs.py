@@ -52,28 +52,31 @@ class RunWriter:
 
     def answered(self, call: Call, result: object) -> None:
         """Ends the run of an outermost call, or waits for the stream that it returned."""
-        said: object = result
+        response: object = result
         if call.kind is Kind.WORKFLOW:
             if result is None:  # LlamaIndex's result of a workflow that its user has cancelled
                 self.end(call, None, "cancelled")
                 return
-            said = result.result if isinstance(result, StopEvent) else result
-            said = result if said is None else said
+            response = result.result if isinstance(result, StopEvent) else result
+            response = result if response is None else response
         elif call.kind is Kind.TOOL:
             output = result.raw_output if isinstance(result, ToolOutput) else None
-            said = output if isinstance(output, RESPONSES) else None
+            response = output if isinstance(output, RESPONSES) else None
         if not call.run.begun:
             call.run.over = True
             self._without_steps(call)
-        elif isinstance(said, (StreamingResponse, AsyncStreamingResponse)) and said.response_txt is None:
+        elif (
+            isinstance(response, (StreamingResponse, AsyncStreamingResponse))
+            and response.response_txt is None
+        ):
             self.hold(call)
-            watch(said, self._end_of(call))
-        elif isinstance(said, StreamingAgentChatResponse):
+            watch(response, self._end_of(call))
+        elif isinstance(response, StreamingAgentChatResponse):
             if call.streamed is None or not call.streamed.ended:
                 self.hold(call)
-            weakref.finalize(said, self._abandoned, call).atexit = False
+            weakref.finalize(response, self._abandoned, call).atexit = False
         else:
-            self.end(call, said)
+            self.end(call, response)
 
     def _without_steps(self, call: Call) -> None:
         """Warns that nothing was captured in a run, unless an agent needed no tool or a chat retrieves nothing."""
@@ -95,7 +98,7 @@ class RunWriter:
         (call.streamed or StreamedAnswer(self._end_of(call))).end("cancelled")
 
     def _end_of(self, call: Call) -> OnEnd:
-        return lambda said, status, error: self.end(call, said, status, error)
+        return lambda response, status, error: self.end(call, response, status, error)
 
     def hold(self, call: Call) -> None:
         """Keeps a run that the user opened open until the call has ended, even where the user ends it before."""
@@ -105,25 +108,25 @@ class RunWriter:
 
     @never_raises
     def end(
-        self, call: Call, said: object, status: Status = "ok", error: BaseException | None = None
+        self, call: Call, response: object, status: Status = "ok", error: BaseException | None = None
     ) -> None:
         """Ends the run of an outermost call; a run that the user opened only learns of the answer."""
         self.finish(
-            call.run, said, status, error, call.standalone or (call.asked if call.kind in ASKING else "")
+            call.run, response, status, error, call.standalone or (call.asked if call.kind in ASKING else "")
         )
         if call.holds:
             call.holds = False
             self.recorder.run_released(call.run.id)
 
     def finish(
-        self, run: Invocation, said: object, status: Status, error: BaseException | None, asked: str = ""
+        self, run: Invocation, response: object, status: Status, error: BaseException | None, asked: str = ""
     ) -> None:
         """Ends a run, once."""
         if run.over or not run.begun:
             run.over = run.owned
             return
-        found = located("answer", self.options.answer, said, self.faults)
-        answer, kind = answer_of(said if found is None else found)
+        located_answer = located("answer", self.options.answer, response, self.faults)
+        answer, kind = answer_of(response if located_answer is None else located_answer)
         run.end(answer, status, error, question=asked, metadata={"answer_content": kind} if kind else None)
 
 

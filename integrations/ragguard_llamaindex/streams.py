@@ -81,8 +81,8 @@ class StreamedAnswer:
             return
         if self.gone is not None:
             self.gone.detach()
-        said = "".join(self._texts) if self._texts or self._last is None else self._last
-        on_end(said or None, status, error)
+        answer = "".join(self._texts) if self._texts or self._last is None else self._last
+        on_end(answer or None, status, error)
 
     def __enter__(self) -> None: ...
 

@@ -97,21 +97,26 @@ class Emitter:
         self._lock, self._steps = runs.lock, runs.steps
         self._counts, self._faults, self._listeners = counts, faults, listeners
 
-    def finish(self, one: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None) -> None:
+    def finish(
+        self, retrieval: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None
+    ) -> None:
         """Closes a retrieval and hands on its step."""
-        run = one.run
+        run = retrieval.run
         with self._lock:
-            if self._steps.pop(one.id, None) is None:
+            if self._steps.pop(retrieval.id, None) is None:
                 return
-            run.steps.pop(one.id, None)
-            one.found, one.unpack, one.status, one.ended_ns = found, unpack, status, time.time_ns()
-            if one.outer is not None:
-                one.outer.parts = [*(one.outer.parts or ()), one]
+            run.steps.pop(retrieval.id, None)
+            retrieval.found, retrieval.unpack = found, unpack
+            retrieval.status, retrieval.ended_ns = status, time.time_ns()
+            if retrieval.outer is not None:
+                retrieval.outer.parts = [*(retrieval.outer.parts or ()), retrieval]
                 return
             self._counts.steps += 1
             run.emitting += 1
-            event = StepEnded(one.as_step, run.id, turn_open=run.has_open(one.turn) if run.steps else False)
-            run.note_ended(one, event)
+            event = StepEnded(
+                retrieval.as_step, run.id, turn_open=run.has_open(retrieval.turn) if run.steps else False
+            )
+            run.note_ended(retrieval, event)
         self.emit(run, event)
 
     def close(self, run: OpenRun, status: Status, final: RunEnded | None = None) -> None:
@@ -123,8 +128,8 @@ class Emitter:
         for listener in self._listeners.values():
             listener.run_closed(run.id)
         if run.steps:
-            for one in run.left():
-                self.finish(one, "cancelled" if status in ("ok", "error") else status)
+            for retrieval in run.left():
+                self.finish(retrieval, "cancelled" if status in ("ok", "error") else status)
         run.model_calls.answer = (final and final.answer) or run.answer or ""
         for step_id in run.model_calls.open_questions():
             self._amend_last(run, StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)))

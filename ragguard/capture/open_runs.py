@@ -134,7 +134,7 @@ class Retrieval:
         if self.candidates is not None:
             return self.candidates
         found = _found_in(parts)
-        got = {(one.id, one.text) for one in passages}
+        got = {(passage.id, passage.text) for passage in passages}
         return passages if found.keys() <= got else list(found.values())
 
     def _as_part(self) -> SubStep:
@@ -147,10 +147,10 @@ class Retrieval:
 def _found_in(parts: Sequence[Retrieval]) -> dict[tuple[str, str], Passage]:
     """Returns what the parts of a retrieval found, each passage once."""
     return {
-        (one.id, one.text): one
+        (passage.id, passage.text): passage
         for part in parts
         if part.status == "ok"
-        for one in unpacked(part.found, part.unpack, {})[0]
+        for passage in unpacked(part.found, part.unpack, {})[0]
     }
 
 
@@ -227,22 +227,22 @@ class OpenRun:
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
 
-    def number(self, one: Retrieval, turn: int | TurnKey | None) -> None:
+    def number(self, retrieval: Retrieval, turn: int | TurnKey | None) -> None:
         """Gives a step its position in the run and its turn."""
-        one.index = self.index
+        retrieval.index = self.index
         self.index += 1
         if turn is None and not self.steps:
-            one.turn = self.turns.new()
+            retrieval.turn = self.turns.new()
         elif isinstance(turn, int):
-            one.turn = self.turns.given(turn)
+            retrieval.turn = self.turns.given(turn)
         else:
-            one.key = turn
+            retrieval.key = turn
             overlapping = [
                 (other.key if isinstance(other.key, tuple) else None, other.turn)
                 for other in self.steps.values()
                 if other.outer is None
             ]
-            one.turn = self.turns.next(turn, overlapping)
+            retrieval.turn = self.turns.next(turn, overlapping)
 
     def note(
         self,
@@ -262,19 +262,21 @@ class OpenRun:
                 NOTICES.once("several answers in a run", f"run {self.id!r} {_SEVERAL_ANSWERS}. (Logged once)")
         self.sub_questions = self.sub_questions or sub_questions
 
-    def note_ended(self, one: Retrieval, event: StepEnded) -> None:
+    def note_ended(self, retrieval: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[one.step_id] = (one.turn, one.order, one.index)
+        self.ended[retrieval.step_id] = (retrieval.turn, retrieval.order, retrieval.index)
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
             self.collected.append(event)
-        if one.status == "ok":
-            self.model_calls.retrieved(one.step_id, event, one.bodies, followed=one.followed)
+        if retrieval.status == "ok":
+            self.model_calls.retrieved(
+                retrieval.step_id, event, retrieval.bodies, followed=retrieval.followed
+            )
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""
-        return any(one.turn == turn and one.outer is None for one in self.steps.values())
+        return any(retrieval.turn == turn and retrieval.outer is None for retrieval in self.steps.values())
 
     def misplaced(self) -> list[tuple[str, int]]:
         """Returns the steps whose index is not their position by turn and by call order, each with the right index.
@@ -289,7 +291,7 @@ class OpenRun:
 
     def left(self) -> list[Retrieval]:
         """Returns the open retrievals, parts before the retrievals that they are parts of."""
-        return sorted(self.steps.values(), key=lambda one: one.outer is None)
+        return sorted(self.steps.values(), key=lambda retrieval: retrieval.outer is None)
 
 
 class OpenRuns:
@@ -331,18 +333,18 @@ class OpenRuns:
                 run.collected = collect
             return run.collected
 
-    def put_step(self, one: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
+    def put_step(self, retrieval: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
         """Adds a retrieval that begins: as a numbered step, or as a part of the retrieval that encloses it."""
-        run = one.run
+        run = retrieval.run
         with self.lock:
-            if one.id in self.steps or run.id not in self._runs:  # the run may have ended since
+            if retrieval.id in self.steps or run.id not in self._runs:  # the run may have ended since
                 return
             outer = self.steps.get(within)
             if outer is not None:
-                one.outer = outer.outer or outer
+                retrieval.outer = outer.outer or outer
             else:
-                run.number(one, turn)
-            self.steps[one.id] = run.steps[one.id] = one
+                run.number(retrieval, turn)
+            self.steps[retrieval.id] = run.steps[retrieval.id] = retrieval
             if now - run.touched > TOUCH_SECONDS:
                 run.touched = now
                 self.put(run)

@@ -289,11 +289,11 @@ class Recorder:
                 within = around.step_id
             if trace == "here":
                 trace = None if within else trace_context()
-            one = Retrieval(
+            retrieval = Retrieval(
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
                 trace=trace, order=order, top_k=top_k, given=given, followed=followed,
             )  # fmt: skip
-            self._runs.put_step(one, turn, within, now=self._clock())
+            self._runs.put_step(retrieval, turn, within, now=self._clock())
         except FAULTS as error:
             self.faults.note("step_started", error)
 
@@ -318,13 +318,18 @@ class Recorder:
         noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
         """
         try:
-            if (one := self._runs.steps.get(step_id)) is None:
+            if (retrieval := self._runs.steps.get(step_id)) is None:
                 return
             if metadata:
-                one.metadata = {**(one.metadata or {}), **metadata}
-            one.candidates, one.decision, one.k, one.bodies = candidates, decision, k, bodies
-            one.trace = trace or one.trace
-            self._here.get().emitter.finish(one, "ok", passages, unpack)
+                retrieval.metadata = {**(retrieval.metadata or {}), **metadata}
+            retrieval.candidates, retrieval.decision, retrieval.k, retrieval.bodies = (
+                candidates,
+                decision,
+                k,
+                bodies,
+            )
+            retrieval.trace = trace or retrieval.trace
+            self._here.get().emitter.finish(retrieval, "ok", passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
@@ -337,10 +342,10 @@ class Recorder:
         trace: TraceContext | None = None,
     ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
-        if (one := self._runs.steps.get(step_id)) is not None:
-            one.trace = trace or one.trace
-            one.error = error_text(error)
-            self._here.get().emitter.finish(one, status)
+        if (retrieval := self._runs.steps.get(step_id)) is not None:
+            retrieval.trace = trace or retrieval.trace
+            retrieval.error = error_text(error)
+            self._here.get().emitter.finish(retrieval, status)
 
     @never_raises
     def step_amended(
