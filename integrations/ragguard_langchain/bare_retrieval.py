@@ -14,12 +14,14 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
-from ragguard_langchain.options import RUN_KEYS, CallOptions
+from ragguard_langchain.options import unpack_of
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import THREAD, kept_metadata
 
@@ -44,14 +46,14 @@ class BareRetrieval(WholeRun):
         name: str,
         *,
         metadata: Mapping[str, Any],
-        options: CallOptions,
+        options: CaptureOptions,
         top_k: int | None,
     ) -> None:
         # Each field is set here: it takes half the time of a call of the data class.
         self.id = call
         self.query, self.name, self.top_k, self.found = query, name, top_k, ()
         self.metadata = partial(kept_metadata, metadata)
-        self.call_metadata, self.options, self.unpack = metadata, options, options.unpack
+        self.call_metadata, self.options, self.unpack = metadata, options, unpack_of(options)
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
@@ -73,7 +75,7 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
         name: str,
         metadata: Mapping[str, Any] | None,
         *,
-        options: CallOptions,
+        options: CaptureOptions,
         top_k: int | None,
     ) -> BareRetrieval | None:
         """Begins the record of an outermost retriever call; returns None where the call belongs to another run, is

@@ -13,10 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from ragguard.capture.declarations import warn_of_unknown
+from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import current_handle, current_run
 from ragguard.capture.interfaces import RunListener
+from ragguard.capture.pipeline_run import RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
@@ -24,7 +25,7 @@ from ragguard_langchain.bare_retrieval import BareRetrievals
 from ragguard_langchain.graphs import node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
-from ragguard_langchain.options import KEYS, NO_OPTIONS, RUN_ID, RUN_KEYS, CallOptions
+from ragguard_langchain.options import KEYS, NO_OPTIONS
 from ragguard_langchain.scopes import Scope, TreeRun
 from ragguard_langchain.tree_runs import TreeRuns
 from ragguard_langchain.tree_steps import TreeSteps
@@ -65,7 +66,7 @@ class CallTree:
         resumes: bool = False,
         call_id: str = "",
         holds: bool = False,
-        options: CallOptions = NO_OPTIONS,
+        options: CaptureOptions = NO_OPTIONS,
         inputs: object = None,
     ) -> OpenCall:
         """Begins a tree with its first call. The call joins the run around it or the run that its metadata names,

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from ragguard.capture.declarations import Locate, located, recorder_of
+from ragguard.capture.declarations import CaptureOptions, Locate, located, recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.splitters import Splitter
@@ -36,7 +36,7 @@ from ragguard_langchain.messages import (
     tool_query,
 )
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import K, options_of
+from ragguard_langchain.options import K
 from ragguard_langchain.scopes import Scope, ToolCall
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tool_outputs import end_tool, result_of
@@ -82,7 +82,7 @@ class RagGuardCallback(BaseCallbackHandler):
         answer: str | Locate | None = None,
     ) -> None:
         self._recorder = recorder_of(rg)
-        self._options = options_of(tools, text_of, question, answer)
+        self._options = CaptureOptions.checked(tools, text_of, question, answer)
         self._here = PerProcess(partial(CallTree.of, self._recorder))
         self._here.get()
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
-from langchain_core.callbacks import BaseCallbackManager
-from langchain_core.runnables.config import var_child_runnable_config
+from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callbacks
+from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.capture.guarded import TOOL_CALL
@@ -21,6 +21,7 @@ from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.open_calls import OpenCall
+from ragguard_langchain.verdicts import VerdictReport
 
 
 def current_call() -> CurrentCall | None:
@@ -57,6 +58,19 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
         tree.recorder, open_call.run_id, open_call.tool, None if within else turn, within=within, metadata=about,
         begin=partial(tree.runs.retrieves, open_call), ended=ended,
     )  # fmt: skip
+
+
+def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
+    """Reports the verdict to each handler that captures the surrounding call: the call that `callbacks` belong to,
+    or the current call where they are None.
+
+    Nothing is dispatched as an event, so that other handlers and event streams of the application see nothing of it.
+    """
+    around = ensure_config().get("callbacks") if callbacks is None else callbacks
+    manager = CallbackManager.configure(around)
+    for handler in manager.handlers:
+        if isinstance(handler, RagGuardCallback):
+            handler.guard_decided(verdict, manager.parent_run_id)
 
 
 frameworks["langchain"] = current_call

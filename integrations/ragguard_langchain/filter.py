@@ -10,11 +10,13 @@ from langchain_core.documents import BaseDocumentCompressor, Document
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import checked_text_of
 from ragguard.guard import DistractorGuard, items
 from ragguard.guard.items import checked
 from ragguard.runtime.arguments import refuse_unknown_settings
-from ragguard_langchain.verdicts import VerdictReport, report
-from ragguard_langchain.views import TextOf, checked_text_of, views
+from ragguard_langchain.current import report
+from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.views import TextOf, views
 
 
 class DistractorFilter(BaseDocumentCompressor):

@@ -8,12 +8,14 @@ from typing import Any
 from langchain_core.documents import Document
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 
+from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
+from ragguard_langchain.current import report
 from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.verdicts import VerdictReport, report
-from ragguard_langchain.views import TextOf, checked_text_of
+from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.views import TextOf
 
 
 def drop_distractors(

@@ -19,6 +19,7 @@ from langgraph.prebuilt.tool_node import ToolCallRequest
 from langgraph.types import Command
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import checked_text_of
 from ragguard.capture.shapes import HOLDERS, documents_in, scored
 from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
@@ -27,11 +28,12 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
+from ragguard_langchain.current import report
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.messages import tool_message, tool_query, tool_text
-from ragguard_langchain.verdicts import VerdictReport, report
-from ragguard_langchain.views import TextOf, checked_text_of
+from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.views import TextOf
 
 Result: TypeAlias = ToolMessage | Command[Any]
 

@@ -11,13 +11,14 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import Field
 
+from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
 from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.filter import DistractorFilter
 from ragguard_langchain.options import K
-from ragguard_langchain.views import TextOf, checked_text_of
+from ragguard_langchain.views import TextOf
 
 
 class GuardedRetriever(BaseRetriever):

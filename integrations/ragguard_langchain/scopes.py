@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.records import TraceContext
 from ragguard_langchain.messages import has_history
-from ragguard_langchain.options import NO_OPTIONS, CallOptions
+from ragguard_langchain.options import NO_OPTIONS
 
 
 class TreeRun(PipelineRun):
@@ -36,7 +37,7 @@ class TreeRun(PipelineRun):
         question: str,
         name: str,
         metadata: Mapping[str, Any],
-        options: CallOptions = NO_OPTIONS,
+        options: CaptureOptions = NO_OPTIONS,
         inputs: object = None,
     ) -> None:
         super().__init__(recorder, id)

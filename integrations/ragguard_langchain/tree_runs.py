@@ -9,12 +9,13 @@ from uuid import UUID
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import Otherwise, RunIdentity
+from ragguard.capture.pipeline_run import NAME, REFERENCES, RESUME, RUN_ID
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID
+from ragguard_langchain.options import KEYS
 from ragguard_langchain.scopes import TreeRun
 from ragguard_langchain.spans import span_of
 

@@ -15,6 +15,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.messages import Taken
 from ragguard_langchain.open_calls import OpenCall
+from ragguard_langchain.options import unpack_of
 from ragguard_langchain.scopes import Scope, ToolCall, TreeRun
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
@@ -81,7 +82,7 @@ class TreeSteps:
         self.recorder.step_ended(
             open_call.step_id,
             found,
-            unpack=unpack or open_call.notes.run.options.unpack,
+            unpack=unpack or unpack_of(open_call.notes.run.options),
             candidates=candidates,
             decision=decision,
             trace=trace,
@@ -141,7 +142,7 @@ class TreeSteps:
             parts = [replace(verdict, part=True) for verdict in verdicts]
             run.verdicts.setdefault(open_call.outer_step, []).extend(parts)
         if taken is not None:
-            return joined(verdicts, run.options.unpack(taken))
+            return joined(verdicts, unpack_of(run.options)(taken))
         if len(verdicts) == 1:
             return verdicts[0].judged, verdicts[0].decision
         return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])

@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from langchain_core.documents import Document
 
-from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
@@ -16,13 +15,6 @@ from ragguard_langchain.messages import Taken, snapshot, unpacked
 
 TextOf: TypeAlias = Callable[[Document], str]
 """A function that returns a document's text as the model reads it, with what a prompt adds, such as a title."""
-
-
-def checked_text_of(text_of: TextOf | None) -> TextOf | None:
-    """Returns `text_of`; raises InvalidInput where it is neither a function nor None."""
-    if text_of is not None and not callable(text_of):
-        raise InvalidInput("text_of", text_of, "a function from a document to the text that the model reads")
-    return text_of
 
 
 def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passage]:

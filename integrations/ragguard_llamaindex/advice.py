@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
 from llama_index.core.agent.workflow.agent_context import AgentContext
@@ -15,7 +15,7 @@ from llama_index.core.base.llms.types import (
     ThinkingBlock,
     ToolCallBlock,
 )
-from llama_index.core.llms.llm import ToolSelection
+from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context
@@ -39,17 +39,6 @@ from ragguard.runtime.arguments import refuse_unknown_settings
 HANDOFF = "handoff"
 """The name of LlamaIndex's tool with which an agent hands over to another one; it never searches."""
 _HOPS = "ragguard_hops"
-
-
-@runtime_checkable
-class CallsTools(Protocol):
-    """A model whose messages can be read for calls of tools; every model of a `FunctionAgent` is one."""
-
-    def get_tool_calls_from_response(
-        self, response: ChatResponse, error_on_no_tool_call: bool = True
-    ) -> list[ToolSelection]:
-        """Returns the tool calls of a message."""
-        ...
 
 
 class AdvisedFunctionAgent(FunctionAgent):
@@ -126,7 +115,7 @@ class AdvisedFunctionAgent(FunctionAgent):
         return tool != HANDOFF if self._searching is None else tool in self._searching
 
     def _has_searched(self, message: ChatMessage) -> bool:
-        if message.role != MessageRole.ASSISTANT or not isinstance(self.llm, CallsTools):
+        if message.role != MessageRole.ASSISTANT or not isinstance(self.llm, FunctionCallingLLM):
             return False
         calls = self.llm.get_tool_calls_from_response(
             ChatResponse(message=message), error_on_no_tool_call=False

@@ -10,11 +10,10 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
-from ragguard.capture.declarations import Locate, recorder_of
+from ragguard.capture.declarations import CaptureOptions, Locate, recorder_of
 from ragguard.capture.splitters import Splitter
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.nodes import TextOf
-from ragguard_llamaindex.options import options_of
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
@@ -83,7 +82,7 @@ def instrument(
             metadata included (`MetadataMode.LLM`).
     """
     recorder = recorder_of(rg)
-    options = options_of(text_of, tools, question, answer)
+    options = CaptureOptions.checked(tools, text_of, question, answer)
     with _lock.get():
         found = attached()
         for handler in found:

@@ -23,7 +23,6 @@ from llama_index.core.schema import (
 
 from ragguard.capture.shapes import node_content
 from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
-from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
@@ -76,13 +75,6 @@ class Taken(NamedTuple):
 
 
 _NOTHING: Mapping[str, Any] = {}
-
-
-def checked_text_of(text_of: TextOf | None) -> TextOf | None:
-    """Returns the user's function, or None for LlamaIndex's own view; raises InvalidInput for anything else."""
-    if text_of is not None and not callable(text_of):
-        raise InvalidInput("text_of", text_of, "a function from a node to the text that the model reads")
-    return text_of
 
 
 def taken(nodes: object, text_of: TextOf | None = None) -> Taken:

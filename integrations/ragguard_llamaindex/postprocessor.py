@@ -12,13 +12,14 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import Field
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import checked_text_of
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
 from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, without_rewriting
-from ragguard_llamaindex.nodes import TextOf, checked_text_of, taken, unpacked
+from ragguard_llamaindex.nodes import TextOf, taken, unpacked
 
 dispatcher = get_dispatcher(__name__)
 

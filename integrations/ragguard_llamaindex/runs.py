@@ -12,7 +12,8 @@ from llama_index.core.chat_engine.types import StreamingAgentChatResponse
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 
-from ragguard.capture.declarations import located, warn_of_unknown
+from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
+from ragguard.capture.pipeline_run import NAME, REFERENCES, RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.records import Status
@@ -21,7 +22,6 @@ from ragguard_llamaindex.calls import Call, Invocation, given_in
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ASKING, Kind
 from ragguard_llamaindex.messages import RESPONSES, answer_of
-from ragguard_llamaindex.options import KEYS, NAME, REFERENCES, RESUME, RUN_ID, CaptureOptions
 from ragguard_llamaindex.streams import OnEnd, StreamedAnswer, watch, watch_chat
 
 
@@ -147,7 +147,7 @@ def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> N
         run.claim(named, resumes=resumes)
     run.refer(tags.get(REFERENCES), "instrument_tags")
     run.metadata = tags_of(tags)
-    warn_of_unknown(tags, "tag", KEYS)
+    warn_of_unknown(tags, "tag", RUN_KEYS)
 
 
 def read_question(call: Call, arguments: Mapping[str, Any], runs: RunWriter) -> None:

@@ -23,6 +23,7 @@ from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
 from ragguard.capture.decisions import Verdict, joined
+from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, current_handle, current_run, status_of
 from ragguard.capture.open_runs import WholeRun
@@ -47,7 +48,6 @@ from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, taken, unpacked
-from ragguard_llamaindex.options import CaptureOptions
 from ragguard_llamaindex.runs import RunWriter, read_question, read_tags
 
 OPEN_KEPT = 65_536

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
@@ -16,6 +17,32 @@ from ragguard.runtime.notices import NOTICES
 _PREFIX = "ragguard_"
 Locate: TypeAlias = Callable[[Any], object]
 """A function that finds the question in what a pipeline is given, or the answer in what it gives."""
+TextOf = TypeVar("TextOf", bound=Callable[[Any], str])
+"""A function from a framework's document to the text that the model reads of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureOptions:
+    """The options by which the application describes its pipelines to a framework's adapter."""
+
+    tools: Mapping[str, Splitter] = field(default_factory=dict)
+    """The tools that retrieve and return text or JSON, each with the splitter of its output."""
+    text_of: Callable[[Any], str] | None = None
+    """A function that returns the text that the model reads of a document, where that is not the framework's own."""
+    question: Locate | None = None
+    answer: Locate | None = None
+
+    @classmethod
+    def checked(
+        cls,
+        tools: object,
+        text_of: Callable[[Any], str] | None,
+        question: str | Locate | None,
+        answer: str | Locate | None,
+    ) -> CaptureOptions:
+        """Returns the options; raises InvalidInput for those that cannot be right."""
+        find_question, find_answer = locate("question", question), locate("answer", answer)
+        return cls(checked_tools(tools), checked_text_of(text_of), find_question, find_answer)
 
 
 def recorder_of(rg: object) -> Recorder:
@@ -39,6 +66,13 @@ def checked_tools(given: object) -> dict[str, Splitter]:
             allowed = "a function from a text to passages, such as ragguard.splitters.paragraphs or separated_by('---')"
             raise InvalidInput(f"tools[{name!r}]", splitter, allowed)
     return dict(given)
+
+
+def checked_text_of(text_of: TextOf | None) -> TextOf | None:
+    """Returns the function; raises InvalidInput where it is neither a function nor None."""
+    if text_of is not None and not callable(text_of):
+        raise InvalidInput("text_of", text_of, "a function from a document to the text that the model reads")
+    return text_of
 
 
 def locate(argument: str, given: str | Locate | None) -> Locate | None:

@@ -13,6 +13,11 @@ from ragguard.records import Status, TraceContext
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 
+NAME, REFERENCES = "ragguard_name", "ragguard_references"
+RUN_ID, RESUME = "ragguard_run_id", "ragguard_resume"
+RUN_KEYS = (REFERENCES, NAME, RUN_ID, RESUME)
+"""The keys of metadata, or the tags, by which a call says what its run is."""
+
 
 class PipelineRun:
     """A run as a framework's outermost call sees it.
