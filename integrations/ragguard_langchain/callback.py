@@ -23,7 +23,7 @@ from ragguard.capture.snapshot import top_k_in
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Status, TraceContext
-from ragguard.runtime.faults import FAULTS
+from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import (
@@ -87,6 +87,11 @@ class RagGuardCallback(BaseCallbackHandler):
         self._here.get()
 
     @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong in hooks."""
+        return self._recorder.faults
+
+    @property
     def tree(self) -> CallTree:
         """The tree of the calls that were reported to this handler and to the other handlers of its RagGuard."""
         return self._here.get()
@@ -136,14 +141,12 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
+    @never_raises
     def on_chain_error(
-        self, error: BaseException, *, run_id: UUID, inputs: Any = None, **kwargs: Any
+        self, /, error: BaseException, *, run_id: UUID, inputs: Any = None, **kwargs: Any
     ) -> None:
         """Ends a chain that failed, was cancelled, or was interrupted to be resumed later."""
-        try:
-            self._fail(run_id, error, self._question(inputs))
-        except FAULTS as fault:
-            self._recorder.faults.note("on_chain_error", fault)
+        self._fail(run_id, error, self._question(inputs))
 
     def on_retriever_start(
         self,
@@ -205,12 +208,10 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_end", error)
 
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @never_raises
+    def on_retriever_error(self, /, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Ends a retriever that failed."""
-        try:
-            self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
-        except FAULTS as fault:
-            self._recorder.faults.note("on_retriever_error", fault)
+        self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
 
     def on_tool_start(
         self,
@@ -271,15 +272,15 @@ class RagGuardCallback(BaseCallbackHandler):
         except FAULTS as error:
             self._recorder.faults.note("on_tool_end", error)
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    @never_raises
+    def on_tool_error(self, /, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         """Closes the call of a tool that failed, or that was interrupted to be resumed later."""
-        try:
-            self._fail(run_id, error, tool=True)
-        except FAULTS as fault:
-            self._recorder.faults.note("on_tool_error", fault)
+        self._fail(run_id, error, tool=True)
 
+    @never_raises
     def on_chat_model_start(
         self,
+        /,
         serialized: Mapping[str, Any] | None,
         messages: Any,
         *,
@@ -289,13 +290,12 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow. Of what was retrieved, those passages count as read that stand in the messages."""
-        try:
-            self.tree.model_asked(parent_run_id, run_id, messages)
-        except FAULTS as error:
-            self._recorder.faults.note("on_chat_model_start", error)
+        self.tree.model_asked(parent_run_id, run_id, messages)
 
+    @never_raises
     def on_llm_start(
         self,
+        /,
         serialized: Mapping[str, Any] | None,
         prompts: Any,
         *,
@@ -304,31 +304,24 @@ class RagGuardCallback(BaseCallbackHandler):
         **kwargs: Any,
     ) -> None:
         """Notes that a model of texts is asked."""
-        try:
-            self.tree.model_asked(parent_run_id, run_id, prompts)
-        except FAULTS as error:
-            self._recorder.faults.note("on_llm_start", error)
+        self.tree.model_asked(parent_run_id, run_id, prompts)
 
+    @never_raises
     def on_llm_end(
-        self, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self, /, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
     ) -> None:
         """Notes a model's reply."""
-        try:
-            self.tree.model_replied(parent_run_id, run_id, response.generations)
-        except FAULTS as error:
-            self._recorder.faults.note("on_llm_end", error)
+        self.tree.model_replied(parent_run_id, run_id, response.generations)
 
+    @never_raises
     def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
-        try:
-            self._recorder.guard_engines.add(report.verdict.engine)
-            open_call = self.tree.parent(run_id)
-            if open_call is None:
-                self.tree.steps.decided_outside(report)
-            elif open_call.sampled:
-                self.tree.steps.decided(open_call, report)
-        except FAULTS as error:
-            self._recorder.faults.note("guard_decided", error)
+        self._recorder.guard_engines.add(report.verdict.engine)
+        open_call = self.tree.parent(run_id)
+        if open_call is None:
+            self.tree.steps.decided_outside(report)
+        elif open_call.sampled:
+            self.tree.steps.decided(open_call, report)
 
     def _pop(self, run_id: UUID) -> OpenCall | None:
         """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
