@@ -72,9 +72,6 @@ def tool_messages(result):
     return [one for one in result["messages"] if isinstance(one, ToolMessage)]
 
 
-# What is kept
-
-
 @MODES
 async def test_a_filter_keeps_the_very_documents_that_came(mode):
     given, keep = documents("shelf", 4, "x"), DistractorFilter(guarding())
@@ -159,9 +156,6 @@ def test_a_handler_that_is_attached_twice_hears_of_it_once(captured, rg):
     handler = RagGuardCallback(rg)
     chain().invoke(QUESTION, {"callbacks": [handler, handler, RagGuardCallback(rg)]})
     assert told(captured.run.steps[0])[2] == DROPPED
-
-
-# Agents
 
 
 @MODES
@@ -301,9 +295,6 @@ async def test_a_guarded_node_of_a_graph(captured, config, mode):
     result = await graph.compile().ainvoke({"question": QUESTION}, config)
     assert result["answer"] == "shelf-2"
     assert told(captured.run.steps[0])[1:] == (["shelf-0", "shelf-2"], DROPPED)
-
-
-# When the guard cannot
 
 
 @MODES

@@ -55,9 +55,6 @@ A, B, C, D = (
 )
 
 
-# Hops that find the same passages
-
-
 @MODES
 async def test_a_later_hop_that_finds_the_same_leaves_the_earlier_one_alone(captured, config, mode):
     retriever, link = Fixed(found={"one": [A, B, C], "two": [A, D]}), drop_distractors(guarding())
@@ -108,9 +105,6 @@ def test_two_links_behind_one_retrieval_are_one_decision(captured, config):
     assert ids(kept) == ids(step.passages) == ["shelf-0"]
     assert ids(step.candidates) == [f"shelf-{n}" for n in range(4)]
     assert [drop.position for drop in step.decision.dropped] == [2, 3, 4]
-
-
-# Tools
 
 
 def one_string(splitting, *, declared):
@@ -206,9 +200,6 @@ def test_a_guard_in_a_tool_and_one_behind_it(captured, config):
     )  # fmt: skip
 
 
-# Code of the user's own
-
-
 @MODES
 async def test_documents_that_nobody_saw_retrieved_are_a_step(captured, config, mode):
     chain = RunnableLambda(lambda query: {"context": documents("db", 2, query), "question": query})
@@ -244,9 +235,6 @@ async def test_a_pipeline_written_by_hand(captured, recorder, rg, config, mode, 
 def test_outside_of_any_run_nothing_is_said(captured, config):
     kept = DistractorFilter(guarding()).compress_documents(documents("w", 2, "x"), "x", config["callbacks"])
     assert (ids(kept), captured.events) == (["w-0"], [])
-
-
-# Nested
 
 
 @MODES

@@ -5,23 +5,19 @@ from __future__ import annotations
 import traceback
 
 import pytest
-from langchain.agents import create_agent
 from langchain_classic.retrievers import ContextualCompressionRetriever
-from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import create_retriever_tool, tool
+from langchain_core.tools import tool
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support.guards import assert_spans_tell, guarding, judging
 from support.langchain_agents import ANSWER, agent, asked, search_tool
-from support.langchain_parts import ListRetriever, call, documents, says
+from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard, world
+from ragguard import RagGuard
 from ragguard.capture.splitters import paragraphs
-from ragguard.guard import TopUtility, UtilityThreshold
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -102,47 +98,6 @@ def test_the_store_and_telemetry_tell_what_was_dropped_and_why(rg, exporter, pla
         (n + 1, step.candidates[n].text) for n in (1, 3)
     ]
     assert_spans_tell(exporter.get_finished_spans())
-
-
-# With nano, as a user would have it
-
-CASES = world.cases(4, hops=2)
-SEARCH = world.retriever(k=6, noise=0.2)
-
-
-class WorldSearch(BaseRetriever):
-    """Searches nano's world."""
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        return [Document(p.text, id=p.id, metadata={"score": p.score}) for p in SEARCH(query)]
-
-
-async def test_nano_guards_an_agent_hop_by_hop():
-    rg = RagGuard(engine="nano", store=None, scorers=("utility",))
-    guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(0.0), TopUtility(4)], budget_ms=20_000)
-    searching = create_retriever_tool(WorldSearch(), "search", "x", response_format="content_and_artifact")
-    try:
-        for case in CASES:
-            turns = [*(call("search", query=query) for query in case.sub_questions), case.answer]
-            built = create_agent(says(*turns), [searching], middleware=[GuardMiddleware(guard)])
-            result = await built.ainvoke(
-                {"messages": [("user", case.question)]}, {"callbacks": [RagGuardCallback(rg)]}
-            )
-            read = [one for one in result["messages"] if one.type == "tool"]
-            assert await rg.aflush(timeout=60)
-            (run,) = (run for run in rg.runs() if run.question == case.question)
-            assert [step.query for step in run.steps] == case.sub_questions
-            for step, message in zip(run.steps, read, strict=True):
-                assert step.decision.status == "pruned"
-                assert 1 <= len(step.passages) <= 4 < len(step.candidates) == 6
-                assert all(drop.reason and -1 <= drop.utility <= 1 for drop in step.decision.dropped)
-                given = sorted(one.id for one in message.artifact)
-                assert given == sorted(passage.id for passage in step.passages)
-                assert all(passage.text in message.content for passage in step.passages)
-            judged = {score.stage for score in rg.scores(run.id) if score.name == "udcg"}
-            assert judged == {"candidates", "passages"}
-    finally:
-        rg.close()
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke"])

@@ -32,9 +32,6 @@ def agent():
     return FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "Ada Berg"))
 
 
-# What outlives `with rg.run(...)`
-
-
 @pytest.mark.parametrize("read", ["to its end", "in part", "not at all"])
 def test_a_stream_that_is_read_after_its_run_was_left(recorder, captured, read):
     with RunHandle(recorder, QUESTION):
@@ -91,9 +88,6 @@ def test_a_run_that_fails_does_not_wait_for_its_streams(recorder, captured):
     with pytest.raises(LookupError):
         fails()
     assert captured.run.status == "error"
-
-
-# Where the question and the answer are
 
 
 class Report(Workflow):
@@ -186,9 +180,6 @@ def test_unknown_tags_are_said(recorder, captured, caplog):
     with caplog.at_level(logging.WARNING, "ragguard"), instrument_tags({"ragguard_refrences": ["Ada Berg"]}):
         engine().query(QUESTION)
     assert "'ragguard_references'" in caplog.text
-
-
-# What is no run
 
 
 @pytest.mark.parametrize("how", [suppress_tracing, ragguard.paused])

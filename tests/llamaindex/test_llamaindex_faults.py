@@ -52,9 +52,6 @@ def scored(node, score=0.5):
     return NodeWithScore(node=node, score=score)
 
 
-# Bad input
-
-
 @pytest.mark.parametrize("what", [None, ["a text"]], ids=["none", "strings"])
 def test_result_that_llamaindex_refuses_is_a_failed_step(recorder, captured, what):
     with pytest.raises((TypeError, AttributeError)):
@@ -199,12 +196,6 @@ def test_own_faults_are_counted_and_never_seen(captured, caplog):
     assert len(messages) == len(set(messages))
 
 
-# Failures
-
-
-# Cancellation
-
-
 def gated(names=("shelf",)):
     """Retrievers that wait, and an event that tells when all of them do."""
     waiting = asyncio.Event()
@@ -278,9 +269,6 @@ async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured
     assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
     captured.events.clear()
     assert [one for one in remembered() if not any(one is old for old in before)] == []
-
-
-# Crowds
 
 
 @names_parallel_steps
@@ -383,9 +371,6 @@ def test_forked_child_begins_without_the_open_calls_of_its_parent(recorder, capt
     statuses = []
     engine(Forking()).query(QUESTION)
     assert (statuses, captured.run.status) == ([0], "ok")
-
-
-# Attaching
 
 
 def rg_of(captured):

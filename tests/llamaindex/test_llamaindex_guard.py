@@ -59,9 +59,6 @@ def told(step):
     return ids(step.candidates), ids(step.passages), dropped
 
 
-# On their own
-
-
 @MODES
 async def test_the_postprocessor_gives_the_very_nodes_that_came_in_their_order(mode):
     given, guard = nodes("shelf", 4), DistractorPostprocessor(guarding())
@@ -71,9 +68,6 @@ async def test_the_postprocessor_gives_the_very_nodes_that_came_in_their_order(m
         kept = await guard.apostprocess_nodes(given, QueryBundle(QUESTION))
     assert [id(node) for node in kept] == [id(given[0]), id(given[2])]
     assert len(given) == 4
-
-
-# In engines
 
 
 @MODES
@@ -156,9 +150,6 @@ async def test_sub_questions_have_a_decision_each(recorder, captured, use_async)
     ]
 
 
-# In agents
-
-
 @pytest.mark.parametrize("tool", [search, ask])
 async def test_hops_of_an_agent(recorder, captured, tool):
     name = tool.__name__
@@ -185,9 +176,6 @@ async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
         "firm in Oslo", [node.text for node in nodes("search", 2, "\nquery is firm in Oslo\n")]
     )
     assert judge.calls[0].texts == plain.calls[0].texts
-
-
-# Beside others, and in code of the user's own
 
 
 class Backwards(BaseNodePostprocessor):

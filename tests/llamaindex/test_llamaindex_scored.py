@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import traceback
-
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.query_engine import RetrieverQueryEngine
@@ -102,34 +100,3 @@ def test_other_instrumentations_take_the_guard_for_a_reranker():
     kinds = {span.name: span.attributes["openinference.span.kind"] for span in exporter.get_finished_spans()}
     assert kinds["DistractorPostprocessor._postprocess_nodes"] == "RERANKER"
     assert kinds["RetrieverQueryEngine.query"] == "CHAIN"
-
-
-async def test_no_hook_calls_a_function_of_the_users(tmp_path):
-    """`references=` and `redact=` run on the scorer's side, where nothing of LlamaIndex is around them."""
-    called = {}
-
-    def seen(name, result):
-        def function(given):
-            called.setdefault(name, set()).update(frame.filename for frame in traceback.extract_stack())
-            return result(given)
-
-        return function
-
-    rg = RagGuard(
-        engine=ScriptedEngine(), scorers=("utility",), store=tmp_path / "runs.db",
-        references=seen("references", lambda question: ["Ada Berg"]), redact=seen("redact", lambda text: text),
-    )  # fmt: skip
-    instrument(rg)
-    try:
-        ListRetriever().retrieve("alone")
-        await RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text="Nordlys")).aquery("in an engine")
-        assert await rg.aflush(timeout=30)
-        assert {run.question: run.references for run in rg.runs()} == {
-            "alone": ["Ada Berg"],
-            "in an engine": ["Ada Berg"],
-        }
-    finally:
-        uninstrument()
-        rg.close()
-    assert set(called) == {"references", "redact"}
-    assert not [file for files in called.values() for file in files if "/llama_index" in file]

@@ -15,7 +15,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
 from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
 
-from ragguard.capture.splitters import json_items, paragraphs
+from ragguard.capture.splitters import paragraphs
 from ragguard_llamaindex import instrument
 
 OWN_WORDS = (
@@ -44,9 +44,6 @@ def declare(recorder):
         instrument(SimpleNamespace(recorder=recorder), **options)
 
     return declared
-
-
-# What the model got of it
 
 
 async def test_tool_that_returns_a_source_of_an_engine_without_text_gives_that_source(recorder, captured):
@@ -200,9 +197,6 @@ async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured)
     assert (kept.status, ids(kept.passages)) == ("ok", ["firms-0"])
 
 
-# Retrievals that LlamaIndex does not show
-
-
 class Given(ListRetriever):
     def __init__(self, given):
         super().__init__()
@@ -269,9 +263,6 @@ async def test_undeclared_tool_with_other_results_is_no_retrieval(recorder, capt
     assert recorder.calls.total.tools() == ["lookup"]
 
 
-# Declared ones
-
-
 async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured):
     async def lookup(place: str) -> str:
         """Gives text."""
@@ -282,80 +273,3 @@ async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured
     (step,) = captured.run.steps
     assert texts(step.passages) == ["shelf 0 about Oslo", "shelf 1 about Oslo"]
     assert [len(part.passages) for part in step.sub_steps] == [2]
-
-
-class McpText:
-    type = "text"
-
-    def __init__(self, text):
-        self.text = text
-
-
-class McpResult:
-    """CallToolResult of `mcp` 1, as llama-index-tools-mcp hands it on."""
-
-    def __init__(self, *blocks, structured=None, error=False):
-        self.content = [McpText(block) for block in blocks]
-        self.structuredContent, self.isError = structured, error
-
-
-def result_of_mcp_2(*blocks, structured=None, error=False):
-    """CallToolResult of `mcp` 2, which `llama-index-tools-mcp` requires from version 0.6 on."""
-    mcp_types = pytest.importorskip("mcp_types")  # not in the environments of the lowest versions
-    content = [mcp_types.TextContent(type="text", text=block) for block in blocks]
-    return mcp_types.CallToolResult(content=content, structured_content=structured, is_error=error)
-
-
-both_versions_of_mcp = pytest.mark.parametrize("made", [McpResult, result_of_mcp_2], ids=["mcp 1", "mcp 2"])
-
-
-ITEMS = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
-
-
-async def result_of_lookup(declare, captured, result):
-    async def lookup(place: str):
-        """Asks an MCP server."""
-        return result
-
-    declare(tools={"lookup": json_items})
-    await asked(lookup)
-    (step,) = captured.run.steps
-    return step
-
-
-@both_versions_of_mcp
-@pytest.mark.parametrize(
-    ("blocks", "structured"),
-    [
-        ([json.dumps(item) for item in ITEMS], None),
-        ([json.dumps(ITEMS)], None),
-        (["no JSON at all"], {"result": ITEMS}),
-        ([], {"result": ITEMS}),
-    ],
-    ids=["a block an item", "one block", "structured content", "no blocks"],
-)
-async def test_mcp_result_is_one_passage_an_item(declare, captured, made, blocks, structured):
-    step = await result_of_lookup(declare, captured, made(*blocks, structured=structured))
-    assert [(one.id, one.text) for one in step.candidates] == [("a", "one"), ("b", "two")]
-
-
-@pytest.mark.parametrize("result", [{"results": ITEMS}, ITEMS], ids=["a mapping", "a list"])
-async def test_data_of_a_tool_are_one_passage_an_item(declare, captured, result):
-    step = await result_of_lookup(declare, captured, result)
-    assert [(one.id, one.text) for one in step.candidates] == [("a", "one"), ("b", "two")]
-
-
-@both_versions_of_mcp
-@pytest.mark.parametrize("structured", [None, {"result": []}])
-async def test_empty_mcp_result_is_a_step_without_passages(declare, captured, made, structured):
-    step = await result_of_lookup(declare, captured, made(structured=structured))
-    assert (step.status, step.candidates, step.passages) == ("ok", [], [])
-
-
-@both_versions_of_mcp
-async def test_mcp_result_that_says_error_is_a_failed_step(declare, captured, made):
-    step = await result_of_lookup(declare, captured, made("TimeoutError: too slow", error=True))
-    assert (step.status, step.error, step.passages) == ("error", "TimeoutError: too slow", [])
-
-
-# What is said where nothing is captured

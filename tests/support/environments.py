@@ -43,7 +43,6 @@ FOREIGN = CachedVenv(
         "opentelemetry-instrumentation-llamaindex==0.62.4",
         "llama-index-llms-openai",  # which OpenLLMetry imports, whatever model is used
         "llama-index-observability-otel==0.7.0",
-        "langfuse>=5,<6",
         "langchain>=1.4,<2",
         "langgraph>=1.0",
         *LLAMA_INDEX,
