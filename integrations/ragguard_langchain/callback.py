@@ -37,10 +37,9 @@ from ragguard_langchain.messages import (
 )
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import K
-from ragguard_langchain.scopes import Scope, ToolCall
+from ragguard_langchain.scopes import Scope, ToolCall, VerdictReport
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tool_outputs import end_tool, result_of
-from ragguard_langchain.verdicts import VerdictReport
 from ragguard_langchain.views import TextOf
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.scopes import VerdictReport
 
 
 def current_call() -> CurrentCall | None:
@@ -68,8 +68,10 @@ def report(verdict: VerdictReport, callbacks: Callbacks | None) -> None:
     """
     around = ensure_config().get("callbacks") if callbacks is None else callbacks
     manager = CallbackManager.configure(around)
+    trees: list[CallTree] = []
     for handler in manager.handlers:
-        if isinstance(handler, RagGuardCallback):
+        if isinstance(handler, RagGuardCallback) and handler.tree not in trees:  # it may be attached twice
+            trees.append(handler.tree)
             handler.guard_decided(verdict, manager.parent_run_id)
 
 

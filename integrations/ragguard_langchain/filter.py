@@ -15,7 +15,7 @@ from ragguard.guard import DistractorGuard, items
 from ragguard.guard.items import checked
 from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.current import report
-from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.scopes import VerdictReport
 from ragguard_langchain.views import TextOf, views
 
 

@@ -14,7 +14,7 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
 from ragguard_langchain.current import report
 from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.scopes import VerdictReport
 from ragguard_langchain.views import TextOf
 
 

@@ -32,7 +32,7 @@ from ragguard_langchain.current import report
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.filter import apruned, pruned
 from ragguard_langchain.messages import tool_message, tool_query, tool_text
-from ragguard_langchain.verdicts import VerdictReport
+from ragguard_langchain.scopes import VerdictReport
 from ragguard_langchain.views import TextOf
 
 Result: TypeAlias = ToolMessage | Command[Any]

@@ -92,3 +92,19 @@ class Scope:
     graph_node: str = ""
     """LangGraph's name for the node execution that the call is in."""
     tool: ToolCall | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VerdictReport:
+    """A guard's verdict, with the query and the tool call whose result was judged."""
+
+    verdict: Verdict
+    query: str
+    tool: str = ""
+    """The name of the tool whose result was judged; empty where no tool's result was."""
+    call: str = ""
+    """The id of the tool call whose result was judged."""
+    started_ns: int = 0
+    """The time at which the tool call began, in nanoseconds since 1970."""
+    metadata: Mapping[str, Any] | None = None
+    """The node of the graph and the agent in whose call the tool's result was judged."""

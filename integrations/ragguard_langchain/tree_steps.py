@@ -16,10 +16,9 @@ from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.messages import Taken
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import unpack_of
-from ragguard_langchain.scopes import Scope, ToolCall, TreeRun
+from ragguard_langchain.scopes import Scope, ToolCall, TreeRun, VerdictReport
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.verdicts import VerdictReport
 
 
 class TreeSteps:
@@ -91,7 +90,7 @@ class TreeSteps:
     def decided(self, open_call: OpenCall, report: VerdictReport) -> None:
         """Records a guard's decision that was made in a call: it is about the retrieval around the call, else about
         retrievals that have ended. Passages of no known retrieval become a step of their own."""
-        if report.was_recorded_by(self) or not report.verdict.judged:
+        if not report.verdict.judged:
             return
         run = open_call.notes.run
         if open_call.step_id:

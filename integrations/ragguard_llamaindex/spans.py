@@ -29,7 +29,7 @@ from ragguard.capture.handle import RunHandle, current_handle, current_run, stat
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import top_k_in
-from ragguard.capture.trace import trace_context, tracing_suppressed
+from ragguard.capture.trace import trace_context
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
@@ -183,8 +183,6 @@ class Spans:
             self.runs.finish(call.run, None, "interrupted", None)
 
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
-        if kind in ROOTS and tracing_suppressed():
-            return
         around = self._open.get().current.get()
         if around is None or around.over or around.run.over:
             around = None if current_handle.get() is None else self._handle()

@@ -23,16 +23,6 @@ def trace_context() -> TraceContext | None:
     return context_of(trace.get_current_span())
 
 
-def tracing_suppressed() -> bool:
-    """True where OpenTelemetry's instrumentations are told to be silent (OpenInference's `suppress_tracing`)."""
-    module = sys.modules.get("opentelemetry.context")
-    context = None if module is None else module.get_current()
-    if not context:
-        return False
-    key = getattr(module, "_SUPPRESS_INSTRUMENTATION_KEY", "")
-    return bool(context.get(key) or context.get("suppress_instrumentation"))
-
-
 def context_of(span: Span) -> TraceContext | None:
     """Returns the ids of a span, and whether it is the span of a retrieval; None for a span without ids."""
     context = span.get_span_context()
