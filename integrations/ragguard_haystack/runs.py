@@ -19,6 +19,7 @@ from ragguard.capture.tool_calls import ToolEnd, tool_ended
 from ragguard.capture.tool_results import ToolResult
 from ragguard.capture.turns import TurnKey
 from ragguard.records import Status, new_id
+from ragguard.runtime.faults import Faults, never_raises
 from ragguard_haystack.operations import (
     AGENT,
     COMPONENT,
@@ -86,6 +87,12 @@ class Operations:
     def __init__(self, recorder: Recorder, tools: Mapping[str, Splitter], question: Question) -> None:
         self.recorder, self.tools, self.question = recorder, tools, question
 
+    @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong in hooks."""
+        return self.recorder.faults
+
+    @never_raises
     def began(self, kind: str, tags: Mapping[str, Any], around: Operation | None) -> Operation:
         """Returns the operation that begins; the outermost one begins a run, which is recorded once it retrieves."""
         run = HaystackRun(self.recorder) if around is None else around.run
@@ -94,6 +101,7 @@ class Operations:
             self._asked(run, tags.get("haystack.pipeline.input_data"))
         return operation
 
+    @never_raises
     def tagged(self, operation: Operation, key: str, value: Any) -> None:
         """Takes what an operation is given or gives."""
         if key.endswith("input"):
@@ -103,6 +111,7 @@ class Operations:
         elif key.endswith("output"):
             operation.result = value
 
+    @never_raises
     def ended(self, operation: Operation, error: BaseException | None) -> None:
         """Reports an operation that has ended."""
         if operation.kind == COMPONENT:
@@ -114,6 +123,7 @@ class Operations:
         if operation.around is None:
             self._end(operation.run, error)
 
+    @never_raises
     def decided(self, operation: Operation, verdict: Verdict) -> None:
         """Adds a guard's decision to the retrievals whose passages it judged."""
         guard_decided(self.recorder, operation.run.id, verdict)

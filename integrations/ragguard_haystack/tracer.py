@@ -13,7 +13,6 @@ from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 from ragguard.capture.declarations import checked_tools, recorder_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
-from ragguard.runtime.faults import FAULTS
 from ragguard_haystack.operations import question_in
 from ragguard_haystack.runs import Operation, Operations, Question
 
@@ -39,10 +38,7 @@ class CapturedSpan(Span):
     def set_content_tag(self, key: str, value: Any) -> None:
         """Reads what the operation is given or gives, and hands it on: the other tracer has its own rules for it."""
         if self.operation is not None:
-            try:
-                self.runs.tagged(self.operation, key, value)
-            except FAULTS as error:
-                self.runs.recorder.faults.note(key, error)
+            self.runs.tagged(self.operation, key, value)
         self._span.set_content_tag(key, value)
 
     def raw_span(self) -> Any:
@@ -68,7 +64,9 @@ class CaptureTracer(Tracer):
         above = parent_span if isinstance(parent_span, CapturedSpan) else _current.get()
         handed = parent_span._span if isinstance(parent_span, CapturedSpan) else parent_span
         with self.inner.trace(operation_name, tags=tags, parent_span=handed) as span:
-            operation = self._began(operation_name, tags or {}, None if above is None else above.operation)
+            operation = self.runs.began(
+                operation_name, tags or {}, None if above is None else above.operation
+            )
             captured = CapturedSpan(span, operation, self.runs)
             token = _current.set(captured)
             try:
@@ -86,20 +84,9 @@ class CaptureTracer(Tracer):
         """Returns the innermost span around the caller."""
         return _current.get() or self.inner.current_span()
 
-    def _began(self, kind: str, tags: Mapping[str, Any], around: Operation | None) -> Operation | None:
-        try:
-            return self.runs.began(kind, tags, around)
-        except FAULTS as error:
-            self.runs.recorder.faults.note(kind, error)
-            return None
-
     def _ended(self, operation: Operation | None, error: BaseException | None) -> None:
-        if operation is None:
-            return
-        try:
+        if operation is not None:
             self.runs.ended(operation, error)
-        except FAULTS as fault:
-            self.runs.recorder.faults.note(operation.kind, fault)
 
 
 def instrument(

@@ -22,7 +22,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
 from ragguard_langchain.bare_retrieval import BareRetrievals
-from ragguard_langchain.graphs import node_clock, rank_of_call
+from ragguard_langchain.clock import TreeClock, node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
 from ragguard_langchain.options import KEYS, NO_OPTIONS
@@ -137,21 +137,21 @@ class CallTree:
 
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""
-        open_call = self.parent(parent_id)
-        if open_call is not None:
-            open_call.clock.messages += 1
-            self.recorder.model_asked(open_call.run_id, key, given, texts_in)
-        elif (handle := current_run(self.recorder)) is not None:
-            self.runs.clock(handle.key).messages += 1
-            self.recorder.model_asked(handle.key, key, given, texts_in)
+        if (run := self._run_at(parent_id)) is not None:
+            run[1].messages += 1
+            self.recorder.model_asked(run[0], key, given, texts_in)
 
     def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
         """Notes the reply of a model that was asked in the call with this id."""
-        open_call = self.parent(parent_id)
-        handle = current_run(self.recorder) if open_call is None else None
-        run_id = open_call.run_id if open_call is not None else handle.key if handle is not None else ""
-        if run_id:
-            self.recorder.model_replied(run_id, key, reply, texts_in)
+        if (run := self._run_at(parent_id)) is not None:
+            self.recorder.model_replied(run[0], key, reply, texts_in)
+
+    def _run_at(self, parent_id: UUID | None) -> tuple[str, TreeClock] | None:
+        """Returns the run in which a model is asked, and the clock of the call around; None outside of any run."""
+        if (open_call := self.parent(parent_id)) is not None:
+            return open_call.run_id, open_call.clock
+        handle = current_run(self.recorder)
+        return None if handle is None else (handle.key, self.runs.clock(handle.key))
 
     def child(
         self,

@@ -212,8 +212,10 @@ class RagGuardCallback(BaseCallbackHandler):
         """Ends a retriever that failed."""
         self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
 
+    @never_raises
     def on_tool_start(
         self,
+        /,
         serialized: Mapping[str, Any] | None,
         input_str: str,
         *,
@@ -228,48 +230,41 @@ class RagGuardCallback(BaseCallbackHandler):
     ) -> None:
         """Begins a tool: a step where the tool is declared as a retrieval, else a call in which retrievers may be
         called."""
-        try:
-            tree = self.tree
-            if run_id in tree.open_calls:
-                return
-            name = str((serialized or {}).get("name") or name or "")
-            query = tool_query(inputs, input_str)
-            parent = tree.parent(parent_run_id)
-            if parent is None:
-                open_call = tree.root(
-                    run_id, query, metadata or {}, name, call_id=tool_call_id or "",
-                    options=self._options,
-                )  # fmt: skip
-                open_call.task = current_task()
-            else:
-                open_call = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "")
-            if not open_call.sampled:
-                return
-            scope = open_call.notes
-            call = ToolCall(
-                name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata
-            )
-            call.trace = span_of(run_id)
-            self._recorder.calls.called(name, self._options.tools)
-            open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
-            if name in self._options.tools:
-                tree.steps.begin(open_call, query, "", metadata)
-        except FAULTS as error:
-            self._recorder.faults.note("on_tool_start", error)
+        tree = self.tree
+        if run_id in tree.open_calls:
+            return
+        name = str((serialized or {}).get("name") or name or "")
+        query = tool_query(inputs, input_str)
+        parent = tree.parent(parent_run_id)
+        if parent is None:
+            open_call = tree.root(
+                run_id, query, metadata or {}, name, call_id=tool_call_id or "",
+                options=self._options,
+            )  # fmt: skip
+            open_call.task = current_task()
+        else:
+            open_call = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "")
+        if not open_call.sampled:
+            return
+        scope = open_call.notes
+        call = ToolCall(name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata)
+        call.trace = span_of(run_id)
+        self._recorder.calls.called(name, self._options.tools)
+        open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
+        if name in self._options.tools:
+            tree.steps.begin(open_call, query, "", metadata)
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    @never_raises
+    def on_tool_end(self, /, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
         """Ends a tool with its output: documents, a string for a splitter, or something that is no retrieval."""
-        try:
-            open_call = self._pop(run_id)
-            if open_call is None:
-                return
-            if open_call.sampled:
-                result = result_of(output, declared=open_call.is_step)
-                end_tool(self.tree, self._options.tools, open_call, result)
-            if open_call.root is None:
-                self.tree.end_root(open_call)
-        except FAULTS as error:
-            self._recorder.faults.note("on_tool_end", error)
+        open_call = self._pop(run_id)
+        if open_call is None:
+            return
+        if open_call.sampled:
+            result = result_of(output, declared=open_call.is_step)
+            end_tool(self.tree, self._options.tools, open_call, result)
+        if open_call.root is None:
+            self.tree.end_root(open_call)
 
     @never_raises
     def on_tool_error(self, /, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:

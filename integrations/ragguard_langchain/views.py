@@ -21,23 +21,20 @@ def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passa
     """Returns the documents as passages with the texts that the model reads. A document for which `text_of` fails
     keeps its page content."""
     passages = unpacked(snapshot(list(documents)))
-    if text_of is None:
-        return passages
-    return [
-        replace(passage, text=_text(document, passage.text, text_of))
-        for document, passage in zip(documents, passages, strict=True)
-    ]
+    return passages if text_of is None else _viewed(documents, passages, text_of)
 
 
 def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
     """Returns the passages of a snapshot, with the texts that the model reads."""
-    documents = [
-        Document(passage.text, id=passage.id or None, metadata=dict(passage.metadata))
-        for passage in unpacked(taken)
-    ]
+    passages = unpacked(taken)
+    documents = [Document(one.text, id=one.id or None, metadata=dict(one.metadata)) for one in passages]
+    return _viewed(documents, passages, text_of)
+
+
+def _viewed(documents: Sequence[Any], passages: Sequence[Passage], text_of: TextOf) -> list[Passage]:
     return [
         replace(passage, text=_text(document, passage.text, text_of))
-        for document, passage in zip(documents, unpacked(taken), strict=True)
+        for document, passage in zip(documents, passages, strict=True)
     ]
 
 
