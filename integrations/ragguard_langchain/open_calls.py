@@ -109,8 +109,3 @@ class OpenCalls(dict[UUID | None, OpenCall]):
     def roots(self) -> list[OpenCall]:
         """Returns the first calls of all trees."""
         return [open_call for open_call in list(self.values()) if open_call.root is None]
-
-    def clear(self) -> None:
-        """Removes all open calls."""
-        super().clear()
-        self._trees.clear()
