@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ragguard.analysis.pairs import Questions
-from ragguard.analysis.verdict import SIGNIFICANT, ComparisonVerdict, judge, primary_of
+from ragguard.analysis.verdict import SIGNIFICANT, Change, ComparisonVerdict, judge, primary_of
 from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import MOST_DRAWS, Floats
 from ragguard.metrics.registry import METRICS
@@ -25,36 +25,6 @@ UNDECIDED = NO_DIFFERENCE, TOO_FEW
 """The verdicts that call nothing different."""
 TOLERANCE = 1e-6
 """Differences up to this, absolute or relative to the values, are rounding and count as none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The change of one metric over the questions that both sides have."""
-
-    metric: str
-    level: str
-    questions: int
-    before: float
-    after: float
-    difference: float
-    """The difference after − before, as the mean over questions."""
-    low: float
-    high: float
-    """The 95 % interval of the difference: what the sign flips of the questions' differences do not reject; nan
-    where so few questions bound nothing."""
-    p: float
-    p_corrected: float
-    """p for several metrics together: the chance that any of them without a difference looks so different. A primary
-    metric is corrected among the primary ones, another one among all."""
-    effect: float
-    """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
-    verdict: str
-    """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
-    (there is a difference, and with so few questions even the clearest would not be called one)."""
-    direction: str = "neither"
-    """The better direction: higher, lower or neither."""
-    primary: bool = False
-    """True for the metrics on which the comparison's verdict rests."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ import re
 from dataclasses import dataclass
 from typing import get_args
 
-from ragguard.analysis.comparison import Change, Comparison
+from ragguard.analysis.comparison import Comparison
+from ragguard.analysis.verdict import Change
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Level
 

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from ragguard.analysis.comparison import Change, Comparison
+    from ragguard.analysis.comparison import Comparison
+    from ragguard.analysis.verdict import Change
 
     Gate = Callable[..., Comparison]
 

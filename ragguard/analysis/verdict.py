@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Literal, Protocol
+from typing import Literal
 
 from ragguard.metrics.sign_flips import least_p
 from ragguard.storage.sqlite.means import Series
@@ -27,23 +27,34 @@ _WORTH_ASKING = 10
 Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
 
 
-class ComparedMetric(Protocol):
-    """A change of one metric, as a verdict reads it."""
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one metric over the questions that both sides have."""
 
-    @property
-    def metric(self) -> str: ...
-    @property
-    def questions(self) -> int: ...
-    @property
-    def difference(self) -> float: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def effect(self) -> float: ...
-    @property
-    def verdict(self) -> str: ...
+    metric: str
+    level: str
+    questions: int
+    before: float
+    after: float
+    difference: float
+    """The difference after − before, as the mean over questions."""
+    low: float
+    high: float
+    """The 95 % interval of the difference: what the sign flips of the questions' differences do not reject; nan
+    where so few questions bound nothing."""
+    p: float
+    p_corrected: float
+    """p for several metrics together: the chance that any of them without a difference looks so different. A primary
+    metric is corrected among the primary ones, another one among all."""
+    effect: float
+    """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
+    verdict: str
+    """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
+    (there is a difference, and with so few questions even the clearest would not be called one)."""
+    direction: str = "neither"
+    """The better direction: higher, lower or neither."""
+    primary: bool = False
+    """True for the metrics on which the comparison's verdict rests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +72,7 @@ def primary_of(compared: Iterable[Series]) -> set[Series]:
     return {series for series in firsts if series is not None}
 
 
-def judge(
-    changes: Sequence[ComparedMetric], *, identical: bool, paired: int, metrics: int
-) -> ComparisonVerdict:
+def judge(changes: Sequence[Change], *, identical: bool, paired: int, metrics: int) -> ComparisonVerdict:
     """Returns the verdict by these changes, which are corrected among themselves.
 
     Args:
@@ -96,7 +105,7 @@ def judge(
     return ComparisonVerdict("mixed", f"Mixed on {_questions(paired)}: {said}.")
 
 
-def questions_needed(change: ComparedMetric, metrics: int) -> int | None:
+def questions_needed(change: Change, metrics: int) -> int | None:
     """Returns about how many questions would show a difference among so many metrics, if it stays as large as it is;
     None where there is none."""
     if not change.difference:
@@ -109,7 +118,7 @@ def questions_needed(change: ComparedMetric, metrics: int) -> int | None:
     return max(least, math.ceil((z / change.effect) ** 2) + 1)
 
 
-def _undecided(changes: Sequence[ComparedMetric], paired: int) -> str:
+def _undecided(changes: Sequence[Change], paired: int) -> str:
     """Returns the sentence about sides that no metric tells apart, and how many more questions might."""
     asked = [
         (needed - change.questions, change)
@@ -127,7 +136,7 @@ def _undecided(changes: Sequence[ComparedMetric], paired: int) -> str:
     return f"{said} About {more:,} more questions would be enough, if {_named([change])} holds."
 
 
-def _named(changes: Sequence[ComparedMetric]) -> str:
+def _named(changes: Sequence[Change]) -> str:
     """Returns the metrics with their differences; the interval, too, of a single one."""
     if len(changes) > 1:
         return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)

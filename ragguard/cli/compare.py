@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ragguard.analysis.comparison import Change, Comparison
+    from ragguard.analysis.comparison import Comparison
+    from ragguard.analysis.verdict import Change
 
 _MOVES = 6
 """The most metrics that are shown of one question."""

@@ -145,7 +145,7 @@ class PartScorer:
 
         async def score_run(item: tuple[int, Run]) -> tuple[int, ScoredRun]:
             place, run = item
-            return place, await evaluate(self._pipeline, run)
+            return place, await evaluate(run, self._pipeline.results(run))
 
         async with aclosing(bounded(runs, score_run, self._job.concurrency)) as stream:
             async for place, scored in stream:

@@ -18,8 +18,7 @@ from typing import TypeAlias
 from ragguard.records import Failure, Run
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
-from ragguard.scorers.evaluation import evaluate_so_far
-from ragguard.scorers.models import SCORING
+from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Live
 from ragguard.service.configuration import Configuration
@@ -176,7 +175,7 @@ class LiveScoring:
                 continue
             if run_id in self._waiting:
                 break  # scorers about a step that has ended meanwhile come first
-            scored = await evaluate_so_far(self._pipeline.get(), run, scorers, priority=SCORING)
+            scored = await evaluate(run, self._pipeline.get().results_so_far(run, scorers))
             failures |= {(one.scorer, one.error, one.step_id): one for one in self._kept(scored.failures)}
             given = given or bool(scored.scores)
             new = await self._scoring.written(

@@ -71,9 +71,8 @@ class ScoringOnDemand:
 
         async def find() -> ScoredRun:
             run = await self.captured_run(lambda: captured.id, known) if captured.resumes else None
-            return await evaluate(
-                self._pipeline.get(), self._redacted(known) if run is None else run, priority=DEMANDED
-            )
+            run = self._redacted(known) if run is None else run
+            return await evaluate(run, self._pipeline.get().results(run, priority=DEMANDED))
 
         return await self._loop.within(find())
 

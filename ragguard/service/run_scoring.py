@@ -117,7 +117,7 @@ class RunScoring:
         found, unfound = await self.find_references(run)
         if found:
             run = replace(run, references=found)
-        scored = await evaluate(self._pipeline.get(), run, priority=priority)
+        scored = await evaluate(run, self._pipeline.get().results(run, priority=priority))
         if scored.scores or not all(failure.will_retry for failure in scored.failures):
             identity = identity or await self._identity()
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}

@@ -22,7 +22,8 @@ async def test_the_smallest_set_on_the_page_scores_utility(tmp_path):
     path.write_text(SET)
     engine = ScriptedEngine(label=lambda text, label: 0.4)
     pipeline = ScoringPipeline(engine, scorers=("utility",), prompts=str(path))
-    scored = await evaluate(pipeline, a_run("r"))
+    run = a_run("r")
+    scored = await evaluate(run, pipeline.results(run))
     assert not scored.failures
     assert {score.name for score in scored.scores} >= {"p_abstain", "p_relevant", "utility", "udcg"}
     assert {score.prompts for score in scored.scores} == {"ours/1"}

@@ -21,7 +21,7 @@ async def test_a_run_is_scored_by_settings_that_were_pickled():
     found = []
     for one in (settings, pickle.loads(pickle.dumps(settings))):
         pipeline = one.build()
-        scored = await evaluate(pipeline, run)
+        scored = await evaluate(run, pipeline.results(run))
         await pipeline.aclose()
         found.append([(score.key, score.value) for score in scored.scores])
         assert scored.failures == []
@@ -35,14 +35,16 @@ def test_error_of_a_pipeline_is_a_failure(error):
     def fault(run):
         raise error
 
-    scored = asyncio.run(evaluate(ScriptedPipeline(fault=fault), Run("r1")))
+    run = Run("r1")
+    scored = asyncio.run(evaluate(run, ScriptedPipeline(fault=fault).results(run)))
     [failure] = scored.failures
     assert (scored.scores, failure.error, failure.run_id) == ([], type(error).__name__, "r1")
     assert failure.will_retry == isinstance(error, EngineUnreachable)
 
 
 def test_a_number_that_is_none_is_a_failure():
-    scored = asyncio.run(evaluate(ScriptedPipeline(value=float("nan")), two_hops()))
+    run = two_hops()
+    scored = asyncio.run(evaluate(run, ScriptedPipeline(value=float("nan")).results(run)))
     assert scored.scores == []
     assert {failure.error for failure in scored.failures} == {"NotFinite"}
 

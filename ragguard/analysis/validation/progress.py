@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
-
-class Progress(Protocol):
-    """A function that is called with the name of the work, how much of it is done, and how much there is."""
-
-    def __call__(self, what: str, done: int, of: int, /) -> None: ...
+Progress = Callable[[str, int, int], None]
+"""A function that is called with the name of the work, how much of it is done, and how much there is."""
 
 
 def silent(what: str, done: int, of: int, /) -> None:

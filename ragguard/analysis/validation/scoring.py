@@ -125,7 +125,8 @@ async def score_contexts(
     )
 
     async def one(at: int) -> tuple[int, Scored]:
-        scored = await evaluate(pipeline, run_of(contexts[at]))
+        run = run_of(contexts[at])
+        scored = await evaluate(run, pipeline.results(run))
         own = {score.name: score.value for score in scored.scores if score.level != "passage"}
         return at, Scored(
             contexts[at], own | rank_values(contexts[at]), tuple(scored.scores), tuple(scored.failures)
