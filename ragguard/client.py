@@ -25,6 +25,7 @@ from uuid import UUID
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
+from ragguard.engines.automatic import AUTO
 from ragguard.engines.base import Engine
 from ragguard.engines.entailment.entailer import Entailer
 from ragguard.engines.prompts import PromptSet
@@ -69,13 +70,15 @@ class RagGuard:
     or a sink reaches the application.
 
     Args:
-        engine: The model that is asked: `nano`, the address of an OpenAI-compatible server (`http://HOST:PORT/v1`,
-            optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, or an Engine. Nothing is asked before the first run
-            is scored.
+        engine: The model that is asked: `nano`, `smol`, the address of an OpenAI-compatible server
+            (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, `gguf:FILE`, or an Engine;
+            `auto` chooses as `connect` says, and a log line says what. Nothing else is asked before the first run is
+            scored.
         entailer: What compares sampled answers in place of the judge: the address of a vLLM server that serves an
             NLI model, `hf:MODEL`, or an Entailer.
-        scorers: The scorers that look at each run, by name (`belief`, `utility`, `coverage`, `grades`) or as
-            objects with their own settings. Empty: runs are captured and never scored.
+        scorers: The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`)
+            or as objects with their own settings. None: belief, utility and coverage; for `smol`, whose labels cannot
+            judge, likelihood alone. Empty: runs are captured and never scored.
         store: The SQLite file that keeps runs and scores. None keeps them in memory: at most 10,000 runs or 256
             MiB, and only until the process ends.
         sample_rate: The share of runs that is captured, from 0 to 1, decided by the run's id. Nothing is known of
@@ -129,10 +132,10 @@ class RagGuard:
 
     def __init__(
         self,
-        engine: str | Engine = "nano",
+        engine: str | Engine = AUTO,
         *,
         entailer: str | Entailer | None = None,
-        scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
+        scorers: Sequence[str | Scorer] | None = None,
         store: str | Path | None = "ragguard.db",
         sample_rate: float = 1.0,
         score_rate: float = 1.0,
@@ -376,4 +379,4 @@ def _adviser_of(services: PerProcess[Service]) -> Adviser:
     from ragguard.advice import Adviser
 
     service = services.get()
-    return Adviser(service.on_demand, SCORER, service.settings.scoring.scorers)
+    return Adviser(service.on_demand, SCORER, service.settings.scoring.chosen_scorers)

@@ -21,6 +21,8 @@ with suppress(ImportError):  # not every environment has it
     settings.register_profile("no_clock", deadline=None, suppress_health_check=[HealthCheck.too_slow])
     settings.load_profile("no_clock")
 
+os.environ["RAGGUARD_ENGINE"] = "nano"  # whatever serves on the machine that tests
+
 _ATTEMPTS, _FIRST_PAUSE, *_OTHERS = Patience.__init__.__defaults__
 
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def run(
     files: RunFiles,
-    engine: EngineAddress = "nano",
+    engine: EngineAddress = "auto",
     judge: JudgeAddress = None,
     prompts: PromptSetName = None,
     max_gold_loss: Annotated[

@@ -93,7 +93,7 @@ class Examination:
 
 
 def run(
-    engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "nano",
+    engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
     model: Annotated[
         str | None, typer.Option("--model", help="The model, where a server has several.")
     ] = None,

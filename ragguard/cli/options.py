@@ -10,7 +10,7 @@ RunFiles: TypeAlias = Annotated[
     list[str],
     typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
 ]
-ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER or gguf:FILE"
+ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"
 """The engines that a command takes, as its help says."""
 EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
 JudgeAddress: TypeAlias = Annotated[

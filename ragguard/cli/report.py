@@ -87,11 +87,13 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
     shadow = ShadowReport()
+    engines: set[str] = set()
     elsewhere = 0
     for overview in runs:
         run = overview.line
         selections += selection_numbers(overview).values()
         shadow.add(overview)
+        engines.update(overview.summary.engines)
         lines.append(line := summary(run))
         elsewhere += run.scored and not line["answer"] and all(line[name] is None for name in _COLUMNS)
     if not lines:
@@ -126,6 +128,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     ])  # fmt: skip
     if len(lines) > len(shown):
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
+    if engines:
+        console.print(f"The numbers are those of {', '.join(map(as_markup, sorted(engines)))}.")
     if selections:
         console.print(about_selections(selections))
     if shadow.decisions:

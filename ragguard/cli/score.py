@@ -38,20 +38,21 @@ _LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
 _UNKNOWN_WORDS = re.compile(r"\b\d+% of the words of a prompt\b")
 _NAMES = re.compile(r"^[a-z_]+( of passage \d+)?(, [a-z_]+( of passage \d+)?)*: ")
 """The scores that a reason kept from being given, at its beginning."""
-_SCORERS = "belief,utility,coverage"
+_SCORERS = "belief,utility,coverage, or for smol likelihood"
 CLOSE_SECONDS = 5.0
 
 
 def run(
     files: RunFiles,
-    engine: EngineAddress = "nano",
+    engine: EngineAddress = "auto",
     store: Annotated[
         str | None,
         typer.Option("--store", "-s", show_default=_STORE, help="Where runs and scores go; made if missing."),
     ] = None,
     judge: JudgeAddress = None,
     scorers: Annotated[
-        str | None, typer.Option(help="Some of belief, utility, coverage, grades.", show_default=_SCORERS)
+        str | None,
+        typer.Option(help="Some of belief, likelihood, utility, coverage, grades.", show_default=_SCORERS),
     ] = None,
     prompts: PromptSetName = None,
     references: Annotated[
@@ -137,7 +138,7 @@ def run(
     if price is not None and not all(0 <= one < math.inf for one in price):
         raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
-    names = tuple(name.strip() for name in (scorers or _SCORERS).split(",") if name.strip())
+    names = None if scorers is None else tuple(name.strip() for name in scorers.split(",") if name.strip())
     if on is not None:
         planned = score_in_parts(
             files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
@@ -262,6 +263,7 @@ async def _score(
     source: RunSource, engine: str, store: str, options: Mapping[str, Any], out: str | None, *, stops: bool
 ) -> _Tally:
     from ragguard.client import RagGuard
+    from ragguard.scorers.settings import ScoringSettings
     from ragguard.storage.files.scorefile import write_scores
 
     tally = _Tally()
@@ -271,7 +273,8 @@ async def _score(
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
         tally.began_empty = not await asyncio.to_thread(rg.store.run_count)
-        await _check_models(rg, options, stops=stops)
+        if {*ScoringSettings(engine=engine, scorers=options["scorers"]).chosen_scorers} != {"likelihood"}:
+            await _check_models(rg, options, stops=stops)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:
             async for scored in stream:
                 tally.count(scored)

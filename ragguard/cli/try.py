@@ -17,7 +17,7 @@ from ragguard.cli.terminal import notes, progress_bar, say, screen
 from ragguard.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
-    from ragguard import Engine, Passage, RagGuard, Scorer
+    from ragguard import Engine, Passage, RagGuard
     from ragguard.text.search import Search, Texts
 
 K = 3
@@ -30,8 +30,11 @@ def run(
     folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html or .py files.")],
     questions: Annotated[list[str], typer.Argument(help="What to ask of these texts; one or more.")],
     engine: Annotated[
-        str, typer.Option("--engine", "-e", help="The model that answers and scores: smol, a URL, gguf:FILE.")
-    ] = "smol",
+        str,
+        typer.Option(
+            "--engine", "-e", help="The model that answers and scores: auto, smol, a URL, gguf:FILE."
+        ),
+    ] = "auto",
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the store and the page go.")] = Path(
         "try-out"
     ),
@@ -43,6 +46,7 @@ def run(
     all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
     """
     from ragguard.client import RagGuard
+    from ragguard.engines.automatic import choose
     from ragguard.engines.connect import connect
     from ragguard.text.search import Search, read_folder
 
@@ -50,7 +54,8 @@ def run(
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
     began = time.perf_counter()
     texts = read_folder(folder)
-    say(_about(texts, folder, engine))
+    address = choose().address if engine == "auto" else engine
+    say(_about(texts, folder, address))
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -58,14 +63,14 @@ def run(
             f"{out} cannot hold the results ({error.strerror}); name a folder with --out"
         ) from error
     model = connect(engine)
-    with RagGuard(model, scorers=_scorers(engine), store=out / "ragguard.db", exit_timeout=0.0) as rg:
+    with RagGuard(model, scorers=_scorers(address), store=out / "ragguard.db", exit_timeout=0.0) as rg:
         stopped = complete = False
         search = Search(texts.passages)
         try:
             with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
                 for number, question in enumerate(questions, 1):
                     update(description=f"question {number} of {len(questions)}")
-                    whole = _ask(rg, search, question, by_likelihood=_is_local(engine))
+                    whole = _ask(rg, search, question, by_likelihood=_is_local(address))
                     complete = whole and (complete or number == 1)
                     update(advance=1)
         except KeyboardInterrupt:
@@ -91,10 +96,8 @@ def _is_local(engine: str) -> bool:
     return engine == "smol" or engine.startswith("gguf:")
 
 
-def _scorers(engine: str) -> list[str | Scorer]:
-    from ragguard.scorers import Belief
-
-    return [Belief(by="likelihood")] if _is_local(engine) else ["belief", "utility", "coverage"]
+def _scorers(engine: str) -> list[str] | None:
+    return ["likelihood"] if _is_local(engine) else None
 
 
 def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) -> bool:

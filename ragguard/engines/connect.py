@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.engines.account import Account, Limits
+from ragguard.engines.automatic import AUTO, choose
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
 from ragguard.engines.foreign import CALL_S, ForeignEngine
@@ -18,9 +19,7 @@ from ragguard.runtime.protocols import implements
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
-SCHEMES = (
-    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, or an Engine"
-)
+SCHEMES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an Engine"
 
 REQUEST_S = 120.0
 """Seconds that one HTTP request may take where nothing else is said."""
@@ -44,8 +43,10 @@ def connect(
     unchanged, or with the budget around it.
 
     Args:
-        engine: `nano`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, or
-            an Engine.
+        engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
+            `hf:MODEL`, `gguf:FILE`, or an Engine. `auto`: the one that RAGGUARD_ENGINE names, else that of
+            OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else `smol`
+            where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
@@ -100,6 +101,9 @@ def open_engine(
     """Returns the engine without layers."""
     if timeout_s is not None:
         number_between("timeout_s", timeout_s, math.ulp(0.0), math.inf, "a number of seconds, more than 0")
+    if engine == AUTO:
+        choice = choose()
+        engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
     if headers is not None and not is_server:
         raise InvalidInput(

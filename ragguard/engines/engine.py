@@ -161,6 +161,35 @@ class ConnectedEngine(Layer):
         return self._layers.get().send(request)
 
 
+class ConnectedLater(Verbs):
+    """An engine that is connected when it is first asked, in each process.
+
+    Args:
+        connect: Returns the engine; what it raises is raised by each call.
+    """
+
+    def __init__(self, connect: Callable[[], Engine]) -> None:
+        self._connect = connect
+        self._engine: Engine | None = None
+
+    def _connected(self) -> Engine:
+        self._engine = self._engine or self._connect()
+        return self._engine
+
+    async def send(self, request: Request[R]) -> R:
+        """Sends the request to the engine."""
+        return await send_to(self._connected(), request)
+
+    async def info(self) -> EngineInfo:
+        """Returns the description of the engine."""
+        return await self._connected().info()
+
+    async def aclose(self) -> None:
+        """Closes the engine where it was asked."""
+        if self._engine is not None:
+            await self._engine.aclose()
+
+
 def layers_of(engine: Engine) -> Iterator[Layer]:
     """Yields the layers around an engine, the outermost first."""
     while isinstance(engine, Layer):

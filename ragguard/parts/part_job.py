@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from ragguard.engines.automatic import AUTO, choose
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.parts.part import digest_of
@@ -47,6 +48,8 @@ class PartJob:
 
     def __post_init__(self) -> None:
         """Refuses what cannot be given to another process."""
+        if self.scoring.engine == AUTO:  # chosen here and not anew by each process
+            object.__setattr__(self, "scoring", replace(self.scoring, engine=choose().address))
         scoring = self.scoring
         for name in ("engine", "judge", "entailer"):
             model = getattr(scoring, name)
@@ -74,7 +77,7 @@ class PartJob:
             "engine_args": {name: _shown(name, value) for name, value in (scoring.engine_args or {}).items()},
             "judge": _address(scoring.judge),
             "entailer": _address(scoring.entailer),
-            "scorers": [_scorer(scorer) for scorer in scoring.scorers],
+            "scorers": [_scorer(scorer) for scorer in scoring.chosen_scorers],
             "prompts": None
             if prompts is None
             else [prompts.identity, digest_of(dataclasses.asdict(prompts))],

@@ -11,6 +11,7 @@ import inspect
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
@@ -45,15 +46,17 @@ from ragguard.text.secret_filter import logger
 
 _log = logger(__name__)
 
-_IN_FAMILY: Mapping[str, tuple[type[Scorer], ...]] = {
+_IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
     "belief": (Belief,),
+    "likelihood": (partial(Belief, by="likelihood"),),
     "utility": (Utility,),
     "coverage": (Coverage, Contested, Answers),
     "grades": (Grades,),
 }
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
-_OURS = tuple(scorer for family in _IN_FAMILY.values() for scorer in family)
+USUAL = ("belief", "utility", "coverage")
+_OURS = (Belief, Utility, Coverage, Contested, Answers, Grades)
 _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
 Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
@@ -125,7 +128,7 @@ class ScoringPipeline:
         *,
         judge: Engine | None = None,
         entailer: Entailer | None = None,
-        scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage"),
+        scorers: Sequence[str | Scorer] = USUAL,
         prompts: str | Path | PromptSet | None = None,
         caps: Caps | None = None,
         language: Language = ENGLISH,

@@ -8,17 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ragguard.engines.account import Account, Limits
+from ragguard.engines.automatic import AUTO, choose
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
+from ragguard.engines.engine import ConnectedLater
 from ragguard.engines.entailment.connected_entailer import connect_entailer
 from ragguard.engines.entailment.entailer import Entailer
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
-from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.runtime.notices import NOTICES
+from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps
 from ragguard.text.language import ENGLISH, Language
@@ -28,7 +32,7 @@ from ragguard.text.language import ENGLISH, Language
 class ScoringSettings:
     """The models that are asked and the scorers that look at a run; the fields are RagGuard's arguments."""
 
-    engine: str | Engine = "nano"
+    engine: str | Engine = AUTO
     """The model that is asked: an address as `connect` takes it, or an Engine."""
     engine_args: Mapping[str, Any] | None = None
     """vLLM's own engine arguments, where the engine is `vllm:MODEL`."""
@@ -36,8 +40,9 @@ class ScoringSettings:
     """Another model that judges relevance, ratings, grades and sub-questions. None: the engine."""
     entailer: str | Entailer | None = None
     """The model that compares sampled answers. None: the judge."""
-    scorers: Sequence[str | Scorer] = ("belief", "utility", "coverage")
-    """The scorers, by name or as objects; objects for another process are pickled."""
+    scorers: Sequence[str | Scorer] | None = None
+    """The scorers, by name or as objects; objects for another process are pickled. None: belief, utility and coverage;
+    for `smol`, whose labels cannot judge, likelihood alone."""
     prompts: str | Path | PromptSet | None = None
     """The prompts that are asked: a name, a TOML file or a PromptSet. None: those that fit the engine."""
     caps: Caps | None = None
@@ -54,24 +59,41 @@ class ScoringSettings:
             raise InvalidInput(
                 "scorers", self.scorers, f"a list, such as {json.dumps(names, ensure_ascii=False)}"
             )
-        if not isinstance(self.scorers, list | tuple):
+        if not isinstance(self.scorers, list | tuple | None):
             raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
         if not isinstance(self.caps, Caps | None):
             raise InvalidInput("caps", self.caps, "Caps(...), or None for the usual ones")
         if not isinstance(self.language, Language):
             raise InvalidInput("language", self.language, "a ragguard.metrics.Language, such as ENGLISH")
         Account.of(self.budget)
-        object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
+        if self.scorers is not None:
+            object.__setattr__(self, "scorers", tuple(self.scorers))  # the caller may go on changing its list
+
+    @property
+    def chosen_scorers(self) -> Sequence[str | Scorer]:
+        """The scorers that look at a run: the given ones, else those that fit the engine."""
+        if self.scorers is not None:
+            return self.scorers
+        if (choose().address if self.engine == AUTO else self.engine) != "smol":
+            return USUAL
+        NOTICES.once(
+            "smol's scorers",
+            "smol cannot judge by label, so each step's likelihood alone is scored: how much likelier its "
+            "passages make the right answer (scorers= or --scorers names others)",
+        )
+        return ("likelihood",)
 
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
         account = Account.of(self.budget)
-        engine = connect(self.engine, budget=account, engine_args=self.engine_args)
+        make = partial(connect, self.engine, budget=account, engine_args=self.engine_args)
+        # Without scorers nothing may ever be asked: an engine is looked for when it is.
+        engine = ConnectedLater(make) if (self.engine, self.scorers) == (AUTO, ()) else make()
         judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
         return ScoringPipeline(
-            engine, judge=judge, entailer=entailer, scorers=self.scorers, prompts=self.prompts, caps=self.caps,
+            engine, judge=judge, entailer=entailer, scorers=self.chosen_scorers, prompts=self.prompts, caps=self.caps,
             language=self.language,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip

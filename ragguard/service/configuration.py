@@ -103,12 +103,12 @@ class Configuration:
     @property
     def scored(self) -> bool:
         """True where ended runs wait for the scorer; also without scorers where sinks are to get the runs."""
-        return bool(self.scoring.scorers) or self.makes_spans or bool(self.sinks)
+        return self.scoring.scorers != () or self.makes_spans or bool(self.sinks)
 
     @property
     def live(self) -> bool:
         """True where steps are scored as they end."""
-        return self.when == "step" and bool(self.scoring.scorers)
+        return self.when == "step" and self.scoring.scorers != ()
 
     def chooses(self, run_id: str) -> bool:
         """Returns True for the share of the runs that is scored without being asked for: always the same runs."""

@@ -172,7 +172,7 @@ def test_error_of_an_engine_holds_no_control_characters():
 
 def test_nano_is_ready(caplog):
     NOTICES.forget()
-    result = doctor()
+    result = doctor("nano")
     assert result.exit_code == 0, result.output
     ours = [record for record in caplog.records if record.name.startswith("ragguard")]
     assert not ours, "it is asked in words that it knows"

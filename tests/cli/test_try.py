@@ -81,6 +81,6 @@ def test_bad_input_is_one_sentence(tmp_path, monkeypatch, arguments, said):
 
 def test_smol_that_was_not_fetched_is_named_with_the_ways_to_get_it(texts, monkeypatch):
     monkeypatch.setattr(smol, "smol_path", lambda: None)
-    done, _ = tried(texts, QUESTION)
+    done, _ = tried(texts, QUESTION, "--engine", "smol")
     assert done.exit_code == 2
     assert "ragguard fetch smol" in done.output

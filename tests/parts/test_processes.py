@@ -75,7 +75,7 @@ def ragguard(*words):
 
 
 def scoring(runs, out):
-    return ragguard("score", runs, "--scorers", "utility", "--on", "processes:2", "--out", out)
+    return ragguard("score", runs, "-e", "nano", "--scorers", "utility", "--on", "processes:2", "--out", out)
 
 
 def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
@@ -197,7 +197,7 @@ from support.process_scorers import Interrupted
 from ragguard.parts import PartJob, Processes, ScoringSettings, carry_out, prepare
 
 if __name__ == "__main__":
-    job = PartJob(scoring=ScoringSettings(scorers=(Interrupted(),)), out=sys.argv[2])
+    job = PartJob(scoring=ScoringSettings(engine="nano", scorers=(Interrupted(),)), out=sys.argv[2])
     report = carry_out(prepare([sys.argv[1]], job), Processes(1))
     print(report.totals.runs, report.totals.failures)
 """
