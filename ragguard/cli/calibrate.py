@@ -1,9 +1,9 @@
-"""`ragguard calibrate RUNS.jsonl`: chooses the threshold of the guard, or of advice, with a promise."""
+"""`ragguard calibrate RUNS.jsonl`: chooses the threshold of the guard, or of advice, with a promise; fits UDCG."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
@@ -46,7 +46,12 @@ def run(
     ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
-        str, typer.Option("--for", help="What is calibrated: guard, or advice (when to stop searching).")
+        str,
+        typer.Option(
+            "--for",
+            help="What is calibrated: guard, advice (when to stop searching), or udcg (its weights, on graded "
+            "answers).",
+        ),
     ] = "guard",
     max_loss: Annotated[
         float | None,
@@ -55,10 +60,17 @@ def run(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option("--out", "-o", help="Where it goes, for guard.use(...) or rg.advice.use(...).")
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Where it goes, for guard.use(...), rg.advice.use(...) or Utility.fitted(...).",
+        ),
     ] = Path("calibration.json"),
 ) -> None:
     """Choose the threshold under which the guard drops a passage, or from which advice says `answer`, with a promise.
+
+    UDCG is fitted on contexts with outcomes, or with references, in the formats of `ragguard validate`.
 
     The guard's threshold is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4
     and 5 are gold) or by metadata (`"gold": true`). The threshold of advice is learnt from whole runs with references.
@@ -73,9 +85,14 @@ def run(
         _check_options(
             what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
         )
-        source = RunSource(files, console, {})
         if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
+        if what == "udcg":
+            if prompts is not None:
+                raise InvalidInput("--prompts", prompts, "an option of the guard and of advice")
+            say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
+            return
+        source = RunSource(files, console, {})
         if what == "advice":
             advice = _calibrate_advice(
                 source.runs(), engine, judge, prompts, max_loss=0.02 if max_loss is None else max_loss
@@ -110,17 +127,17 @@ def _end(source: RunSource, console: Console) -> None:
 def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
     """Refuses options that have no meaning for the chosen kind of calibration."""
 
-    if what not in ("guard", "advice"):
-        raise InvalidInput("--for", what, "guard or advice")
-    if what == "guard" and max_loss is not None:
+    if what not in ("guard", "advice", "udcg"):
+        raise InvalidInput("--for", what, "guard, advice or udcg")
+    if what != "advice" and max_loss is not None:
         raise InvalidInput(
             "--max-loss", max_loss, "an option of `--for advice`; the guard's is --max-gold-loss"
         )
-    if what == "advice" and of_guard:
+    if what != "guard" and of_guard:
         raise InvalidInput(
             "--for",
             what,
-            "--max-loss beside it; --max-gold-loss, --confidence, --order and --min-keep are the guard's",
+            "no option of the guard beside it; --max-gold-loss, --confidence, --order and --min-keep are the guard's",
         )
 
 
@@ -131,6 +148,45 @@ def _calibrate_advice(
 
     with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
         return rg.advice.calibrate(runs, max_loss)
+
+
+async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:
+    """Fits UDCG on the contexts of the files, saves the fit, and returns what it is worth in words."""
+    from ragguard.analysis.validation.readers.dataset import read_dataset
+    from ragguard.analysis.validation.udcg_fit import fit_udcg
+    from ragguard.cli.validate import scored_by_engine
+
+    remarks: list[str] = []
+    contexts = [one for file in files for one in read_dataset(file, remarks=remarks)]
+    with console.status("") as status:
+
+        def tell(what: str, done: int, of: int, /) -> None:
+            status.update(f"{what}: {done:,} of {of:,}")
+
+        scored = await scored_by_engine(contexts, files[0], engine, judge, (), tell, remarks)
+    found = fit_udcg(scored, engine, judge or engine)
+    found.save(out)
+    theta = found.utility["theta"]
+    by_place = (
+        "no length of context is common enough for weights by place"
+        if theta is None
+        else f"weights by place for contexts of {theta['k']} places"
+    )
+    lines = [
+        f"γ {found.utility['gamma']:.2f} in place of 1/3; {by_place}",
+        f"learnt from {found.contexts:,} contexts of {found.questions:,} questions with different outcomes",
+        "pairs of contexts of other questions in the right order, less those in the wrong one (Somers' d):",
+        f"  udcg as it is: {found.held_out['udcg'].value:.3f}",
+    ]
+    for name, gain in found.gains.items():
+        verdict = "better" if gain.low > 0 else "worse" if gain.high < 0 else "no difference shown"
+        lines.append(
+            f"  {name}: {found.held_out[name].value:.3f}, "
+            f"{gain.value:+.3f} ({gain.low:.3f} to {gain.high:.3f}): {verdict}"
+        )
+    return "\n".join(
+        [*lines, *remarks, f"written to {out}, for this engine and judge: Utility.fitted({str(out)!r})"]
+    )
 
 
 def _advice_sentence(found: AdviceCalibration, out: Path) -> str:

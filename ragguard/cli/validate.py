@@ -18,6 +18,7 @@ from ragguard.errors import InvalidInput
 if TYPE_CHECKING:
     from ragguard.analysis.validation.contexts import Context
     from ragguard.analysis.validation.progress import Progress
+    from ragguard.analysis.validation.scoring import Scored
     from ragguard.analysis.validation.tables import Table
     from ragguard.engines.base import Engine
 
@@ -128,13 +129,27 @@ async def _data(
 ) -> list[Table]:  # fmt: skip
     from ragguard.analysis.validation.correlations import measured, tables
     from ragguard.analysis.validation.scoring import score_contexts
-    from ragguard.engines.connect import connect
 
     if engine is None:
         if scorers or judge is not None:
             raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
-        return tables(measured(scored), metric, seed=seed)
+    else:
+        scored = await scored_by_engine(contexts, path, engine, judge, scorers, tell, remarks)
+    return tables(measured(scored), metric, seed=seed)
+
+
+async def scored_by_engine(
+    contexts: list[Context], path: str, engine: str, judge: str | None, scorers: Sequence[str], tell: Progress,
+    remarks: list[str],
+) -> list[Scored]:  # fmt: skip
+    """Returns the contexts that have texts with their scores, and with outcomes from the engine where they had none.
+
+    `remarks` is given what was left out; scores that are missing are reported on the error stream.
+    """
+    from ragguard.analysis.validation.scoring import score_contexts
+    from ragguard.engines.connect import connect
+
     reader = connect(engine)
     judged_by = reader if judge is None else connect(judge)
     try:
@@ -159,7 +174,7 @@ async def _data(
                 f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}",
                 error=True,
             )
-        return tables(measured(scored), metric, seed=seed)
+        return scored
     finally:
         await reader.aclose()
         if judged_by is not reader:

@@ -109,7 +109,8 @@ class LearnedUdcg:
         return arrays.plain((1 + np.tanh(total / 2)) / 2)
 
     def fit(self, contexts: ArrayLike, outcome: ArrayLike, groups: ArrayLike, c: float = 1.0) -> Self:
-        """Learns from pairs of contexts of one question whose outcomes differ: correct 2, abstained 1, wrong 0.
+        """Learns from pairs of contexts of one question whose outcomes differ; of two outcomes the larger is the better
+        one, such as correct 2, abstained 1, wrong 0.
 
         `contexts` holds the utilities of k passages a row, `groups` says whose question a row belongs to;
         `c` is the support vector machine's.
@@ -117,7 +118,7 @@ class LearnedUdcg:
         features = self._features("contexts", contexts)
         if features.ndim != 2:
             raise InvalidInput("contexts.shape", np.shape(contexts), f"(contexts, {self.k})")
-        grade = arrays.whole("outcome", arrays.read("outcome", outcome, low=0, high=2), "0, 1 or 2")
+        grade = arrays.read("outcome", outcome)
         question = np.asarray(groups)
         for argument, array in (("outcome", grade), ("groups", question)):
             if array.shape != features.shape[:1]:
@@ -233,7 +234,8 @@ declare(
     Metric(
         name="learned_udcg", title="UDCG with learned weights", range=(0, 1), direction="higher",
         description="UDCG whose weights by position were learned from answers; for contexts of one length.",
-        needs="utilities of k passages, a fit on graded answers", source=f"{SOURCE}, eq. 3", function=LearnedUdcg,
+        needs="utilities of k passages, a fit on graded answers", source=f"{SOURCE}, eq. 3", levels=("step",),
+        function=LearnedUdcg,
     ),
 )  # fmt: skip
 

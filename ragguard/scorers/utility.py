@@ -6,13 +6,15 @@ answers the query.
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import ClassVar, NamedTuple, TypedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, TypedDict
 
-from ragguard.errors import RagguardError
-from ragguard.metrics.distraction import distracting_effect, udcg_of_parts, utility_parts
+from ragguard.errors import CalibrationError, RagguardError
+from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
 from ragguard.records import ReferenceSource, Result, Stage
 from ragguard.runtime.arguments import share, true_or_false
 from ragguard.scorers.given import Relevant, UtilityGiven
@@ -20,6 +22,7 @@ from ragguard.scorers.probes.abstention import Abstention, abstention, read_abst
 from ragguard.scorers.probes.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.scorers.probes.relevance import Relevance, read_relevance, relevance, sees_references
 from ragguard.scorers.score_writer import ScoreWriter, stage_label
+from ragguard.scorers.scorer import NEW_SETTING
 from ragguard.scorers.view import StepView, View
 
 
@@ -39,7 +42,7 @@ class _JudgedPassage(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Utility:
     """Gives `p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
-    `delta_udcg_selection`, `utility_given`."""
+    `delta_udcg_selection`, `learned_udcg`, `utility_given`."""
 
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "2"
@@ -56,10 +59,24 @@ class Utility:
     """True to ask for abstention also with the run's question, with what the model got in earlier turns before each
     passage (`utility_given`). One prompt more for each passage, and one for each turn."""
 
+    theta: Mapping[str, Any] | None = field(default=None, metadata=NEW_SETTING)
+    """Weights for gain and harm by place, as `LearnedUdcg.to_dict` gives them, for `learned_udcg` of lists with as many
+    places. None: no such score."""
+
     def __post_init__(self) -> None:
         true_or_false("Utility.soft", self.soft)
         true_or_false("Utility.given", self.given)
         share("Utility.gamma", self.gamma)
+        if self.theta is not None:
+            LearnedUdcg.from_dict(self.theta)
+
+    @classmethod
+    def fitted(cls, path: str | Path) -> Utility:
+        """Returns the scorer with γ and weights by place from a file that `ragguard calibrate --for udcg` wrote."""
+        try:
+            return cls(**json.loads(Path(path).read_text(encoding="utf-8"))["utility"])
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise CalibrationError(f"{path} cannot be read as a fit of UDCG: {error}") from error
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -171,6 +188,13 @@ class Utility:
                 "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
             },
             **_seen(writer.view, step),
+        )  # fmt: skip
+        if self.theta is None or step.any_k or k != self.theta["k"]:
+            return
+        utilities = [passage.utility for passage in known] + [0.0] * (k - len(known))
+        writer.add(
+            "learned_udcg", float(LearnedUdcg.from_dict(self.theta)(utilities)), step=step, stage=stage,
+            label=stage_label(step, stage), metadata={"k": k, **_judge(writer.view)}, **_seen(writer.view, step),
         )  # fmt: skip
 
     def _selection(

@@ -1,6 +1,7 @@
 """`ragguard calibrate`: a threshold with a promise out of labelled runs, and clear refusals."""
 
 import json
+from pathlib import Path
 
 import pytest
 from support.runs import a_run
@@ -12,8 +13,10 @@ from ragguard.cli.app import app
 from ragguard.errors import CalibrationError
 from ragguard.guard.calibration import Calibration
 from ragguard.records import RetrievalStep, Run
+from ragguard.scorers import Utility
 from ragguard.storage.files.runfile import write_runs
 
+ROOT = Path(__file__).parents[2]
 RUNNER = CliRunner()
 
 
@@ -151,7 +154,9 @@ def test_runs_that_advice_cannot_learn_from_are_told_with_the_reason(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [
-        (("--for", "both"), "guard or advice"),
+        (("--for", "both"), "guard, advice or udcg"),
+        (("--for", "udcg", "--order", "utility"), "the guard's"),
+        (("--for", "udcg", "--prompts", "default"), "an option of the guard and of advice"),
         (("--max-loss", "0.1"), "an option of `--for advice`"),
         (("--for", "advice", "--min-keep", "2"), "the guard's"),
         (("--for", "advice", "--max-loss", "0.01"), "at least 99"),
@@ -172,3 +177,30 @@ def test_another_engine_refuses_it(runs, tmp_path):
     out.write_text(json.dumps(data | {"engine": "another"}))
     with pytest.raises(CalibrationError, match="another"):
         DistractorGuard("nano").use(out)
+
+
+def test_udcg_is_fitted_and_its_scorer_reads_the_file(tmp_path):
+    contexts, out = ROOT / "examples" / "contexts.jsonl", tmp_path / "udcg.json"
+    result = calibrate(contexts, "--for", "udcg", "--out", out)
+    assert result.exit_code == 0, result.output
+    assert "32 contexts of 8 questions" in result.output
+    assert "udcg as it is: " in result.output
+    scorer = Utility.fitted(out)
+    assert 0 <= scorer.gamma <= 1
+    assert scorer.theta["k"] == 2
+    assert "theta" in json.loads(out.read_text())["utility"]
+
+
+def test_udcg_of_too_few_questions_is_refused(tmp_path):
+    few = tmp_path / "few.jsonl"
+    few.write_text("".join((ROOT / "examples" / "contexts.jsonl").read_text().splitlines(keepends=True)[:12]))
+    result = calibrate(few, "--for", "udcg", "--out", tmp_path / "udcg.json")
+    assert result.exit_code == 2
+    assert "3 questions have contexts" in result.output
+    assert not (tmp_path / "udcg.json").exists()
+
+
+def test_a_calibration_of_the_guard_is_no_fit_of_udcg(runs, tmp_path):
+    calibrate(runs, "--out", tmp_path / "guard.json")
+    with pytest.raises(CalibrationError, match="fit of UDCG"):
+        Utility.fitted(tmp_path / "guard.json")

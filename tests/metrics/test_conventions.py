@@ -352,7 +352,7 @@ BAD = {
     "learned: another k": (lambda: m.LearnedUdcg(2).fit([[0.1, 0.2, 0.3]], [1], [0]), "contexts", "k = 2"),
     "learned: nothing to learn": (
         lambda: m.LearnedUdcg(1).fit([[0.1], [0.2]], [1, 1], [0, 0]), "outcome", "different"),
-    "learned: outcome of 3": (lambda: m.LearnedUdcg(1).fit([[0.1]], [3], [0]), "outcome", "3"),
+    "learned: outcome nan": (lambda: m.LearnedUdcg(1).fit([[0.1]], [float("nan")], [0]), "outcome", "nan"),
     "learned: lengths": (lambda: m.LearnedUdcg(1).fit([[0.1], [0.2]], [1, 1], [0]), "groups", r"\(1,\)"),
     "learned: one context": (lambda: m.LearnedUdcg(2).fit([0.1, 0.2], [1], [0]), "contexts", r"\(2,\)"),
     "learned: not fitted": (lambda: m.LearnedUdcg(1)([0.1]), "LearnedUdcg", "fit"),

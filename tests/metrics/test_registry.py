@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 SCORES = {
     "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade utility_given",
     "step": "seper seper_hard delta_seper delta_seper_alone semantic_entropy delta_semantic_entropy udcg harm coverage "
+    "learned_udcg "
     "delta_coverage delta_seper_selection delta_coverage_selection delta_udcg_selection contested alpha_ndcg "
     "ra_nwg proc pct_proc selection_efficiency n_recall n_recall_5 recall precision_at_grade harm_1 "
     "t t_u f f_e "

@@ -188,3 +188,13 @@ async def test_a_passage_keeps_its_id():
     the_run = run(step(FIRM_QUERY, [FIRM]))
     the_run.steps[0].passages = the_run.steps[0].candidates = [Passage(FIRM, id="doc-7")]
     assert named(await utility(the_run), "utility")[0].passage_id == "doc-7"
+
+
+async def test_learned_udcg_is_given_to_lists_with_as_many_places_as_the_weights():
+    theta = {"k": 2, "ablation": None, "alpha": [2.0, 1.0], "beta": [1.0, 0.5]}
+    results = await utility(two_hops(), scorer=Utility(theta=theta))
+    assert values(results, "learned_udcg") == [
+        1 / (1 + math.exp(-(2 * 0.9 - 0.5 * 0.4))), 1 / (1 + math.exp(-(-0.05 + 0.95)))
+    ]  # fmt: skip
+    three = {**theta, "k": 3, "alpha": [1.0] * 3, "beta": [1.0] * 3}
+    assert not named(await utility(two_hops(), scorer=Utility(theta=three)), "learned_udcg")

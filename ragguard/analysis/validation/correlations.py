@@ -11,6 +11,7 @@ import numpy as np
 
 from ragguard.analysis.validation.scoring import Scored
 from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.validation.udcg_fit import FEW, FITTED_GAMMA, held_out_values
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.metrics.agreement import Kind, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Floats
@@ -21,8 +22,6 @@ FLAT = 0.0
 """The correlation of a metric that is constant over a question's contexts while their outcomes differ. Were such
 questions left out, a metric that varies only on easy questions would come first."""
 DRAWS = 2000
-FEW = 5
-"""The fewest questions with different outcomes for which correlations within questions are averaged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +72,7 @@ def measured(scored: Sequence[Scored]) -> Measured:
         raise InvalidInput(
             "metrics", None, "relevance of the passages, given numbers, or texts and an engine (--engine)"
         )
+    columns |= held_out_values(kept)
     return Measured(outcome, tuple(one.context.question_id for one in kept), columns, len(scored) - len(kept))
 
 
@@ -152,6 +152,11 @@ def _correlation_table(
             "questions' values. Skipped: "
             "questions without contexts of different outcomes for which the metric has a value. A metric that is the "
             "same for all contexts of a question counts 0 there."
+        )
+    if FITTED_GAMMA in data.values:
+        notes.append(
+            f"{FITTED_GAMMA}, and learned_udcg: a context's value is from a fit on four fifths of the questions, of "
+            "which its own is none (`ragguard calibrate --for udcg` fits on all)."
         )
     if not_everywhere := _not_everywhere(data):
         notes.append(not_everywhere)
