@@ -10,7 +10,7 @@ from typing import Any, Literal
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ensure_config
 
-from ragguard.advice.loop import MAX_HOPS, HopAdvice, LoopAdviser
+from ragguard.advice.loop import MAX_HOPS, MAX_REPHRASES, HopAdvice, LoopAdviser
 from ragguard.capture.interfaces import BUDGET_MS
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import describe
@@ -28,6 +28,7 @@ def advise_edge(
     rephrase: str | None = None,
     distrust: str | None = None,
     max_hops: int = MAX_HOPS,
+    max_rephrases: int = MAX_REPHRASES,
     hops: Callable[[Any], int] | None = None,
     budget_ms: float = BUDGET_MS,
 ) -> RunnableLambda[Any, str]:
@@ -45,6 +46,8 @@ def advise_edge(
         rephrase: The one that asks in other words, where the last search brought nothing. None: `more`.
         distrust: The one that checks what was read, where it contradicts itself or misleads. None: `more`.
         max_hops: After how many hops the edge leads to `enough`, whatever the advice; 1 or more.
+        max_rephrases: After how many hops in a row that brought nothing for their query it leads to `enough`; 1 or
+            more.
         hops: A function of the graph's state that returns how many hops it has made, for a graph that keeps count
             itself. None: how often this call of the graph has passed the edge; a call that is resumed counts anew.
         budget_ms: How many milliseconds advice may take. Where that is not enough, the edge leads on.
@@ -55,7 +58,7 @@ def advise_edge(
             raise InvalidInput(name, node, "the name of a node")
     if hops is not None and not callable(hops):
         raise InvalidInput("hops", hops, "a function of the graph's state; None: the edge counts")
-    adviser, count = LoopAdviser(max_hops, budget_ms), PerProcess(_PassCount)
+    adviser, count = LoopAdviser(max_hops, budget_ms, max_rephrases), PerProcess(_PassCount)
 
     def made(state: Any) -> int:
         if hops is not None:

@@ -12,6 +12,7 @@ from langgraph.runtime import Runtime
 
 from ragguard.advice.loop import (
     MAX_HOPS,
+    MAX_REPHRASES,
     WRITE,
     HopAdvice,
     LoopAdviser,
@@ -64,6 +65,7 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
+        max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools. Where the first call of a model offers tools, and none of
             these, it is refused with an InvalidInput.
@@ -76,11 +78,13 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         self,
         max_hops: int = MAX_HOPS,
         *,
+        max_rephrases: int = MAX_REPHRASES,
         search_tools: Collection[str] | None = None,
         budget_ms: float = BUDGET_MS,
     ) -> None:
         super().__init__()
-        self._adviser, self._searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
+        self._adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
+        self._searching = search_tools_of(search_tools)
         self._tools_are_known = False
 
     def before_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:

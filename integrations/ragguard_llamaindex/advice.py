@@ -23,6 +23,7 @@ from pydantic import PrivateAttr
 
 from ragguard.advice.loop import (
     MAX_HOPS,
+    MAX_REPHRASES,
     WRITE,
     HopAdvice,
     LoopAdviser,
@@ -55,6 +56,7 @@ class AdvisedFunctionAgent(FunctionAgent):
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
+        max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
             it is to search no more. None: all of its tools but that of a handoff. A name that none of the given tools
             has is refused with an InvalidInput; with a `tool_retriever`, or without tools, they are known later.
@@ -69,12 +71,14 @@ class AdvisedFunctionAgent(FunctionAgent):
         self,
         *,
         max_hops: int = MAX_HOPS,
+        max_rephrases: int = MAX_REPHRASES,
         search_tools: Collection[str] | None = None,
         budget_ms: float = BUDGET_MS,
         **settings: Any,
     ) -> None:
         refuse_unknown_settings(type(self), settings)
-        adviser, searching = LoopAdviser(max_hops, budget_ms), search_tools_of(search_tools)
+        adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
+        searching = search_tools_of(search_tools)
         super().__init__(**settings)
         if self.tools and self.tool_retriever is None:
             named = (tool.metadata.name or "" for tool in self.tools if isinstance(tool, BaseTool))
@@ -140,7 +144,13 @@ class AdvisedFunctionAgent(FunctionAgent):
         return output.model_copy(update={"response": answer, "tool_calls": stay})
 
 
-async def advise_step(ctx: Context, *, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS) -> HopAdvice:
+async def advise_step(
+    ctx: Context,
+    *,
+    max_hops: int = MAX_HOPS,
+    max_rephrases: int = MAX_REPHRASES,
+    budget_ms: float = BUDGET_MS,
+) -> HopAdvice:
     """Asks for advice in a step of a workflow that has just searched: `enough` says whether it answers now.
 
         if (await advise_step(ctx, max_hops=4)).enough:
@@ -152,9 +162,10 @@ async def advise_step(ctx: Context, *, max_hops: int = MAX_HOPS, budget_ms: floa
     Args:
         ctx: The context of the step, in whose store the hops are counted, also over a pause for a person's answer.
         max_hops: After how many hops it is enough, whatever the advice; 1 or more.
+        max_rephrases: After how many hops in a row that brought nothing for their query it is enough; 1 or more.
         budget_ms: How many milliseconds advice may take. Where that is not enough, the workflow goes on.
     """
-    adviser, run = LoopAdviser(max_hops, budget_ms), current_run()
+    adviser, run = LoopAdviser(max_hops, budget_ms, max_rephrases), current_run()
     run_id = "" if run is None else run.id
     known = await ctx.store.get(_HOPS, default=None) or {}
     hops = known.get("hops", 0) + 1 if known.get("run") == run_id else 1

@@ -32,6 +32,8 @@ from ragguard.scorers.view import StepView, View, numbered, read_texts
 
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
+HELPS = 0.2
+"""A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
 LEAST = 0.05
 """The reader's answers are drawn where the other parts of the sufficiency leave at least this."""
 
@@ -52,6 +54,8 @@ class Evidence:
     """The probability that the reader, given all that was read, answers the question instead of abstaining."""
     utilities: tuple[float, ...]
     """The utility of each passage of the last turn for the query that brought it."""
+    turns_without_help: int = 0
+    """How many of the last turns, in a row, brought no passage that helps with its query."""
     entropy: float | None = None
     """The semantic entropy of the reader's answers now; None where no answers were drawn, as too little is there."""
     entropy_before: float | None = None
@@ -88,6 +92,7 @@ class Evidence:
             "delta_coverage": self.coverage - before,
             "contested": self.contested,
             "p_answer": self.p_answer,
+            "turns_without_help": float(self.turns_without_help),
         }
         if self.entropy is not None and self.entropy_before is not None:
             found["semantic_entropy"] = self.entropy
@@ -112,6 +117,7 @@ class EvidenceSearch:
     _conflicts: tuple[Conflict, ...] = ()
     _relevant: set[str] = field(default_factory=set)
     _utilities: list[float] = field(default_factory=list)
+    _helped: set[str] = field(default_factory=set)
     _p_answer: float = 0.0
     _entropies: list[float] = field(default_factory=list)
     _unjudged: dict[str, None] = field(default_factory=dict)
@@ -142,6 +148,7 @@ class EvidenceSearch:
             redundancy=self._redundancy(turns),
             p_answer=self._p_answer,
             utilities=tuple(self._utilities),
+            turns_without_help=self._turns_without_help(turns),
             entropy=self._entropies[-1] if self._entropies else None,
             entropy_before=self._entropies[0] if self._entropies else None,
             unjudged=tuple(self._unjudged),
@@ -187,6 +194,8 @@ class EvidenceSearch:
                 continue
             if p >= 0.5:
                 self._relevant.add(step.all[at].text)
+            if worth >= HELPS:
+                self._helped.add(step.step.id)
             if id(step) in last:
                 self._utilities.append(worth)
         self._note(errors, of=len(read))
@@ -241,6 +250,10 @@ class EvidenceSearch:
                 if text in self._relevant and number in self._answered_by(text):
                     return turn
         return 0
+
+    def _turns_without_help(self, turns: Sequence[Sequence[StepView]]) -> int:
+        helped = [any(step.step.id in self._helped for step in turn) for turn in reversed(turns)]
+        return helped.index(True) if any(helped) else len(helped)
 
     def _answered_by(self, text: str) -> set[int]:
         return self._ratings.answered_by(text, self.contested.eta)

@@ -6,15 +6,11 @@ import math
 from typing import NamedTuple
 
 from ragguard.advice.calibration import AdviceCalibration
-from ragguard.advice.evidence import Evidence
+from ragguard.advice.evidence import HELPS, Evidence
 from ragguard.records import AdviceAction
 
 THRESHOLD = 0.5
 """The sufficiency from which the action is `answer` where nothing was calibrated."""
-MISLEADS = -0.2
-"""A passage whose utility is lower than this misleads, by the default of the guard."""
-HELPS = -MISLEADS
-"""A passage whose utility is at least this helps."""
 SHOWN = 120
 """How many characters of a sub-question or an answer a reason shows."""
 
@@ -61,7 +57,7 @@ def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
         asked = evidence.sub_questions[one.sub_question]
         said = f"{one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r}"
         return "distrust", [f"passages contradict each other: {said} ({asked[:SHOWN]})"]
-    if best < HELPS and worst < MISLEADS:
+    if best < HELPS and worst < -HELPS:
         return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
     if best < HELPS:
         return "rephrase", ["no passage of the last step helps with its query"]

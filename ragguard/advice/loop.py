@@ -21,10 +21,13 @@ from ragguard.runtime.notices import NOTICES
 
 MAX_HOPS = 6
 """How many hops an agent may make where nothing else is said."""
+MAX_REPHRASES = 3
+"""How many hops in a row may bring nothing for their query before an agent answers, where nothing else is said."""
 _ENOUGH = "What was retrieved answers the question. Answer from it now; there is no further search."
 _NO_MORE = (
     "No further search is possible. Answer from what was retrieved; say so where it does not hold the answer."
 )
+_IN_VAIN = "The last {hops} searches brought nothing for their queries. " + _NO_MORE
 _REPHRASE = "The last search brought nothing for its query: search in other words."
 _DISTRUST = (
     "Passages that were retrieved contradict each other or mislead: check them before relying on them."
@@ -57,10 +60,14 @@ class LoopAdviser:
         max_hops: After how many hops an agent answers, whatever the advice; 1 or more. Searches that are made side by
             side are one hop.
         budget_ms: How many milliseconds advice may take. Where that is not enough, the loop goes on.
+        max_rephrases: After how many hops in a row that brought nothing for their query an agent answers; 1 or more.
     """
 
-    def __init__(self, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS) -> None:
+    def __init__(
+        self, max_hops: int = MAX_HOPS, budget_ms: float = BUDGET_MS, max_rephrases: int = MAX_REPHRASES
+    ) -> None:
         self.max_hops = whole_number("max_hops", max_hops, 1)
+        self.max_rephrases = whole_number("max_rephrases", max_rephrases, 1)
         self.budget_ms = milliseconds("budget_ms", budget_ms)
 
     def after(self, hops: int) -> HopAdvice:
@@ -72,7 +79,7 @@ class LoopAdviser:
             if run is None:
                 return HopAdvice(False)
             with paused():  # what an engine of the user's own calls is no part of the run
-                return _hop(run.advise(self.budget_ms))
+                return self._hop(run.advise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
@@ -85,13 +92,28 @@ class LoopAdviser:
             if run is None:
                 return HopAdvice(False)
             with paused():
-                return _hop(await run.aadvise(self.budget_ms))
+                return self._hop(await run.aadvise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
     def _unasked(self, hops: int) -> HopAdvice:
         """Returns what to do where no advice is needed: before the first hop, and once all hops are made."""
         return HopAdvice(True, _NO_MORE) if hops >= self.max_hops else HopAdvice(False)
+
+    def _hop(self, advice: Advice) -> HopAdvice:
+        """Returns what to do with advice, which ends a loop also where the latest hops brought nothing."""
+        if advice.status != "judged":
+            why = "; ".join(advice.reasons) or advice.status
+            NOTICES.warn("advice not judged", f"an agent got no advice and its loop goes on: {why}")
+        in_vain = int(advice.numbers.get("turns_without_help", 0))
+        if advice.action != "answer" and in_vain >= self.max_rephrases:
+            NOTICES.warn(
+                "advice max_rephrases",
+                f"an agent answers after {in_vain} hops in a row that brought nothing for their query "
+                f"(max_rephrases={self.max_rephrases})",
+            )
+            return HopAdvice(True, _IN_VAIN.format(hops=in_vain), advice)
+        return HopAdvice(advice.action == "answer", note_of(advice), advice)
 
 
 def note_of(advice: Advice) -> str:
@@ -163,13 +185,6 @@ def _run() -> RunHandle | FrameworkRun | None:
     if run is None and not is_paused():
         NOTICES.once("advice outside a run", _NO_RUN)
     return run
-
-
-def _hop(advice: Advice) -> HopAdvice:
-    if advice.status != "judged":
-        why = "; ".join(advice.reasons) or advice.status
-        NOTICES.warn("advice not judged", f"an agent got no advice and its loop goes on: {why}")
-    return HopAdvice(advice.action == "answer", note_of(advice), advice)
 
 
 def _without(error: Exception) -> HopAdvice:

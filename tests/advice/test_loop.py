@@ -6,7 +6,7 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 import ragguard
-from ragguard import Passage, RagGuard
+from ragguard import Passage, RagGuard, world
 from ragguard.advice.loop import HopAdvice, LoopAdviser, note_of
 from ragguard.records import Advice
 
@@ -59,3 +59,22 @@ async def test_in_a_pause_nothing_is_asked_and_nothing_is_said(caplog):
             assert await LoopAdviser().aafter(1) == HopAdvice(False)
     assert engine.calls == []
     assert "advice" not in caplog.text
+
+
+def test_hops_in_a_row_that_bring_nothing_end_the_loop_and_that_is_said(caplog):
+    junk = world.cases(1, seed=8)[0].of_kind("unrelated")
+    case = world.cases(1, seed=4, hops=2)[0]
+    adviser = LoopAdviser(max_hops=9, budget_ms=60_000, max_rephrases=2)
+    with RagGuard(store=None, scorers=()) as rg, rg.run(case.question) as run:
+        run.retrieved(case.sub_questions[0], junk[:1])
+        first = adviser.after(1)
+        run.retrieved(case.sub_questions[0], [case.gold[0]])
+        helped = adviser.after(2)
+        run.retrieved(case.sub_questions[1], junk[:1])
+        third = adviser.after(3)
+        run.retrieved(case.sub_questions[1], junk[1:2])
+        last = adviser.after(4)
+    assert [one.enough for one in (first, helped, third, last)] == [False, False, False, True]
+    assert last.advice.action == "rephrase"
+    assert last.note.startswith("The last 2 searches brought nothing for their queries.")
+    assert "max_rephrases=2" in caplog.text
