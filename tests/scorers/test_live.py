@@ -11,7 +11,7 @@ from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR
 from ragguard.engines.connect import connect
 from ragguard.records import Failure, Score
 from ragguard.scorers.coverage import Coverage
-from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
+from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 from ragguard.scorers.view import Caps
 
 
@@ -30,7 +30,7 @@ def until(ended, steps):
 
 
 def pipeline(engine, **more):
-    return ScoringPipeline(connect(engine), **{"scorers": FAMILIES, **more})
+    return ScoringPipeline(connect(engine), **{"scorers": (*USUAL, "grades"), **more})
 
 
 def prompts_of(engine):

@@ -7,13 +7,13 @@ import pytest
 from ragguard import world
 from ragguard.engines.connect import connect
 from ragguard.records import Score, Usage
-from ragguard.scorers.pipeline import FAMILIES, ScoringPipeline
+from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 
 pytestmark = pytest.mark.vllm
 
 
 async def scored(engine, the_run):
-    pipeline = ScoringPipeline(connect(engine), scorers=FAMILIES)
+    pipeline = ScoringPipeline(connect(engine), scorers=(*USUAL, "grades"))
     try:
         return await pipeline.results(the_run)
     finally:
