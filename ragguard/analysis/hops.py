@@ -236,9 +236,10 @@ def _outcome(step: RetrievalStep, *, scored: bool) -> str:
 
 def _judged(scores: Sequence[Score]) -> dict[int, str]:
     """Returns what is known of passages beside their utility, by position: the grade, else how many sub-questions the
-    passage answers."""
+    passage answers, else how well it fits the query."""
     ratings: defaultdict[int, dict[int, bool]] = defaultdict(dict)
     grades: dict[int, str] = {}
+    fits: dict[int, str] = {}
     for score in scores:
         if score.position is None:
             continue
@@ -246,8 +247,10 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
             ratings[score.position][score.sub_question] = score.value >= ANSWERS
         elif score.name == "grade":
             grades[score.position] = f"grade {score.value:g}"
+        elif score.name == "query_gain":
+            fits[score.position] = f"fit {score.value:+z.2f}"
     answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
-    return answered | grades
+    return fits | answered | grades
 
 
 def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:

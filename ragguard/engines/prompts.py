@@ -34,6 +34,8 @@ Task = Literal[
     "sub_questions",
     "response_grade",
     "condense",
+    "query",
+    "query_closed",
 ]
 TASKS: tuple[str, ...] = get_args(Task)
 

@@ -29,7 +29,7 @@ from ragguard.metrics.distraction import (
     utility_given,
     utility_parts,
 )
-from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob
+from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob, query_gain
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
 from ragguard.metrics.registry import METRICS, Metric, find
@@ -53,8 +53,8 @@ __all__ = [
     "attribution", "average_precision", "best_alpha", "cluster", "contested", "correlate", "coverage",
     "density", "distracting_effect", "exact_match", "f", "f_e", "find", "grade_weights", "harm", "hits",
     "is_abstention", "kernel", "likelihood", "likelihood_total", "marginal_coverage", "mean_logprob", "n_recall",
-    "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc", "precision", "precision_at_grade", "proc", "ra_nwg",
-    "recall", "reciprocal_rank", "redundancy", "required_subset", "rouge_l", "sample_weights",
+    "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc", "precision", "precision_at_grade", "proc",
+    "query_gain", "ra_nwg", "recall", "reciprocal_rank", "redundancy", "required_subset", "rouge_l", "sample_weights",
     "semantic_entropy", "seper_hard", "seper_soft", "seper_stderr", "t", "t_u", "token_f1", "udcg", "udcg_of_parts",
     "utility", "utility_given", "utility_parts",
 ]  # fmt: skip

@@ -35,6 +35,11 @@ def mean_logprob(logprobs: Sequence[ArrayLike]) -> float:
     return max((_mean(one) for one in _each(logprobs)), default=math.nan)
 
 
+def query_gain(given: ArrayLike, alone: ArrayLike) -> float:
+    """Returns how much a passage raises the mean log-probability of a query's tokens: `given` it, less `alone`."""
+    return _mean(given) - _mean(alone)
+
+
 def _each(logprobs: Sequence[ArrayLike]) -> list[ArrayLike]:
     """Returns the lists of log-probabilities, one for each reference."""
     if not isinstance(logprobs, list | tuple):
@@ -100,5 +105,12 @@ declare(
         direction="higher", description="How much all retrieval of the run moved the likelihood.",
         needs="the likelihoods without retrieval and with all of it", source=SOURCE, levels=("run",),
         function=likelihood,
+    ),
+    Metric(
+        name="query_gain", title="Query gain of the passage", range=(float("-inf"), float("inf")), unit="nats",
+        direction="higher",
+        description="How much likelier the passage makes its step's query, per token; repeating the query counts, too.",
+        needs="the probabilities of given texts", source="query likelihood (Ponte and Croft, 1998)",
+        levels=("passage",), function=query_gain,
     ),
 )  # fmt: skip

@@ -37,6 +37,7 @@ from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.probes.question import Ask
 from ragguard.scorers.probes.tokens import prompt_tokens
+from ragguard.scorers.query_fit import QueryFit
 from ragguard.scorers.score_writer import failure_of
 from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
 from ragguard.scorers.utility import Utility
@@ -48,7 +49,7 @@ _log = logger(__name__)
 
 _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
     "belief": (Belief,),
-    "likelihood": (partial(Belief, by="likelihood"),),
+    "likelihood": (partial(Belief, by="likelihood"), QueryFit),
     "utility": (Utility,),
     "coverage": (Coverage, Contested, Answers),
     "grades": (Grades,),
@@ -56,7 +57,7 @@ _IN_FAMILY: Mapping[str, tuple[Callable[[], Scorer], ...]] = {
 FAMILIES = tuple(_IN_FAMILY)
 """The names that `scorers=` takes."""
 USUAL = ("belief", "utility", "coverage")
-_OURS = (Belief, Utility, Coverage, Contested, Answers, Grades)
+_OURS = (Belief, QueryFit, Utility, Coverage, Contested, Answers, Grades)
 _MOST_OPEN = 4096
 """The most open runs whose allowance is remembered."""
 Inquiry: TypeAlias = Callable[[View, Ask], Coroutine[Any, Any, None]]
