@@ -56,7 +56,7 @@ class Nano(BaseChatModel):
 
 
 rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)
-guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=2_000)
+guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=10_000)
 agent = create_agent(Nano(), [search], middleware=[GuardMiddleware(guard)])
 for question in HOPS:
     agent.invoke({"messages": [("user", question)]}, {"callbacks": [RagGuardCallback(rg)]})

@@ -47,7 +47,7 @@ class Nano(CustomLLM):
 
 rg = RagGuard(engine=NANO, store=None, references={case.question: case.references for case in CASES}.get)
 instrument(rg)
-guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=2_000)
+guard = DistractorGuard(rg.engine, policies=[UtilityThreshold(-0.2), TopUtility(4)], budget_ms=10_000)
 template = PromptTemplate("- {context_str}\nQuestion: {query_str}\nAnswer:")
 engine = RetrieverQueryEngine.from_args(
     WorldRetriever(), Nano(), node_postprocessors=[DistractorPostprocessor(guard)], text_qa_template=template

@@ -509,13 +509,13 @@ def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
 
 def test_disk_that_fails_and_works_again_gets_all_that_waited_once(start, tmp_path, caplog):
     intake, store = start(DeadDisk(tmp_path / "s.db"))
-    for number in range(300):
+    for number in range(200):
         put(intake, a_run(f"r{number}"))
     eventually(lambda: store.attempts > 1)
     assert [record.message.count("takes") for record in caplog.records].count(0) == 1, "said once"
     store.mended = True
     intake.do(lambda: None).result(10)
-    assert [run.id for run in store.runs()] == [f"r{number}" for number in range(300)]
+    assert [run.id for run in store.runs()] == [f"r{number}" for number in range(200)]
     assert store.run("r7") == a_run("r7")
     assert (store.counts["events_lost"], store.counts["outages"]) == (0, 1)
     assert "takes what is captured again" in caplog.text
