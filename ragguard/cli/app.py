@@ -20,6 +20,7 @@ OWN_FAULT = "this is a fault of ragguard's own"
 
 COMMANDS = {
     "try": "Ask questions of your own texts, and see what each search did.",
+    "init": "Find your framework, and print the lines that attach ragguard.",
     "demo": "Show what there is, on this machine alone.",
     "report": "Look at scored runs, in the terminal or as one page.",
     "watch": "Follow runs as they go on, with the numbers of each hop.",

@@ -1,0 +1,159 @@
+"""`ragguard init`: finds the framework of a project, and prints or writes the lines that attach ragguard to it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragguard.cli.terminal import say
+from ragguard.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from ragguard.cli.placement import PlacedLines
+    from ragguard.cli.project import Project, SourceFile
+
+EXTRAS = {"LangChain": "langchain", "LlamaIndex": "llama-index", "Haystack": "haystack", "Phoenix": "phoenix",
+          "Langfuse": "otlp"}  # fmt: skip
+"""The extra of ragguard that each framework or tracer needs."""
+PAGES = {
+    "LangChain": "how-to/langchain.md",
+    "LlamaIndex": "how-to/llama-index.md",
+    "Haystack": "how-to/haystack.md",
+}
+REMARKS = {
+    "Phoenix": "Phoenix gets the scores as annotations; give PhoenixSink your server's address.",
+    "Langfuse": "Langfuse takes the scores as spans, with OTEL_EXPORTER_OTLP_HEADERS set (docs/how-to/telemetry.md).",
+    "Logfire": "Logfire: scores go to the tracer provider that you have configured; add nothing.",
+    "OpenInference": "OpenInference: its spans of retrievals are scored, and no second ones made; add nothing.",
+    "OpenTelemetry": "OpenTelemetry: scores go to the tracer provider that you have configured; add nothing.",
+}
+
+
+def run(
+    folder: Annotated[Path, typer.Argument(help="The project's folder.")] = Path("."),
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", help="The file that the lines are for, where init would take another."),
+    ] = None,
+    write: Annotated[
+        bool, typer.Option("--write", help="Write the lines into the file, after a diff.")
+    ] = False,
+) -> None:
+    """Find the framework of a project, and print the lines to add, where, and what to look at next.
+
+    Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
+    """
+    from ragguard.cli.placement import ADAPTERS, lines_for, place
+    from ragguard.cli.project import read_project
+
+    project = read_project(folder)
+    found = project.found()
+    for name, where in found.items():
+        say(f"found {name} ({where})")
+    frameworks = [name for name in ADAPTERS if name in found]
+    if not frameworks:
+        say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
+    if project.cut:
+        say(f"only the first {len(project.files) + len(project.unread):,} Python files were read")
+    if project.unread:
+        say(f"{len(project.unread):,} could not be read as Python, such as {project.unread[0]}")
+    if known := next((one for one in project.files if one.own_line), None):
+        say(f"ragguard is there already: {_name(project, known)}:{known.own_line}; nothing is to be added")
+        _say_next(found)
+        return
+    lines = lines_for(found)
+    if extras := ",".join(EXTRAS[name] for name in found if name in EXTRAS):
+        say(f"\ninstall: pip install 'ragguard[{extras}]'")
+    target = _target(project, frameworks, file, write=write)
+    change = None
+    if target and frameworks:
+        try:
+            change = place(target, lines)
+        except InvalidInput:
+            if write:
+                raise
+    if change:
+        say(f"add to {_name(project, change.file)}, after line {change.after}:\n")
+    elif frameworks:
+        say("add where your program starts, before its first retrieval:\n")
+    else:
+        say("add around your own search:\n")
+    say("\n".join(f"    {line}" if line else "" for line in lines) + "\n")
+    for name in found:
+        if name in REMARKS:
+            say(REMARKS[name])
+    if write and not change:
+        raise InvalidInput(
+            "--write", str(folder), "a project whose code imports a framework; add the lines by hand"
+        )
+    if write and change:
+        _write(project, change)
+    _say_next(found)
+
+
+def _target(
+    project: Project, frameworks: Collection[str], named: Path | None, *, write: bool
+) -> SourceFile | None:
+    """Returns the file for the lines: the one that is named, else the only program, else the only file, that imports
+    a framework; None where there is none. To write, there must be no doubt."""
+    from ragguard.cli.project import read_file
+
+    if named:
+        path = named if named.exists() else project.folder / named
+        given = None if path.is_symlink() else read_file(path)
+        if given is None:
+            raise InvalidInput("--file", str(named), "a Python file that can be read, and is no link")
+        return given
+    using = [one for one in project.files if any(name in one.uses for name in frameworks)]
+    programs = [one for one in using if one.is_program] or using
+    if len(programs) > 1:
+        names = ", ".join(_name(project, one) for one in programs[:4]) + (", …" if len(programs) > 4 else "")
+        if write:
+            raise InvalidInput(
+                "--write",
+                str(project.folder),
+                f"one file that starts the program ({names}): --file says which",
+            )
+        say(f"these could start the program, --file says which: {names}")
+    return programs[0] if programs else None
+
+
+def _name(project: Project, file: SourceFile) -> str:
+    path = file.path
+    return path.relative_to(project.folder).as_posix() if path.is_relative_to(project.folder) else str(path)
+
+
+def _write(project: Project, change: PlacedLines) -> None:
+    """Shows the difference, and replaces the file as a whole."""
+    from difflib import unified_diff
+
+    name, path = _name(project, change.file), change.file.path
+    old, new = (text.splitlines() for text in (change.file.text, change.text))
+    say("\n".join(unified_diff(old, new, name, name, lineterm="")))
+    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as out:
+            out.write(change.text.encode())
+        os.chmod(draft, path.stat().st_mode)
+        if path.read_bytes() != change.file.text.encode():
+            raise InvalidInput("--write", name, "a file that nobody else changes meanwhile; try again")
+        os.replace(draft, path)
+    except BaseException:
+        os.unlink(draft)
+        raise
+    say(f"\nwritten to {name}")
+
+
+def _say_next(found: Collection[str]) -> None:
+    say("\nnext:")
+    say("  ragguard doctor auto        which model gives the scores, and what it can judge")
+    say("  (run your program once)     its runs and scores go to ragguard.db")
+    say("  ragguard report             the runs, and what each retrieval did for the answer")
+    pages = [page for name, page in PAGES.items() if name in found] or ["how-to/capture.md"]
+    say(f"  docs/{', docs/'.join(pages)}")

@@ -1,0 +1,205 @@
+"""`ragguard init` on small real projects: what it prints is run against the real framework."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from typer.testing import CliRunner
+
+from ragguard.cli import project
+from ragguard.cli.app import app
+
+PROGRAMS = {
+    "LangChain": """
+        '''A program.'''
+        from langchain_core.documents import Document
+        from langchain_core.retrievers import BaseRetriever
+
+
+        class Search(BaseRetriever):
+            def _get_relevant_documents(self, query, *, run_manager):
+                return [Document("Elmer Hagblad was born in East Dundale.")]
+
+
+        if __name__ == "__main__":
+            Search().invoke("Where was Elmer Hagblad born?")
+    """,
+    "LlamaIndex": """
+        from llama_index.core.base.base_retriever import BaseRetriever
+        from llama_index.core.schema import NodeWithScore, TextNode
+
+
+        class Search(BaseRetriever):
+            def _retrieve(self, query_bundle):
+                return [NodeWithScore(node=TextNode(text="Elmer Hagblad was born in East Dundale."))]
+
+
+        if __name__ == "__main__":
+            Search().retrieve("Where was Elmer Hagblad born?")
+    """,
+    "Haystack": """
+        from haystack import Document, Pipeline
+        from haystack.components.retrievers.in_memory import InMemoryBM25Retriever
+        from haystack.document_stores.in_memory import InMemoryDocumentStore
+
+        documents = InMemoryDocumentStore()
+        documents.write_documents([Document(content="Elmer Hagblad was born in East Dundale.")])
+        pipeline = Pipeline()
+        pipeline.add_component("retriever", InMemoryBM25Retriever(documents))
+        pipeline.run({"retriever": {"query": "Where was Elmer Hagblad born?"}})
+    """,
+}
+SHOW = "\nrg.flush(timeout=60)\nprint([(run.question, len(run.steps)) for run in rg.runs()])\n"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch):
+    """Writes a project's files, and makes its folder the current one."""
+    monkeypatch.chdir(tmp_path)
+
+    def written(**files):
+        for name, text in files.items():
+            path = tmp_path / name.replace("__", "/").replace("_dot_", ".")
+            path.parent.mkdir(exist_ok=True)
+            path.write_bytes(textwrap.dedent(text).lstrip().encode())
+        return tmp_path
+
+    return written
+
+
+def init(*arguments):
+    return CliRunner().invoke(app, ["init", *arguments])
+
+
+def printed(output):
+    """The lines that are to be added, as they are printed."""
+    return "\n".join(line[4:] for line in output.splitlines() if line.startswith("    ") or not line)
+
+
+def carried_out(path):
+    environment = {**os.environ, "RAGGUARD_ENGINE": "nano", "HAYSTACK_TELEMETRY_ENABLED": "False"}
+    return subprocess.run(
+        [sys.executable, str(path)], capture_output=True, text=True, env=environment, cwd=path.parent, check=False
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("framework", PROGRAMS)
+def test_written_lines_capture_the_retrieval_of_the_real_framework(make, framework):
+    folder = make(app_dot_py=PROGRAMS[framework])
+    before = (folder / "app.py").read_text()
+    shown = init()
+    assert shown.exit_code == 0, shown.output
+    assert f"found {framework} (app.py:" in shown.output
+    assert (folder / "app.py").read_text() == before
+    done = init("--write")
+    assert done.exit_code == 0, done.output
+    assert "+rg = RagGuard()" in done.output
+    after = (folder / "app.py").read_text()
+    assert printed(shown.output).strip() in after
+    assert after.replace(printed(shown.output).strip(), "").split() == before.split()
+    (folder / "app.py").write_text(after + SHOW)
+    ran = carried_out(folder / "app.py")
+    assert "[('Where was Elmer Hagblad born?', 1)]" in ran.stdout, ran.stderr
+    again = init("--write")
+    assert "there already: app.py:" in again.output
+
+
+def test_project_without_a_framework_gets_lines_of_plain_code_that_run(make):
+    folder = make(app_dot_py="print(1)\n")
+    done = init()
+    assert "plain code" in done.output
+    (folder / "lines.py").write_text(printed(done.output) + SHOW)
+    ran = carried_out(folder / "lines.py")
+    assert "[('a question of your user', 1)]" in ran.stdout, ran.stderr
+    (folder / "lines.py").unlink()
+    assert init("--write").exit_code == 2
+
+
+@pytest.mark.parametrize("tracer", ["phoenix.otel", "langfuse"])
+def test_tracer_that_takes_a_sink_has_it_in_the_lines_and_these_run(make, tracer):
+    pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
+    folder = make(app_dot_py=f"import {tracer}\nfrom langchain_core.documents import Document\n")
+    done = init()
+    assert "sinks=[" in done.output
+    (folder / "lines.py").write_text(printed(done.output) + "\nrg.close(timeout=0)\n")
+    ran = carried_out(folder / "lines.py")
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.parametrize(("name", "content", "found"), [
+    ("requirements_dot_txt", "langgraph>=1.0\n", "LangChain (requirements.txt)"),
+    ("pyproject_dot_toml", "[project]\nname='x'\ndependencies=['llama-index']\n", "LlamaIndex (pyproject.toml)"),
+    ("pyproject_dot_toml", "[tool.poetry.dependencies]\nhaystack-ai = '^3'\n", "Haystack (pyproject.toml)"),
+    ("pyproject_dot_toml", "[dependency-groups]\ndev=['logfire']\n", "Logfire (pyproject.toml)"),
+    ("app_dot_py", "def late():\n    import openinference.semconv\n", "OpenInference (app.py:2)"),
+])  # fmt: skip
+def test_dependencies_and_imports_are_found(make, name, content, found):
+    make(**{name: content})
+    done = init()
+    assert (done.exit_code, f"found {found}" in done.output) == (0, True), done.output
+
+
+def test_project_whose_name_is_a_framework_is_not_said_to_use_it(make):
+    make(pyproject_dot_toml="[project]\nname = 'haystack-of-mine'\ndescription = 'langchain'\n")
+    assert "found Haystack" not in init().output
+
+
+@pytest.mark.parametrize(("files", "said"), [
+    ({"a_dot_py": "import langchain\n", "b_dot_py": "import langchain\n"}, "--file says which"),
+    ({"a_dot_py": "import langchain; x = 1\n"}, "a line of their own"),
+    ({"a_dot_py": "import langchain; x = '''\n'''\n"}, "a line of their own"),
+    ({"a_dot_py": "import langchain\nrg = 1\n"}, "the name rg"),
+    ({"requirements_dot_txt": "langchain\n"}, "imports a framework"),
+])  # fmt: skip
+def test_write_refuses_in_one_sentence_what_it_cannot_place(make, files, said):
+    folder = make(**files)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    done = init("--write")
+    assert done.exit_code == 2
+    assert said in done.output.splitlines()[-1]
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_file_keeps_its_line_ends_and_its_mode_and_settings_of_the_environment_stay_first(make):
+    folder = make(app_dot_py="import os\r\nos.environ['A'] = 'b'\r\nimport langchain\r\nprint(1)")
+    (folder / "app.py").chmod(0o755)
+    assert init("--write").exit_code == 0
+    text = (folder / "app.py").read_bytes()
+    assert text.count(b"\n") == text.count(b"\r\n")
+    assert text.index(b"import langchain\r\n") < text.index(b"rg = RagGuard") < text.index(b"print(1)")
+    assert (folder / "app.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_several_files_are_settled_by_the_program_or_by_the_option(make):
+    make(a_dot_py="import langchain\n", b_dot_py="import langchain\nif __name__ == '__main__':\n    pass\n")
+    assert "add to b.py, after line 1" in init().output
+    assert "add to a.py, after line 1" in init("--file", "a.py").output
+
+
+def test_disk_that_fails_leaves_the_file_as_it_was(make, monkeypatch):
+    folder = make(app_dot_py="import langchain\n")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    assert init("--write").exit_code == 2
+    assert [path.name for path in folder.iterdir()] == ["app.py"]
+    assert (folder / "app.py").read_text() == "import langchain\n"
+
+
+def test_folders_of_others_and_broken_files_are_passed_over(make, monkeypatch):
+    make(
+        broken_dot_py="def\n",
+        env__x_dot_py="import langchain\n",
+        tests__x_dot_py="import haystack\n",
+        b_dot_py="1\n",
+    )
+    done = init()
+    assert "found LangChain" not in done.output
+    assert "1 could not be read as Python, such as broken.py" in done.output
+    monkeypatch.setattr(project, "MOST_FILES", 1)
+    assert "only the first 1 Python files" in init().output
+    assert init("missing").exit_code == 2
