@@ -137,8 +137,8 @@ def _undecided(changes: Sequence[Change], paired: int) -> str:
 
 
 def _named(changes: Sequence[Change]) -> str:
-    """Returns the metrics with their differences; the interval, too, of a single one."""
-    if len(changes) > 1:
+    """Returns the metrics with their differences; the interval, too, of a single one that has one."""
+    if len(changes) > 1 or not math.isfinite(changes[0].low):
         return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
     (one,) = changes
     return f"{one.metric} {one.difference:+z.3f} ({one.low:+z.3f} … {one.high:+z.3f})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -156,4 +157,6 @@ def _questions(change: Change, paired: int) -> str:
 
 
 def _difference(change: Change) -> str:
+    if not math.isfinite(change.low):  # too few questions for an interval
+        return f"{change.difference:+z.3f}"
     return f"{change.difference:+z.3f} ({change.low:+z.3f} … {change.high:+z.3f})"

@@ -8,6 +8,7 @@ import os
 import sys
 import time
 import webbrowser
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,17 +18,25 @@ from ragguard.cli.terminal import notes, progress_bar, say, screen
 from ragguard.errors import InvalidInput, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ragguard import Engine, Passage, RagGuard
+    from ragguard.storage.sqlite.means import RunMeans
     from ragguard.text.search import Search, Texts
 
 K = 3
 """The passages of one search."""
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
+LEGEND = """
+likelihood: how probable the answer's words are to the model after what it read; delta: what the hop added.
+fit: how much likelier (in log-probability) a word is after the passage; 0 is no help. In the tables it is a word of the
+hop's own query, in the lists a word of your question."""
+"""The meaning of the numbers of a model that does not judge by label."""
 
 
 def run(
-    folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html or .py files.")],
+    folder: Annotated[Path, typer.Argument(help="A folder with .md, .txt, .rst, .html, .py or .pdf files.")],
     questions: Annotated[list[str], typer.Argument(help="What to ask of these texts; one or more.")],
     engine: Annotated[
         str,
@@ -38,13 +47,27 @@ def run(
     out: Annotated[Path, typer.Option("--out", "-o", help="Where the store and the page go.")] = Path(
         "try-out"
     ),
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Compare with this wording of the question; once for each question, in their order."
+        ),
+    ] = None,
+    retriever: Annotated[
+        str | None,
+        typer.Option(
+            metavar="MODULE:FUNCTION", help="Compare with a function that takes a query and returns passages."
+        ),
+    ] = None,
     browser: Annotated[bool, typer.Option(help="Open the page where there is a browser.")] = True,
 ) -> None:
     """Ask questions of your own texts, and see what each of two searches did for the answer.
 
-    The second search looks for what the first one left open. Runs are added to the store in --out. Exit code 0:
+    The second search looks for what the first one left open. With --against or --retriever each question is answered
+    twice, and the last sentence compares the two ways to search. Runs are added to the store in --out. Exit code 0:
     all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
     """
+    from ragguard.cli.sides import load_retriever
     from ragguard.client import RagGuard
     from ragguard.engines.automatic import choose
     from ragguard.engines.connect import connect
@@ -52,6 +75,10 @@ def run(
 
     if empty := [one for one in questions if not one.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
+    wordings = against or []
+    if wordings and (retriever or len(wordings) != len(questions) or not all(map(str.strip, wordings))):
+        raise InvalidInput("--against", wordings[0], "another wording for each question, without --retriever")
+    other = load_retriever(retriever) if retriever else None
     began = time.perf_counter()
     texts = read_folder(folder)
     address = choose().address if engine == "auto" else engine
@@ -66,15 +93,35 @@ def run(
     with RagGuard(model, scorers=_scorers(address), store=out / "ragguard.db", exit_timeout=0.0) as rg:
         stopped = complete = False
         search = Search(texts.passages)
+        local = _is_local(address)
+        before: list[RunMeans] = []
+        after: list[RunMeans] = []
         try:
             with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
                 for number, question in enumerate(questions, 1):
                     update(description=f"question {number} of {len(questions)}")
-                    whole = _ask(rg, search, question, by_likelihood=_is_local(address))
+                    first = _ask(rg, search, question, by_likelihood=local)
+                    whole = first.whole
+                    if wordings or other:
+                        say(
+                            "\nthe same question, with "
+                            + (f"--retriever {retriever}:" if other else "the other wording:")
+                        )
+                        wording = wordings[number - 1] if wordings else question
+                        second = _ask(
+                            rg, search, question, by_likelihood=local, wording=wording, retriever=other
+                        )
+                        whole = whole and second.whole
+                        before.append(first.means)
+                        after.append(second.means)
                     complete = whole and (complete or number == 1)
                     update(advance=1)
         except KeyboardInterrupt:
             stopped = True
+        if local:
+            say(LEGEND)
+        if before:
+            _compare(before, after)
         _finish(out, stopped, browser)
     say(f"{time.perf_counter() - began:.1f} s")
     if stopped or not complete:
@@ -84,10 +131,13 @@ def run(
 def _about(texts: Texts, folder: Path, engine: str) -> str:
     """Says what was read, and who answers."""
     skipped = "".join(f"; {count:,} not read: {reason}" for reason, count in texts.skipped.items())
+    skipped += f"; {texts.cut}" if texts.cut else ""
     files = "1 file" if texts.files == 1 else f"{texts.files:,} files"
     about = f"{folder}: {files}, {len(texts.passages):,} passages{skipped}. Answers and numbers: {engine}"
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
+    if _is_local(engine) and not texts.is_english:
+        about += ". These texts look not English, which it hardly reads; --engine names a model that does"
     return about + "."
 
 
@@ -100,17 +150,37 @@ def _scorers(engine: str) -> list[str] | None:
     return ["likelihood"] if _is_local(engine) else None
 
 
-def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) -> bool:
-    """Searches twice, answers, scores, and prints the run; False where a score is missing."""
+@dataclass(frozen=True, slots=True)
+class AskedQuestion:
+    """The outcome of one question."""
+
+    whole: bool
+    """False where a score is missing."""
+    means: RunMeans
+
+
+def _ask(
+    rg: RagGuard,
+    search: Search,
+    question: str,
+    *,
+    by_likelihood: bool,
+    wording: str = "",
+    retriever: Callable[[str], object] | None = None,
+) -> AskedQuestion:
+    """Searches twice, for a wording of the question, answers, scores, and prints the run."""
     from ragguard.analysis.hops import hop_table
+    from ragguard.cli.sides import means_of, retrieve
     from ragguard.text.search import content_words, left_open
 
+    wording = wording or question
     with rg.run(question, name="try") as run:
-        first = search(content_words(question), K)
-        run.retrieved(question, first)
-        wanted = left_open(question, first, search)
-        second = search(wanted, K, without=first)
-        run.retrieved(" ".join(wanted), second)
+        first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
+        run.retrieved(wording, first)
+        wanted = left_open(wording, first, search)
+        query = " ".join(wanted)
+        second = retrieve(retriever, query, K, first) if retriever else search(wanted, K, without=first)
+        run.retrieved(query, second)
         found = [*first, *second]
         answer = asyncio.run(_answer(rg.engine, question, found)) if found else ""
         run.answered(answer)
@@ -118,19 +188,39 @@ def _ask(rg: RagGuard, search: Search, question: str, *, by_likelihood: bool) ->
     for item in rg.runs():
         if item.id == run.id:
             screen().print(hop_table(item, rg.scores(item.id), rg.failures(item.id)))
-    if not found:
-        say("No passage has a word of this question.")
     fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
+    if not found:
+        say("No passage has a word of this question; ask it in the words of the texts.")
+    else:
+        say("\nwhere each passage is from" + (", and how well it fits your question:" if fits else ":"))
     places = [f"1.{number}" for number in range(1, len(first) + 1)]
     places += [f"2.{number}" for number in range(1, len(second) + 1)]
     for at, (place, passage) in enumerate(zip(places, found, strict=True)):
-        credit = (
-            f"  {fits[at]:+z.2f}{'  fits the question best' if fits[at] == max(fits) else ''}" if fits else ""
-        )
-        say(f"  {place}{credit}  {passage.id}")
+        fit = f"  {fits[at]:+z.2f}" if fits else ""
+        best = "  fits the question best" if fits and fits[at] == max(fits) else ""
+        say(f"  {place}{fit}  {passage.id or '(no id)'}{best}")
     if fits:
-        say("The numbers: how much likelier a word of the question is after the passage (log-probability).")
-    return bool(done) and not rg.failures(run.id)
+        say(
+            "fit: how much likelier a word of the question is after the passage (log-probability); 0 is no help."
+        )
+    return AskedQuestion(
+        whole=bool(done) and not rg.failures(run.id), means=means_of(question, rg.scores(run.id), fits)
+    )
+
+
+def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
+    """Prints which of two ways to search was better; the second one is "after"."""
+    from ragguard.analysis.comparison import compare
+    from ragguard.analysis.pairs import questions_of
+
+    try:
+        found = compare(questions_of(before), questions_of(after))
+    except InvalidInput as error:
+        say(f"\nnot compared: {error}")
+        return
+    say(f"\nsecond way to search against the first: {found.verdict.sentence}")
+    for change in found.decisive:
+        say(f"  {change.metric}: {change.before:z.3f} before, {change.after:z.3f} after")
 
 
 async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str:

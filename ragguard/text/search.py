@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -13,15 +14,24 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.text.secret_filter import logger
 
-KINDS = (".md", ".txt", ".rst", ".html", ".py")
+KINDS = (".md", ".txt", ".rst", ".html", ".py", ".pdf")
 LONGEST_FILE = 2_000_000
-"""The most bytes of a file that is read."""
+"""The most bytes of a text file that is read."""
+LONGEST_PDF = 50_000_000
 MOST_FILES = 2_000
+MOST_SEEN = 100_000
+"""The most entries of folders that are looked at."""
 WORDS = 120
 """The most words of a passage."""
+_LONGEST_WORD = 200
+"""The longest word of a text; longer ones are of a script without spaces, or no words."""
+_CUT = 600
+"""The characters of a passage of such a text."""
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
-_WORD = re.compile(r"\w+")
+_IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
+_WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
 _COMMON = frozenset(
     "a an and are as at be but by can did do does for from had has have how i if in into is it its me my no not of on "
     "or our so than that the their them then there these they this to was we were what when where which who whom "
@@ -37,6 +47,15 @@ class Texts:
     files: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
     """How many files were not read, by the reason."""
+    cut: str = ""
+    """The sentence about a folder that is too large to be read as a whole."""
+
+    @property
+    def is_english(self) -> bool:
+        """False where hardly one word in ten is a common one of English; such a text has four in ten."""
+        spread = self.passages[:: max(1, len(self.passages) // 50)]
+        words = [word.lower() for one in spread for word in _WORD.findall(one.text)]
+        return len(words) < 50 or sum(map(_COMMON.__contains__, words)) > 0.1 * len(words)
 
 
 def read_folder(folder: Path) -> Texts:
@@ -47,27 +66,21 @@ def read_folder(folder: Path) -> Texts:
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
     found = Texts()
-    for path in _files(folder):
+    for path in _files(folder, found):
         if found.files == MOST_FILES:
-            found.skipped[f"beyond the first {MOST_FILES:,}"] += 1
+            found.cut = f"only the first {MOST_FILES:,} texts were read; name a folder below for the others"
             break
         try:
-            if path.stat().st_size > LONGEST_FILE:
-                found.skipped[f"over {LONGEST_FILE // 1_000_000} MB"] += 1
-                continue
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError):
-            found.skipped["not readable as UTF-8"] += 1
-            continue
-        if "\0" in text:
-            found.skipped["binary"] += 1
+            text = _text_of(path)
+        except _NotRead as reason:
+            found.skipped[str(reason)] += 1
             continue
         found.files += 1
         name = path.relative_to(folder).as_posix()
-        parts = split(_visible(text) if path.suffix.lower() == ".html" else text)
-        found.passages += [Passage(part, f"{name}#{number}") for number, part in enumerate(parts, 1)]
+        found.passages += [Passage(part, f"{name}#{number}") for number, part in enumerate(split(text), 1)]
     if not found.passages:
-        why = "".join(f"; {count} {reason}" for reason, count in found.skipped.items())
+        why = "".join(f"; {count:,} {reason}" for reason, count in found.skipped.items())
+        why += f"; {found.cut}" if found.cut else ""
         raise InvalidInput("FOLDER", str(folder), f"a folder with texts ({', '.join(KINDS)}){why}")
     return found
 
@@ -81,7 +94,9 @@ def split(text: str) -> list[str]:
         if held and sum(len(one.split()) for one in held) + len(words) > WORDS:
             parts.append("\n".join(held))
             held = []
-        if len(words) > WORDS:
+        if max(map(len, words)) > _LONGEST_WORD:
+            parts += [paragraph[at : at + _CUT] for at in range(0, len(paragraph), _CUT)]
+        elif len(words) > WORDS:
             parts += [" ".join(words[at : at + WORDS]) for at in range(0, len(words), WORDS)]
         else:
             held.append(paragraph)
@@ -138,15 +153,57 @@ def left_open(question: str, found: Sequence[Passage], search: Search) -> list[s
     return [*(open_words or asked), *rarest[:3]]
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yields the files to read, in the order of their names, folder by folder."""
-    for path in sorted(folder.iterdir(), key=lambda one: (one.is_dir(), one.name)):
-        if path.name.startswith(".") or path.is_symlink():
-            continue
-        if path.is_dir():
-            yield from _files(path)
-        elif path.suffix.lower() in KINDS:
-            yield path
+class _NotRead(Exception):
+    """The reason for which a file is not read."""
+
+
+def _text_of(path: Path) -> str:
+    """Returns the text of a file; raises _NotRead with the reason."""
+    kind = path.suffix.lower()
+    most = LONGEST_PDF if kind == ".pdf" else LONGEST_FILE
+    try:
+        if path.stat().st_size > most:
+            raise _NotRead(f"over {most // 1_000_000} MB (split it)")
+        text = _pdf(path) if kind == ".pdf" else path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise _NotRead("not readable as UTF-8") from None
+    if "\0" in text:
+        raise _NotRead("binary")
+    return _visible(text) if kind == ".html" else text
+
+
+def _pdf(path: Path) -> str:
+    """Returns the text of a PDF, page by page; raises _NotRead where there is none."""
+    try:
+        from pypdf import PdfReader
+    except ImportError:
+        raise _NotRead("PDF (pip install 'ragguard[pdf]' reads them)") from None
+    logger("pypdf").setLevel("CRITICAL")  # what it finds odd in a file that it can read
+    try:
+        text = "\n\n".join(page.extract_text() for page in PdfReader(path).pages)
+    except Exception:  # noqa: BLE001 - a damaged or encrypted file raises anything
+        raise _NotRead("PDF that is damaged or encrypted") from None
+    if not text.strip():
+        raise _NotRead("PDF without text, as of a scan (recognise its text first)")
+    return text.replace("\0", "")
+
+
+def _files(folder: Path, found: Texts) -> Iterator[Path]:
+    """Yields the files to read, in the order of their names, those of a folder before those below it; notes in
+    `found` that there are too many."""
+    seen = 0
+    for root, folders, names in os.walk(folder):
+        seen += len(folders) + len(names)
+        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        for name in sorted(names):
+            path = Path(root, name)
+            if path.is_symlink():
+                continue
+            if not name.startswith(".") and path.suffix.lower() in KINDS and path.is_file():
+                yield path
+        if seen > MOST_SEEN:
+            found.cut = f"not all of its more than {MOST_SEEN:,} files were looked at; name a folder below"
+            return
 
 
 class _Visible(HTMLParser):

@@ -102,6 +102,7 @@ def test_as_many_questions_as_are_asked_for_are_enough():
 def test_too_few_questions_say_how_many_would_do():
     assert "About 4 more questions would be enough" in verdict(2, udcg_context=0.1).sentence
     assert verdict(1, udcg_context=0.1).sentence.startswith("Undecided on 1 question: ")
+    assert "nan" not in verdict(2, udcg_context=[0.1, 0.2]).sentence
 
 
 def test_a_difference_that_needs_too_many_questions_is_called_too_small():

@@ -1,11 +1,14 @@
 """A folder of texts: what is read, how it is split, and what is found in it."""
 
+import os
+import sys
+
 import pytest
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 from ragguard.text import search
-from ragguard.text.search import Search, left_open, read_folder, split
+from ragguard.text.search import Search, content_words, left_open, read_folder, split
 
 
 def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_skips(tmp_path):
@@ -24,7 +27,7 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
         ("a.md#1", "# Tea\nTea is grown in Assam."),
         ("below/page.html#1", "Ada was born in London."),
     ]
-    assert found.skipped == {"binary": 1, "not readable as UTF-8": 1, "over 2 MB": 1}
+    assert found.skipped == {"binary": 1, "not readable as UTF-8": 1, "over 2 MB (split it)": 1}
 
 
 def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monkeypatch):
@@ -33,7 +36,77 @@ def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monke
         (tmp_path / f"{name}.txt").write_text(name)
     found = read_folder(tmp_path)
     assert [one.text for one in found.passages] == ["a", "b"]
-    assert found.skipped == {"beyond the first 2": 1}
+    assert found.cut.startswith("only the first 2 texts were read")
+
+
+def test_folder_with_more_entries_than_are_looked_at_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "MOST_SEEN", 3)
+    for name in "abcd":
+        (tmp_path / f"{name}.png").touch()
+    with pytest.raises(InvalidInput, match="more than 3 files were looked at; name a folder below"):
+        read_folder(tmp_path)
+
+
+def test_file_of_two_gigabytes_is_passed_over_unread(tmp_path):
+    with (tmp_path / "large.txt").open("wb") as file:
+        file.truncate(2**31)
+    with pytest.raises(InvalidInput, match=r"1 over 2 MB \(split it\)"):
+        read_folder(tmp_path)
+
+
+def test_pipe_and_link_are_no_texts(tmp_path):
+    os.mkfifo(tmp_path / "pipe.txt")
+    (tmp_path / "link.txt").symlink_to(__file__)
+    (tmp_path / "a.txt").write_text("tea")
+    assert read_folder(tmp_path).files == 1
+
+
+def test_pdf_is_read_where_pypdf_is_there(tmp_path):
+    pytest.importorskip("pypdf")
+    (tmp_path / "tea.pdf").write_bytes(pdf("Tea is grown in Assam."))
+    (tmp_path / "scan.pdf").write_bytes(pdf(""))
+    (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.4\n")
+    found = read_folder(tmp_path)
+    assert [(one.id, one.text) for one in found.passages] == [("tea.pdf#1", "Tea is grown in Assam.")]
+    assert found.skipped == {
+        "PDF that is damaged or encrypted": 1,
+        "PDF without text, as of a scan (recognise its text first)": 1,
+    }
+
+
+def test_pdf_without_pypdf_is_counted_with_the_way_to_read_it(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pypdf", None)
+    (tmp_path / "tea.pdf").write_bytes(pdf("Tea"))
+    with pytest.raises(InvalidInput, match=r"1 PDF \(pip install 'ragguard\[pdf\]' reads them\)"):
+        read_folder(tmp_path)
+
+
+def pdf(text):
+    """A PDF of one page, written by hand."""
+    stream = f"BT /F1 12 Tf 20 100 Td ({text}) Tj ET" if text else ""
+    objects = [
+        "<</Type/Catalog/Pages 2 0 R>>",
+        "<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        "<</Type/Page/Parent 2 0 R/MediaBox[0 0 300 200]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+        f"<</Length {len(stream)}>>stream\n{stream}\nendstream",
+        "<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+    ]
+    body, places = "%PDF-1.4\n", []
+    for number, one in enumerate(objects, 1):
+        places.append(len(body))
+        body += f"{number} 0 obj{one}endobj\n"
+    table = "".join(f"{place:010} 00000 n \n" for place in places)
+    body += f"xref\n0 6\n0000000000 65535 f \n{table}trailer<</Size 6/Root 1 0 R>>\nstartxref\n{len(body)}\n%%EOF\n"
+    return body.encode()
+
+
+def test_texts_of_another_language_are_told_and_searched_by_character_where_it_has_no_spaces(tmp_path):
+    (tmp_path / "a.txt").write_text("El té se cultiva en la región de Assam desde hace mucho tiempo. " * 9)
+    assert not read_folder(tmp_path).is_english
+    (tmp_path / "a.txt").write_text("Tea has been grown in the region of Assam for a long time. " * 9)
+    assert read_folder(tmp_path).is_english
+    passages = [Passage("東京は日本の首都です", "0"), Passage("お茶", "1")]
+    assert [one.id for one in Search(passages)(content_words("首都"), 3)] == ["0"]
 
 
 @pytest.mark.parametrize("name", ["missing", "empty", "file"])
@@ -48,6 +121,7 @@ def test_split_joins_short_paragraphs_and_cuts_long_ones():
     parts = split("Short.\n\nAlso short.\n\n" + "word " * 250)
     assert parts[0] == "Short.\nAlso short."
     assert [len(part.split()) for part in parts[1:]] == [120, 120, 10]
+    assert [len(part) for part in split("字" * 1_000)] == [600, 400]
 
 
 def test_search_ranks_rare_words_above_common_ones_and_leaves_out_what_was_found():
