@@ -79,7 +79,8 @@ def run(
             if write:
                 raise
     if change:
-        say(f"add to {_name(project, change.file)}, after line {change.after}:\n")
+        where = f"after line {change.after}" if change.after else "at its beginning"
+        say(f"add to {_name(project, change.file)}, {where}:\n")
     elif frameworks:
         say("add where your program starts, before its first retrieval:\n")
     else:

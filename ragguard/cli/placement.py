@@ -68,6 +68,8 @@ def place(file: SourceFile, lines: Sequence[str]) -> PlacedLines:
     if names := _bound(file.tree) & {"rg", "RagGuard"}:
         raise _refused(file, f"a file that does not use the name {sorted(names)[0]} otherwise")
     old = file.text.splitlines(keepends=True)
+    if not taken:  # a line `#!` and comments about the file stay first
+        after = next((at for at, line in enumerate(old) if not line.startswith("#")), len(old))
     end = "\r\n" if old and old[0].endswith("\r\n") else "\n"
     before = "".join(old[:after])
     if before and not before.endswith("\n"):

@@ -133,7 +133,8 @@ def _about(texts: Texts, folder: Path, engine: str) -> str:
     skipped = "".join(f"; {count:,} not read: {reason}" for reason, count in texts.skipped.items())
     skipped += f"; {texts.cut}" if texts.cut else ""
     files = "1 file" if texts.files == 1 else f"{texts.files:,} files"
-    about = f"{folder}: {files}, {len(texts.passages):,} passages{skipped}. Answers and numbers: {engine}"
+    passages = "1 passage" if len(texts.passages) == 1 else f"{len(texts.passages):,} passages"
+    about = f"{folder}: {files}, {passages}{skipped}. Answers and numbers: {engine}"
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
     if _is_local(engine) and not texts.is_english:

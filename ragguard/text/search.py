@@ -20,6 +20,8 @@ KINDS = (".md", ".txt", ".rst", ".html", ".py", ".pdf")
 LONGEST_FILE = 2_000_000
 """The most bytes of a text file that is read."""
 LONGEST_PDF = 50_000_000
+RESULTS = "ragguard.db"
+"""The file by which a folder of results is known; its page is no text of the user's."""
 MOST_FILES = 2_000
 MOST_SEEN = 100_000
 """The most entries of folders that are looked at."""
@@ -194,7 +196,8 @@ def _files(folder: Path, found: Texts) -> Iterator[Path]:
     seen = 0
     for root, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
-        folders[:] = sorted(one for one in folders if not one.startswith("."))
+        own = (one for one in folders if Path(root, one, RESULTS).exists())  # of an earlier call
+        folders[:] = sorted({one for one in folders if not one.startswith(".")} - set(own))
         for name in sorted(names):
             path = Path(root, name)
             if path.is_symlink():

@@ -26,6 +26,28 @@ PROGRAMS = {
         if __name__ == "__main__":
             Search().invoke("Where was Elmer Hagblad born?")
     """,
+    "LangGraph": """
+        from langchain_core.documents import Document
+        from langchain_core.retrievers import BaseRetriever
+        from langgraph.graph import END, START, MessagesState, StateGraph
+
+
+        class Search(BaseRetriever):
+            def _get_relevant_documents(self, query, *, run_manager):
+                return [Document("Elmer Hagblad was born in East Dundale.")]
+
+
+        def look(state):
+            Search().invoke(state["messages"][-1].content)
+            return {"messages": []}
+
+
+        graph = StateGraph(MessagesState)
+        graph.add_node("look", look)
+        graph.add_edge(START, "look")
+        graph.add_edge("look", END)
+        graph.compile().invoke({"messages": [("user", "Where was Elmer Hagblad born?")]})
+    """,
     "LlamaIndex": """
         from llama_index.core.base.base_retriever import BaseRetriever
         from llama_index.core.schema import NodeWithScore, TextNode
@@ -91,7 +113,7 @@ def test_written_lines_capture_the_retrieval_of_the_real_framework(make, framewo
     before = (folder / "app.py").read_text()
     shown = init()
     assert shown.exit_code == 0, shown.output
-    assert f"found {framework} (app.py:" in shown.output
+    assert f"found {framework.replace('Graph', 'Chain')} (app.py:" in shown.output
     assert (folder / "app.py").read_text() == before
     done = init("--write")
     assert done.exit_code == 0, done.output
@@ -170,6 +192,15 @@ def test_file_keeps_its_line_ends_and_its_mode_and_settings_of_the_environment_s
     assert text.count(b"\n") == text.count(b"\r\n")
     assert text.index(b"import langchain\r\n") < text.index(b"rg = RagGuard") < text.index(b"print(1)")
     assert (folder / "app.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_import_inside_a_function_has_the_lines_before_it_and_below_the_comments_at_the_head(make):
+    folder = make(app_dot_py="#!/usr/bin/env python\ndef f():\n    import langchain\n")
+    assert "after line 1" in init("--write").output
+    text = (folder / "app.py").read_text()
+    assert text.startswith("#!/usr/bin/env python\n\nimport ragguard_langchain\n")
+    (folder / "app.py").write_text("def f():\n    import langchain\n")
+    assert "at its beginning" in init().output
 
 
 def test_several_files_are_settled_by_the_program_or_by_the_option(make):

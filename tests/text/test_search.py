@@ -61,6 +61,14 @@ def test_pipe_and_link_are_no_texts(tmp_path):
     assert read_folder(tmp_path).files == 1
 
 
+def test_results_of_an_earlier_call_are_no_texts(tmp_path):
+    (tmp_path / "try-out").mkdir()
+    (tmp_path / "try-out" / "ragguard.db").touch()
+    (tmp_path / "try-out" / "report.html").write_text("<p>Tea</p>")
+    (tmp_path / "a.txt").write_text("tea")
+    assert [one.id for one in read_folder(tmp_path).passages] == ["a.txt#1"]
+
+
 def test_pdf_is_read_where_pypdf_is_there(tmp_path):
     pytest.importorskip("pypdf")
     (tmp_path / "tea.pdf").write_bytes(pdf("Tea is grown in Assam."))
