@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.records import Score
-from ragguard.scorers.disagreement import difference
 from ragguard.scorers.explanation import Explanation, explain_facts
-from ragguard.scorers.probes.relevance import sees_references
 from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
 from ragguard.text.control_characters import strip_control_characters
@@ -64,7 +62,7 @@ def summary(run: RunLine) -> Data:
 
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
-    run, usage, differ = overview.row, overview.summary.usage, _differences(overview)
+    run, usage = overview.row, overview.summary.usage
     explanation, selections = explanation_of(overview), selection_numbers(overview)
     shortened: dict[int, list[Shortened]] = {}
     for seq, *score in json.loads(overview.summary.shortened):
@@ -78,9 +76,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "subs": overview.sub_questions or overview.summary.sub_questions,
         "steps": [
             {
-                **_step(
-                    step, texts, run["started_ns"], differ.get(step.seq, {}), shortened.get(step.seq, ())
-                ),
+                **_step(step, texts, run["started_ns"], shortened.get(step.seq, ())),
                 "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
                 "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
                 "remarks": [
@@ -172,29 +168,10 @@ def scores_json(overview: Overview) -> str:
     return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
 
 
-def _differences(overview: Overview) -> dict[int, dict[int, str]]:
-    """Returns, by step and rank, why guard and scorer differ about a dropped passage."""
-    dropping = {step.seq: step for step in overview.steps if step.reasons}
-    if not dropping:
-        return {}
-    found: dict[int, dict[int, str]] = {}
-    question = overview.row["question"]
-    for place, rank, name, value, *_ in json.loads(overview.summary.of_passages):
-        step = dropping.get(place) if name == "utility" else None
-        drop = None if step is None else step.drops.get(rank)
-        if step is None or drop is None:
-            continue
-        saw = sees_references(step.row["query"] or question, question, overview.references)
-        if why := difference(drop, value / SCALE, saw_references=saw):
-            found.setdefault(place, {})[rank] = why
-    return found
-
-
 def _step(
     step: StepLine,
     texts: Texts,
     began_ns: int,
-    differ: Mapping[int, str],
     shortened: Iterable[Shortened],
 ) -> Data:
     row, decision = step.row, step.decision
@@ -222,7 +199,7 @@ def _step(
         "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
         "k": step.places,
         "kept": step.kept,
-        "reasons": {rank: "; ".join(filter(None, (why, differ.get(rank)))) for rank, why in step.reasons.items()},
+        "reasons": step.reasons,
     }  # fmt: skip
 
 
@@ -270,7 +247,7 @@ def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:
         dropped, tokens = (count if isinstance(count, int) else 0 for count in counts)
         if rank is None and name in _OF_ALL_READ:
             left_out, cut = max(left_out, dropped), max(cut, tokens)
-        elif rank is not None and name != "utility_given" and tokens:
+        elif rank is not None and tokens:
             alone.add(rank)
     tokens_cut = f"{cut:,} token{' was' if cut == 1 else 's were'} cut"
     found: list[str] = []

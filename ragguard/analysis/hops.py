@@ -27,7 +27,6 @@ from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
-from ragguard.scorers.disagreement import disagreements
 from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step
@@ -187,7 +186,6 @@ def _hop(
             *_advice(step),
             *_reasons(failures),
             *_contested(scores),
-            *_differences(step, scores),
             *filter(
                 None,
                 [would_drop([drop.position for drop in step.decision.would_drop] if step.decision else [])],
@@ -251,12 +249,6 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
             fits[score.position] = f"fit {score.value:+z.2f}"
     answered = {at: f"answers {sum(found.values())} of {len(found)}" for at, found in ratings.items()}
     return fits | answered | grades
-
-
-def _differences(step: RetrievalStep, scores: Sequence[Score]) -> list[str]:
-    """Returns which dropped passages the scorer judges otherwise than the guard, and why."""
-    found = {} if step.decision is None else disagreements(step.decision, scores)
-    return [f"passage {position}: {why}" for position, why in sorted(found.items())]
 
 
 def _advice(step: RetrievalStep) -> list[str]:

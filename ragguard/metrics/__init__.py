@@ -26,7 +26,6 @@ from ragguard.metrics.distraction import (
     udcg,
     udcg_of_parts,
     utility,
-    utility_given,
     utility_parts,
 )
 from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob, query_gain
@@ -56,5 +55,5 @@ __all__ = [
     "ndcg", "normalise", "pad", "paired_bootstrap", "pct_proc", "precision", "precision_at_grade", "proc",
     "query_gain", "ra_nwg", "recall", "reciprocal_rank", "redundancy", "required_subset", "rouge_l", "sample_weights",
     "semantic_entropy", "seper_hard", "seper_soft", "seper_stderr", "t", "t_u", "token_f1", "udcg", "udcg_of_parts",
-    "utility", "utility_given", "utility_parts",
+    "utility", "utility_parts",
 ]  # fmt: skip

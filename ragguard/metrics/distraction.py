@@ -44,17 +44,6 @@ def utility_parts(relevant: ArrayLike, p_abstain: ArrayLike) -> Parts:
     return Parts(arrays.plain(r * (1 - p)), arrays.plain((r - 1) * (1 - p)))
 
 
-def utility_given(relevant: ArrayLike, p_before: ArrayLike, p_after: ArrayLike) -> Value:
-    """Returns R * max(0, p_before - p_after): how much less the model abstains with the passage than before it,
-    counted as a gain where the passage is relevant (R = 2r - 1) and as harm where it is not. `utility` where p_before
-    is 1."""
-    r = arrays.read("relevant", relevant, low=0, high=1, axes=0)
-    before = arrays.read("p_before", p_before, low=0, high=1, axes=0)
-    after = arrays.read("p_after", p_after, low=0, high=1, axes=0)
-    arrays.same(relevant=r, p_before=before, p_after=after)
-    return arrays.plain((2 * r - 1) * np.maximum(before - after, 0))
-
-
 def distracting_effect(p_abstain: ArrayLike) -> Value:
     """Returns 1 − p, the probability that the model answers from the passage (eq. 1)."""
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
@@ -196,12 +185,6 @@ declare(
         name="utility", title="Utility", range=(-1, 1), direction="higher",
         description="How much the passage helps (positive) or misleads (negative) the model that reads it.",
         needs="p_relevant, p_abstain", source=f"{SOURCE}, eq. 2", levels=("passage",), function=utility,
-    ),
-    Metric(
-        name="utility_given", title="Utility given what was read", range=(-1, 1), direction="higher",
-        description="How much the passage helps or misleads, for the run's question, after what earlier turns brought.",
-        needs="p_relevant, and p_abstain of what was read before, without and with the passage",
-        source="ragguard, by the utility of Trappolini et al. 2025", levels=("passage",), function=utility_given,
     ),
     Metric(
         name="p_abstain", title="Abstention", range=(0, 1), unit="probability", direction="neither",

@@ -17,7 +17,6 @@ from ragguard.errors import CalibrationError, RagguardError
 from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
 from ragguard.records import ReferenceSource, Result, Stage
 from ragguard.runtime.arguments import share, true_or_false
-from ragguard.scorers.given import Relevant, UtilityGiven
 from ragguard.scorers.probes.abstention import Abstention, abstention, read_abstention
 from ragguard.scorers.probes.question import Ask, LabelAnswer, LabelQuestion, answered, remarks_of_both
 from ragguard.scorers.probes.relevance import Relevance, read_relevance, relevance, sees_references
@@ -32,7 +31,6 @@ class _JudgedPassage(NamedTuple):
     gain: float
     harm: float
     stderr: float | None
-    relevant: Relevant
 
     @property
     def utility(self) -> float:
@@ -42,7 +40,7 @@ class _JudgedPassage(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Utility:
     """Gives `p_abstain`, `p_relevant`, `utility`, `distracting_effect`, `udcg`, `udcg_context`,
-    `delta_udcg_selection`, `learned_udcg`, `utility_given`."""
+    `delta_udcg_selection`, `learned_udcg`."""
 
     name: ClassVar[str] = "utility"
     version: ClassVar[str] = "2"
@@ -55,17 +53,12 @@ class Utility:
     gamma: float = 1 / 3
     """The weight of harm beside gain in UDCG, from 0 to 1."""
 
-    given: bool = False
-    """True to ask for abstention also with the run's question, with what the model got in earlier turns before each
-    passage (`utility_given`). One prompt more for each passage, and one for each turn."""
-
     theta: Mapping[str, Any] | None = field(default=None, metadata=NEW_SETTING)
     """Weights for gain and harm by place, as `LearnedUdcg.to_dict` gives them, for `learned_udcg` of lists with as many
     places. None: no such score."""
 
     def __post_init__(self) -> None:
         true_or_false("Utility.soft", self.soft)
-        true_or_false("Utility.given", self.given)
         share("Utility.gamma", self.gamma)
         if self.theta is not None:
             LearnedUdcg.from_dict(self.theta)
@@ -83,8 +76,7 @@ class Utility:
         writer.left_out()
         asked = [(step, at) for step in view.steps for at in sorted(step.judged)]
         questions = [question for step, at in asked for question in self._questions(view, step, at)]
-        given = UtilityGiven(writer) if self.given else None
-        answers = await ask([*questions, *(given.questions() if given else ())])
+        answers = await ask(questions)
         judged: dict[tuple[str, int], _JudgedPassage] = {}
         for index, (step, at) in enumerate(asked):
             pair = slice(2 * index, 2 * index + 2)
@@ -97,9 +89,6 @@ class Utility:
                 self._step(writer, step, "candidates", judged)
                 self._selection(writer, step, judged)
         self._context(writer, judged)
-        if given:
-            relevant = {passage: found.relevant for passage, found in judged.items()}
-            given.write(answers[len(questions) :], relevant)
         return writer.results()
 
     def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
@@ -155,7 +144,7 @@ class Utility:
             # d/dp and d/dr of (2r - 1)(1 - p).
             of_r = None if relevant.stderr is None else 2 * (1 - abstains.p) * relevant.stderr
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        found = _JudgedPassage(gain, harm, stderr, Relevant(r, relevant.stderr if self.soft else 0.0))
+        found = _JudgedPassage(gain, harm, stderr)
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
         seen, judge = _seen(writer.view, step), _judge(writer.view)
         writer.add(

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
-from ragguard.scorers.disagreement import disagreements
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
 from ragguard.telemetry.content import Content
@@ -78,11 +77,9 @@ class Writer:
         put.put(n.GEN_AI_OPERATION, "retrieval")
         return _identified(put, "RETRIEVER", step.run_id, step)
 
-    def decision(self, decision: Decision, step: RetrievalStep, scores: Iterable[Score] = ()) -> Attributes:
-        """Returns the attributes of a guard's GUARDRAIL span; `scores` are those of the step."""
+    def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
+        """Returns the attributes of a guard's GUARDRAIL span."""
         put = Attributes(self.max_text)
-        if differ := disagreements(decision, scores):
-            put.put(n.GUARD_DISAGREEMENTS, [f"rank {rank}: {why}" for rank, why in differ.items()])
         if decision.dropped:
             put.put(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
             put.put(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])

@@ -131,9 +131,6 @@ OURS = (
     GUARD_WOULD_DROP := Name("ragguard.guard.would_drop.positions", "int[]", "the same in shadow", "guard"),
     GUARD_DROPPED_UTILITY := Name("ragguard.guard.dropped.utility", "double[]", "their utilities", "guard"),
     GUARD_DROPPED_REASONS := Name("ragguard.guard.dropped.reasons", "string[]", "why each went", "guard"),
-    GUARD_DISAGREEMENTS := Name(
-        "ragguard.guard.disagreements", "string[]", "dropped passages whose score differs, and why", "guard",
-    ),
 )  # fmt: skip
 
 ATTRIBUTES: dict[str, tuple[Name, ...]] = {

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, S
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
-from ragguard.records import Advice, Decision, RetrievalStep, Run, Score, ScoredRun, TraceContext
+from ragguard.records import Advice, Decision, RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
@@ -134,7 +134,7 @@ class OtelSink:
         self._evaluation(scored, parent, None)
         targets = {"": parent}
         for step in run.steps:
-            targets[step.id] = self._target(step, parent, scored.scores, known)
+            targets[step.id] = self._target(step, parent, known)
             self._evaluation(scored, targets[step.id], step)
         if run.status == "open":
             here.traces.keep(run.id, known)
@@ -191,9 +191,7 @@ class OtelSink:
         span.end(ended or None)
         return span.get_span_context()
 
-    def _target(
-        self, step: RetrievalStep, parent: SpanContext, scores: Sequence[Score], known: RunTrace
-    ) -> SpanContext:
+    def _target(self, step: RetrievalStep, parent: SpanContext, known: RunTrace) -> SpanContext:
         """Returns the span of the retrieval: the application's where it is known to be one, else one of ragguard's."""
         above = parent if step.trace is None else _span_context(step.trace)
         if not above.trace_flags.sampled:
@@ -203,7 +201,7 @@ class OtelSink:
         known.targets[step.id] = target
         if step.decision is not None and step.id not in known.decided:
             known.decided.add(step.id)
-            self._decision_span(step, step.decision, target, scores)
+            self._decision_span(step, step.decision, target)
         if step.advice is not None and (given := (step.id, step.advice.started_ns)) not in known.advised:
             known.advised.add(given)
             self._advice_span(step, step.advice, target)
@@ -216,15 +214,12 @@ class OtelSink:
             attributes=lambda: self._write.step(step), error=error, kind=SpanKind.CLIENT,
         )  # fmt: skip
 
-    def _decision_span(
-        self, step: RetrievalStep, decision: Decision, target: SpanContext, scores: Sequence[Score]
-    ) -> None:
+    def _decision_span(self, step: RetrievalStep, decision: Decision, target: SpanContext) -> None:
         length = int(decision.elapsed_ms * 1e6)
         start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
-        about = [score for score in scores if score.step_id == step.id] if decision.dropped else []
         self._write_span(
             "guard", target, start, start + length,
-            attributes=lambda: self._write.decision(decision, step, about),
+            attributes=lambda: self._write.decision(decision, step),
             error=_line(decision.reason) if decision.status == "error" else None,
         )  # fmt: skip
 

@@ -45,7 +45,7 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scor
 
 def test_the_remarks_on_a_hop_are_about_all_that_was_read_and_about_each_passage():
     assert remarks_on_fit([(None, "udcg", None, None), (1, "utility", None, None)]) == []
-    assert remarks_on_fit([(None, "delta_seper", 0, 1), (2, "utility_given", 1, 9)]) == [
+    assert remarks_on_fit([(None, "delta_seper", 0, 1)]) == [
         "the passages read so far did not fit the model's context: for ΔSePer, 1 token was cut from them"
     ]
     assert remarks_on_fit(

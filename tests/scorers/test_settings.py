@@ -13,7 +13,7 @@ WRONG = [
     (Belief, "tau", math.nan), (Belief, "tau", "0.5"), (Belief, "tau", True), (Belief, "equivalence", "x"),
     (Belief, "match", "x"), (Belief, "weights", "x"), (Belief, "kernel", None), (Belief, "over_references", "x"),
     (Belief, "over_references", ["best"]), (Belief, "selection", 1), (Utility, "soft", "x"),
-    (Utility, "given", None), (Utility, "gamma", 5), (Coverage, "eta", 6), (Coverage, "alpha", 2),
+    (Utility, "gamma", 5), (Coverage, "eta", 6), (Coverage, "alpha", 2),
     (Coverage, "w", -1), (Coverage, "w", math.inf), (Contested, "eta", -1), (Contested, "tau", 2),
     (Grades, "alpha", -1), (Grades, "t_alpha", 2), (Answers, "tau", 2),
 ]  # fmt: skip
@@ -39,7 +39,7 @@ def test_a_setting_that_cannot_be_right_is_refused_by_name(scorer, name, value):
                 "selection": False,
             },
         ),
-        (Utility, {"gamma": 1, "soft": True, "given": True}),
+        (Utility, {"gamma": 1, "soft": True}),
         (Coverage, {"eta": 5, "alpha": 1, "w": 0}),
         (Grades, {"alpha": 0, "t_alpha": 0}),
     ],
