@@ -101,7 +101,7 @@ def open_engine(
     """Returns the engine without layers."""
     if timeout_s is not None:
         number_between("timeout_s", timeout_s, math.ulp(0.0), math.inf, "a number of seconds, more than 0")
-    if engine == AUTO:
+    if isinstance(engine, str) and engine == AUTO:
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")

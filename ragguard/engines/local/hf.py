@@ -103,6 +103,7 @@ class CausalModel:
         self._max_tokens = max_batch_tokens
         self._vocabulary = int(model.config.get_text_config().vocab_size)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
+        self._cache = "cache" if "cache" in self._accepts else "past_key_values"  # its older name
 
     def logprobs(self, prompts: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (prompts, its tokens). One pass over prompt and label answers all asks of the label."""
@@ -220,13 +221,13 @@ class CausalModel:
         self, ids: Tensor, mask: Tensor, positions: Tensor, keep: int, cache: Any
     ) -> tuple[Tensor, Any]:
         """Returns the logits of the last `keep` columns, and the KV cache."""
-        more: dict[str, Any] = {"past_key_values": cache} if cache is not None else {}
+        more: dict[str, Any] = {self._cache: cache} if cache is not None else {}
         if "position_ids" in self._accepts:
             more["position_ids"] = positions
         if "logits_to_keep" in self._accepts:
             more["logits_to_keep"] = keep
         out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
-        return out.logits[:, -keep:], out.past_key_values
+        return out.logits[:, -keep:], out[self._cache]
 
     def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
         """Returns the indices of rows that are computed together: of similar length, within the memory limits."""

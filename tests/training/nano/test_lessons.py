@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ragguard.engines.nano.tokenizer import load_tokenizer
-from ragguard.engines.prompts import TASKS, load_prompts
+from ragguard.engines.prompts import load_prompts
 from training.nano.batches import document_ids, make_batch, turn_ids
 from training.nano.lessons import Level, make_row
 
@@ -24,7 +24,7 @@ def test_a_taught_question_is_the_rendered_prompt() -> None:
             ) == TOKENIZER.encode_chat(rendered.messages)
             assert answer
             met.add(task)
-    assert met == set(TASKS)
+    assert met == set(prompts.templates)
 
 
 def test_nothing_taught_is_unknown() -> None:
