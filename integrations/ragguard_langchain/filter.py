@@ -13,7 +13,6 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import checked_text_of
 from ragguard.guard import DistractorGuard, items
 from ragguard.guard.items import checked
-from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.current import report
 from ragguard_langchain.scopes import VerdictReport
 from ragguard_langchain.views import TextOf, views
@@ -33,13 +32,12 @@ class DistractorFilter(BaseDocumentCompressor):
         settings: What LangChain's compressors take besides.
     """
 
-    model_config = ConfigDict(arbitrary_types_allowed=True)
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
 
     guard: DistractorGuard = Field(exclude=True)
     text_of: TextOf | None = Field(default=None, exclude=True)
 
     def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
-        refuse_unknown_settings(type(self), settings)
         settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 

@@ -9,13 +9,12 @@ from langchain_core.callbacks import AsyncCallbackManagerForRetrieverRun, Callba
 from langchain_core.documents import Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
-from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_langchain.filter import DistractorFilter
 from ragguard_langchain.options import K
 from ragguard_langchain.views import TextOf
@@ -36,6 +35,8 @@ class GuardedRetriever(BaseRetriever):
         settings: What LangChain's retrievers take besides, such as `tags` and `metadata`.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     retriever: RetrieverLike = Field(exclude=True)
     guard: DistractorGuard = Field(exclude=True)
     text_of: TextOf | None = Field(default=None, exclude=True)
@@ -52,7 +53,6 @@ class GuardedRetriever(BaseRetriever):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
             )
-        refuse_unknown_settings(type(self), settings)
         settings |= {"retriever": retriever, "guard": checked(guard), "text_of": checked_text_of(text_of)}
         super().__init__(**settings)
 

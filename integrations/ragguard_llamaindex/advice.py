@@ -19,7 +19,7 @@ from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.memory import BaseMemory
 from llama_index.core.tools import AsyncBaseTool, BaseTool
 from llama_index.core.workflow import Context
-from pydantic import PrivateAttr
+from pydantic import ConfigDict, PrivateAttr
 
 from ragguard.advice.loop import (
     MAX_HOPS,
@@ -35,7 +35,6 @@ from ragguard.advice.loop import (
 )
 from ragguard.capture.anywhere import current_run
 from ragguard.capture.interfaces import BUDGET_MS
-from ragguard.runtime.arguments import refuse_unknown_settings
 
 HANDOFF = "handoff"
 """The name of LlamaIndex's tool with which an agent hands over to another one; it never searches."""
@@ -64,6 +63,8 @@ class AdvisedFunctionAgent(FunctionAgent):
         settings: The arguments of a `FunctionAgent`.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     _adviser: LoopAdviser = PrivateAttr()
     _searching: frozenset[str] | None = PrivateAttr(default=None)
 
@@ -76,7 +77,6 @@ class AdvisedFunctionAgent(FunctionAgent):
         budget_ms: float = BUDGET_MS,
         **settings: Any,
     ) -> None:
-        refuse_unknown_settings(type(self), settings)
         adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
         searching = search_tools_of(search_tools)
         super().__init__(**settings)

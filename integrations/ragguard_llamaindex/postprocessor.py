@@ -9,14 +9,13 @@ from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRan
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import checked_text_of
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
-from ragguard.runtime.arguments import refuse_unknown_settings
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, without_rewriting
 from ragguard_llamaindex.nodes import TextOf, taken, unpacked
@@ -37,11 +36,12 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         settings: What LlamaIndex's postprocessors take besides, such as `callback_manager`.
     """
 
+    model_config = ConfigDict(extra="forbid")
+
     guard: DistractorGuard = Field(exclude=True)
     text_of: TextOf | None = Field(default=None, exclude=True)
 
     def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
-        refuse_unknown_settings(type(self), settings)
         settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
         super().__init__(**settings)
 

@@ -25,7 +25,6 @@ from ragguard.analysis.text import line_of
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
-from ragguard.runtime.protocols import implements
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
@@ -61,7 +60,7 @@ def print_hops(rg: RunReader, console: Console | None = None) -> None:
         rg: The RagGuard.
         console: A rich Console to print to. None: the terminal.
     """
-    if not implements(rg, RunReader):
+    if not isinstance(rg, RunReader):
         raise InvalidInput("rg", rg, "a RagGuard")
     out = console or Console(highlight=False)
     for run in rg.runs():

@@ -15,7 +15,6 @@ from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.runtime.arguments import number_between
-from ragguard.runtime.protocols import implements
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
@@ -110,7 +109,8 @@ def open_engine(
             "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
         )
     if not isinstance(engine, str):
-        if not implements(engine, Engine):
+        given: object = engine
+        if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)

@@ -19,10 +19,9 @@ from ragguard.engines.entailment.entailer import Entailer, Entailments, Pair
 from ragguard.engines.requests.request import R, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.runtime.call_limit import CallLimit, TimedCall
 from ragguard.runtime.deadline import in_words
+from ragguard.runtime.faults import catch_exit
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.outcome import catch_exit
 from ragguard.runtime.per_process import PerProcess
 
 T = TypeVar("T")
@@ -42,11 +41,11 @@ class ForeignCalls:
 
     Args:
         what: What the object is, in errors.
-        seconds: How many seconds a call may take.
+        seconds: How many seconds a call may take, the wait for calls that block the thread before it included.
     """
 
     def __init__(self, what: str, seconds: float = CALL_S) -> None:
-        self._what, self._limit = what, CallLimit(seconds)
+        self._what, self._seconds = what, seconds
         self._given_up = 0
         self._loop = self._new_loop()
 
@@ -68,10 +67,15 @@ class ForeignCalls:
                 f"{self._what} has blocked {self._given_up} threads for good and is not called any more: mend what it "
                 "waits for, and start the process anew"
             )
-        call, loop = TimedCall(), self._loop
-        task = asyncio.ensure_future(self._on(loop, call, work))
+        loop = self._loop
+
+        async def called() -> T | BaseException:
+            return await catch_exit(work())
+
+        task = asyncio.ensure_future(loop.within(called()))
         try:
-            if not await self._limit.wait(call, task):
+            await asyncio.wait({task}, timeout=self._seconds)
+            if not task.done():
                 raise await self._too_long(loop)
             outcome = task.result()
         finally:
@@ -81,19 +85,10 @@ class ForeignCalls:
             raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
         return cast(T, outcome)
 
-    async def _on(
-        self, loop: BackgroundLoop, call: TimedCall, work: Callable[[], Awaitable[T]]
-    ) -> T | BaseException:
-        return await loop.within(self._called(call, work))
-
-    async def _called(self, call: TimedCall, work: Callable[[], Awaitable[T]]) -> T | BaseException:
-        with self._limit.under_way(call):
-            return await catch_exit(work())
-
     async def _too_long(self, loop: BackgroundLoop) -> EngineTimeout:
         """Returns the error of a call that takes too long. Where its loop does not answer, further calls get another
         thread."""
-        why = f"{self._what} has not returned from a call for {in_words(self._limit.seconds)}"
+        why = f"{self._what} has not returned from a call for {in_words(self._seconds)}"
         with suppress(TimeoutError):
             async with asyncio.timeout(ANSWER_S):
                 await loop.within(asyncio.sleep(0))

@@ -20,14 +20,14 @@ from typing import Any, NoReturn
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput, UnfitText
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
-from ragguard.guard.first_answer import START_S, FirstAnswer
-from ragguard.guard.given import given_passages
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
@@ -40,7 +40,6 @@ from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry_schedule import RetrySchedule
 
 CALIBRATED_AT_ONCE = 16
@@ -103,7 +102,7 @@ class DistractorGuard:
             raise InvalidInput("policies", policies, "a list of policies, or None for the threshold alone")
         self.policies: tuple[Policy, ...] = (threshold_policy,) if policies is None else tuple(policies)
         for policy in self.policies:
-            if not implements(policy, Policy):
+            if not isinstance(policy, Policy):
                 raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
         self.min_keep = min_keep
         self.engine = connect(engine)
@@ -131,10 +130,6 @@ class DistractorGuard:
     def _counts(self) -> DecisionCounts:
         return self._here.get().counts
 
-    @property
-    def _first_answer(self) -> FirstAnswer:
-        return self._here.get().first_answer
-
     def __copy__(self) -> DistractorGuard:
         """Returns the guard itself, as `deepcopy` does."""
         return self
@@ -152,7 +147,7 @@ class DistractorGuard:
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
         began = time.monotonic()
-        given = given_passages(passages)
+        given = _given_passages(passages)
         return self._decision(self._in_background(query, given, self._deadline(began)), given, began)
 
     async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
@@ -160,7 +155,7 @@ class DistractorGuard:
         framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
         are none, never for what an engine, a policy or a passage does."""
         began = time.monotonic()
-        given = given_passages(passages)
+        given = _given_passages(passages)
         return self._decision(await self._outcome(query, given, self._deadline(began)), given, began)
 
     def health(self) -> GuardHealth:
@@ -319,27 +314,20 @@ class DistractorGuard:
         left = deadline - began
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
-        starts, late = self._first_answer.may_wait(), False
-        engines_deadline = began + START_S if starts else deadline + GRACE_S
-        task = asyncio.ensure_future(self._judge.judged(query, readable, engines_deadline, waiting))
-        if starts:
-            task.add_done_callback(self._started)
+        task = asyncio.ensure_future(self._judge.judged(query, readable, deadline + GRACE_S, waiting))
         try:
             await asyncio.wait({task}, timeout=left)
-            late = not task.done()
         finally:
             if not task.done():
                 task.add_done_callback(_retrieve)
-                if not (starts and late):
-                    # In the loop's next turn: other calls whose budgets are over must not wait for this one.
-                    task.get_loop().call_soon(task.cancel)
+                # In the loop's next turn: other calls whose budgets are over must not wait for this one.
+                task.get_loop().call_soon(task.cancel)
         if not task.done():
             return self._too_late(began, left, waiting, attempt)
         if task.cancelled():
             outcome = GuardOutcome("error", "the engine broke the call off", "cancelled")
         elif (error := task.exception()) is None:
             self._breaker.succeeded()
-            self._first_answer.came()
             return task.result()
         elif isinstance(error, EngineTimeout):
             return self._too_late(began, left, waiting, attempt)
@@ -369,24 +357,19 @@ class DistractorGuard:
     def _missed(self, attempt: Attempt, waiting: EngineTime, why: str) -> None:
         """Counts a failure of the engine. Calls that were under way together when it failed are one failure."""
         attempt.began = waiting.asked or attempt.began
-        if self._breaker.failed(attempt, why, self):
-            self._first_answer.forget()
+        self._breaker.failed(attempt, why, self)
 
     def _late(self, cause: str, why: str) -> GuardOutcome:
         return GuardOutcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
 
-    def _started(self, task: asyncio.Task[list[Judged]]) -> None:
-        self._first_answer.waited(answered=not task.cancelled() and task.exception() is None)
-
 
 @dataclass(slots=True)
 class _GuardState:
-    """The state of a guard in one process: its limits and threads, and whether its engine has answered."""
+    """The state of a guard in one process: its limits, counts and threads."""
 
     judge: PassageJudge
     breaker: CircuitBreaker
     counts: DecisionCounts
-    first_answer: FirstAnswer = field(default_factory=FirstAnswer)
     choice: PolicyChoice = field(default_factory=PolicyChoice)
 
 
@@ -394,6 +377,26 @@ def _failed(error: BaseException) -> GuardOutcome:
     return GuardOutcome(
         "unfit" if isinstance(error, UnfitText) else "error", describe(error), cause_of(error)
     )
+
+
+def _given_passages(given: Sequence[Any]) -> list[Passage]:
+    """Returns Passages, texts or a framework's documents as Passages; raises InvalidInput for anything else."""
+    allowed = "a list of Passage, of texts, or of a framework's documents"
+    if isinstance(given, str | Passage) or not isinstance(given, Iterable):
+        raise InvalidInput("passages", given, allowed)
+    try:
+        passages = [
+            Passage(item) if isinstance(item, str)
+            else passage_of(item) if not isinstance(item, Passage) and documents_in(item)
+            else item
+            for item in given
+        ]  # fmt: skip
+    except Exception as error:
+        raise InvalidInput("passages", given, allowed) from error
+    for passage in passages:
+        if not isinstance(passage, Passage) or not isinstance(passage.text, str):
+            raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
+    return passages
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ragguard.guard.health import GuardOutcome
@@ -53,7 +53,7 @@ class PolicyChoice:
             reasons = choosing()
         else:
             in_context = partial(contextvars.copy_context().run, choosing)
-            future = asyncio.wrap_future(self._threads.submit(partial(_caught, in_context)))
+            future = asyncio.wrap_future(self._threads.submit(in_context))
             try:
                 await asyncio.wait({future}, timeout=seconds_left(deadline))
                 if not future.done():
@@ -61,10 +61,9 @@ class PolicyChoice:
                     return GuardOutcome("timeout", why, "policy")
             finally:
                 future.cancel()
-            found = future.result()
-            if isinstance(found, BaseException):
-                return GuardOutcome("error", f"{names_of(policies)}: {describe(found)}", "policy")
-            reasons = found
+            if (error := future.exception()) is not None:
+                return GuardOutcome("error", f"{names_of(policies)}: {describe(error)}", "policy")
+            reasons = future.result()
         dropped = [
             Dropped(
                 item.passage,
@@ -86,11 +85,3 @@ class PolicyChoice:
         return GuardOutcome(
             "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
         )
-
-
-def _caught(job: Callable[[], dict[int, str]]) -> dict[int, str] | BaseException:
-    """Returns what the job returns or raises, as a value, since a future of asyncio cannot hold a StopIteration."""
-    try:
-        return job()
-    except BaseException as error:  # noqa: BLE001 - a policy's SystemExit, too, is no reason to lose the passages
-        return error

@@ -22,9 +22,9 @@ from ragguard.parts.part import Part, digest_of, read_part
 from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.runtime.limiter import bounded
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.retry_schedule import RetrySchedule
-from ragguard.runtime.stream import bounded
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references

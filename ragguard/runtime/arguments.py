@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
-import inspect
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
-from ragguard.errors import InvalidInput, UnknownName
+from ragguard.errors import InvalidInput
 
 LONGEST_WAIT = 1e8
 """Seconds, about three years: what the system's own waits can take, and as good as no limit."""
@@ -99,49 +97,3 @@ def texts_of(name: str, value: object) -> list[str] | None:
     if isinstance(value, Sequence) and all(isinstance(one, str) for one in value):
         return list(value)
     raise InvalidInput(name, value, "a text, or a list of texts")
-
-
-def refuse_unknown_settings(model: type, settings: Iterable[str]) -> None:
-    """Raises UnknownName for a setting that a framework's class would ignore, since a mistyped name changes nothing.
-
-    `model` is a class of pydantic. Its settings are the fields and their aliases, also those of a subclass, and what
-    the constructors of its bases name. A class that takes any name, or that has a validator read its input first, is
-    left to judge itself.
-    """
-    settings = [*settings]
-    if not settings or _reads_other_names(model):
-        return
-    known = set(_field_names(model))
-    for base in model.__mro__:
-        if base is not object and inspect.isfunction(constructor := vars(base).get("__init__")):
-            parameters = list(inspect.signature(constructor).parameters.values())[1:]
-            known |= {
-                one.name for one in parameters if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
-            }
-    for name in settings:
-        # LlamaIndex writes the name of the class into what it serialises.
-        if name not in known and name != "class_name":
-            near = difflib.get_close_matches(name, sorted(known), 1)
-            allowed = ", ".join([*near, *sorted(known.difference(near))])
-            raise UnknownName(f"argument of {model.__name__}", name, allowed)
-
-
-def _reads_other_names(model: type) -> bool:
-    if getattr(model, "model_config", {}).get("extra") == "allow":
-        return True
-    decorators = getattr(model, "__pydantic_decorators__", None)
-    validators = getattr(decorators, "model_validators", {})
-    return any(one.info.mode != "after" for one in validators.values())
-
-
-def _field_names(model: type) -> Iterable[str]:
-    fields: Mapping[str, object] = getattr(model, "model_fields", {})
-    for name, field in fields.items():
-        yield name
-        aliases = [getattr(field, "alias", None), getattr(field, "validation_alias", None)]
-        for alias in aliases:
-            choices = getattr(alias, "choices", [alias])
-            for choice in choices:
-                first = getattr(choice, "path", [choice])[0]
-                if isinstance(first, str):
-                    yield first

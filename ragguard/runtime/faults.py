@@ -1,4 +1,5 @@
-"""Keeps faults of ragguard away from the application: each fault is counted, each kind is logged once."""
+"""Keeps faults of ragguard away from the application: each fault is counted, each kind is logged once. Keeps faults of
+the user's own code away from event loops: what it raises is a result."""
 
 from __future__ import annotations
 
@@ -7,11 +8,15 @@ import functools
 import threading
 import traceback
 from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from ragguard.errors import RagguardError
 from ragguard.text.secret_filter import logger, without_secrets
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
 
 log = logger("ragguard.capture")
 
@@ -101,6 +106,26 @@ def is_cancelled(error: BaseException) -> bool:
     return isinstance(error, CancelledError) and task is not None and task.cancelling() > 0
 
 
+async def result_or_error(work: Callable[[], Awaitable[T]]) -> T | BaseException:
+    """Returns the result of `work`, or whatever it raises. Raises CancelledError only where the caller's own task is
+    cancelled: `work` runs in a task of its own, so that the two cannot be taken for each other."""
+
+    async def called() -> T:
+        return await work()
+
+    [result] = await asyncio.gather(catch_exit(called()), return_exceptions=True)
+    return result
+
+
+async def catch_exit(work: Awaitable[T]) -> T | BaseException:
+    """Returns a SystemExit or KeyboardInterrupt of `work` in place of raising it: out of a task it would end the event
+    loop, and with it all other work there."""
+    try:
+        return await work
+    except (SystemExit, KeyboardInterrupt) as error:
+        return error
+
+
 class HasFaults(Protocol):
     """An object that counts its own faults."""
 
@@ -109,8 +134,6 @@ class HasFaults(Protocol):
         """The counter of the object's faults."""
 
 
-P = ParamSpec("P")
-R = TypeVar("R")
 S = TypeVar("S", bound=HasFaults)
 
 

@@ -15,8 +15,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Usage
-from ragguard.runtime.faults import is_cancelled
-from ragguard.runtime.outcome import catch_exit
+from ragguard.runtime.faults import catch_exit, is_cancelled
 from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question, TextQuestion
 from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 

@@ -23,7 +23,6 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
-from ragguard.runtime.protocols import implements
 from ragguard.schema import checked_result
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
@@ -85,7 +84,7 @@ class Identity:
 
 def _is_scorer(item: object) -> TypeGuard[Scorer]:
     """Returns False for a class in place of an instance, and where `score` is a function without `async`, too."""
-    if isinstance(item, type) or not implements(item, Scorer):
+    if isinstance(item, type) or not isinstance(item, Scorer):
         return False
     score = inspect.unwrap(item.score)
     return inspect.iscoroutinefunction(score) or not (inspect.isfunction(score) or inspect.ismethod(score))

@@ -12,8 +12,7 @@ from typing import Any, TypeAlias
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Run
 from ragguard.runtime.arguments import references_of
-from ragguard.runtime.faults import describe
-from ragguard.runtime.outcome import result_or_error
+from ragguard.runtime.faults import describe, result_or_error
 
 KnownAnswers: TypeAlias = str | Sequence[str] | None
 References: TypeAlias = Callable[[str], KnownAnswers | Awaitable[KnownAnswers]]

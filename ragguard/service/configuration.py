@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Literal
 
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import LONGEST_WAIT, whole_number
-from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
@@ -84,7 +83,7 @@ class Configuration:
         if not isinstance(self.sinks, list | tuple):
             raise InvalidInput("sinks", self.sinks, "a list of sinks")
         for sink in self.sinks:
-            if not implements(sink, Sink):
+            if not isinstance(sink, Sink):
                 raise InvalidInput("sinks", sink, "something with `async def submit(scored)` and `aclose()`")
         if self.redact is not None and not callable(self.redact):
             raise InvalidInput("redact", self.redact, "a function of one text")

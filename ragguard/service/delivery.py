@@ -17,10 +17,8 @@ from typing import TYPE_CHECKING
 from ragguard.errors import CircuitOpen, Closed
 from ragguard.records import ScoredRun
 from ragguard.runtime.circuit_breaker import CircuitBreaker
-from ragguard.runtime.faults import Faults, describe
+from ragguard.runtime.faults import Faults, describe, result_or_error
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.outcome import result_or_error
-from ragguard.runtime.protocols import implements
 from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
@@ -69,7 +67,7 @@ class ChosenSinks:
         """Returns the sinks that were given, and one for spans where the settings ask for spans."""
         found: list[Sink] = list(self._settings.sinks)
         for sink in found:
-            if implements(sink, SpanSink):
+            if isinstance(sink, SpanSink):
                 sink.watch(self.depth, self.losses)
         return [*found, self._made()] if self._settings.makes_spans else found
 
@@ -77,7 +75,7 @@ class ChosenSinks:
     def awaits_application(self) -> bool:
         """True where scores go to the application's own provider, once it has one."""
         return not self._settings.makes_spans and not any(
-            implements(sink, SpanSink) for sink in self._settings.sinks
+            isinstance(sink, SpanSink) for sink in self._settings.sinks
         )
 
     def of_application(self) -> Sink | None:
@@ -229,7 +227,7 @@ class Delivery:
     @property
     def buffers(self) -> bool:
         """True where a sink sends later what it takes now, and so has to be flushed."""
-        return any(implements(sink, BufferingSink) for sink in self._sinks)
+        return any(isinstance(sink, BufferingSink) for sink in self._sinks)
 
     def undelivered(self) -> tuple[Undelivered, ...]:
         """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
@@ -239,7 +237,7 @@ class Delivery:
                 what = f"scored runs to {one.name}"
                 found[what] += one.lost
                 causes[what] = one.cause
-            if implements(one.sink, BufferingSink):
+            if isinstance(one.sink, BufferingSink):
                 found.update(one.sink.undelivered())
         return tuple(Undelivered(what, count, causes.get(what, "")) for what, count in found.items())
 
@@ -272,7 +270,7 @@ class Delivery:
 
     async def flush(self) -> None:
         """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
-        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if implements(sink, BufferingSink)))
+        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if isinstance(sink, BufferingSink)))
 
     async def _flush(self, sink: BufferingSink) -> None:
         error = await result_or_error(sink.flush)

@@ -11,9 +11,9 @@ from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, RagguardError
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.limiter import bounded
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.stream import bounded
 from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.models import DEMANDED

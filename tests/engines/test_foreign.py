@@ -78,15 +78,6 @@ async def test_foreign_call_that_blocks_for_ever_costs_its_thread_and_the_next_c
     release.set()
 
 
-async def test_foreign_calls_that_wait_for_others_are_not_given_up_while_these_end():
-    calls = ForeignCalls("the engine X", seconds=0.5)
-
-    async def block():
-        time.sleep(0.1)  # noqa: ASYNC251 - an engine that blocks
-
-    assert await asyncio.gather(*(calls.result(block) for _ in range(12))) == [None] * 12
-
-
 @pytest.mark.parametrize(
     "error", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__
 )

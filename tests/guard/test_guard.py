@@ -7,7 +7,6 @@ import threading
 from contextlib import suppress
 
 import pytest
-from support.polling import aeventually
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import CalibrationError, EngineRejected, InvalidInput, PromptTooLong
@@ -197,57 +196,6 @@ async def test_a_dead_engine_is_not_asked_again_until_a_pause_is_over(breaker_cl
     assert len(model.calls) == 1
 
 
-class Beginner(ScriptedEngine):
-    """Has to be begun before its first answer; a call that is cancelled meanwhile has begun nothing."""
-
-    def __init__(self, **settings):
-        super().__init__(**settings)
-        self.begun, self.may_begin, self.waiting = False, asyncio.Event(), 0
-
-    async def label_probs(self, *args, **kwargs):
-        if not self.begun:
-            self.waiting += 1
-            try:
-                while not self.may_begin.is_set():  # set on another loop
-                    await asyncio.sleep(0.001)
-            finally:
-                self.waiting -= 1
-            self.begun = True
-        return await super().label_probs(*args, **kwargs)
-
-
-@pytest.mark.parametrize("pause_after", [2, 1000])
-async def test_an_engine_that_takes_longer_than_the_budget_to_begin_does_begin(pause_after):
-    model = Beginner(label=says)
-    watching = guard(model, budget_ms=60, pause_after=pause_after, pause_s=0.05)
-    for _ in range(2):
-        decision = await watching.aprune("q", [HELPS, MISLEADS])
-        assert (decision.status, len(decision.kept)) == ("timeout", 2)
-    await aeventually(lambda: model.waiting == 1)  # the second call is cancelled, the first goes on
-    model.may_begin.set()
-    await aeventually(lambda: model.begun)
-
-    async def prunes():
-        return (await watching.aprune("q", [HELPS, MISLEADS])).status == "pruned"
-
-    await aeventually(prunes)
-
-
-async def test_only_one_call_at_a_time_outlives_its_budget_and_only_until_the_engine_has_begun():
-    model = engine(gate=asyncio.Event())
-    watching = guard(model, budget_ms=30, pause_after=1000)
-    for number in range(3):
-        assert (await watching.aprune(f"q{number}", [HELPS, MISLEADS])).status == "timeout"
-    for _ in range(50):  # what is called off ends
-        await asyncio.sleep(0)
-    await model.until_running(1)
-    model.gate.set()
-    await model.until_running(0)
-    model.gate.clear()
-    assert (await watching.aprune("another q", [HELPS, MISLEADS])).status == "timeout"
-    await model.until_running(0)
-
-
 async def test_a_cancelled_caller_stays_cancelled():
     model = engine(gate=asyncio.Event())
     task = asyncio.create_task(guard(model).aprune("q", [HELPS, MISLEADS]))
@@ -271,9 +219,6 @@ async def test_nothing_is_left_for_the_garbage_collector(settings, status):
     """Its pauses stop every guard of the process, and what stands in a circle waits for it."""
     model = engine(**settings)
     watching = guard(model, budget_ms=30 if status == "timeout" else 5000, pause_after=100)
-    gate, model.gate = model.gate, None  # an engine that has answered once
-    await watching.aprune("warm", [HELPS, MISLEADS])
-    model.gate = gate
     gc.collect()
     gc.freeze()  # what other tests have left alive may end meanwhile: it is not this guard's
     gc.set_debug(gc.DEBUG_SAVEALL)

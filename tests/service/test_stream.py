@@ -2,7 +2,7 @@
 
 import asyncio
 
-from ragguard.runtime.stream import bounded
+from ragguard.runtime.limiter import bounded
 
 
 async def test_a_stream_stops_what_is_under_way_when_nobody_listens_any_more():

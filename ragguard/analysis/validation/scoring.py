@@ -19,7 +19,7 @@ from ragguard.errors import InvalidInput
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.records import Failure, RetrievalStep, Run, Score
-from ragguard.runtime.stream import bounded
+from ragguard.runtime.limiter import bounded
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import Scorer

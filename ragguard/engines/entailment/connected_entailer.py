@@ -17,7 +17,6 @@ from ragguard.engines.foreign import ForeignEntailer
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.protocols import implements
 from ragguard.text.secret_filter import without_secrets
 
 _FRAME_TOKENS = 16
@@ -43,7 +42,7 @@ def connect_entailer(entailer: str | Entailer, account: Account | None = None) -
 def open_entailer(entailer: str | Entailer) -> Entailer:
     """Returns the entailer alone."""
     if not isinstance(entailer, str):
-        if not implements(entailer, Entailer):
+        if not isinstance(entailer, Entailer):
             raise InvalidInput("entailer", entailer, SCHEMES)
         ours = type(entailer).__module__.partition(".")[0] == "ragguard"
         return entailer if ours else ForeignEntailer(entailer)

@@ -13,9 +13,8 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
-from ragguard.errors import Closed, EngineTimeout, EngineUnreachable
-from ragguard.runtime.call_limit import CallLimit, TimedCall
-from ragguard.runtime.deadline import in_words, until
+from ragguard.errors import Closed, EngineUnreachable
+from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -24,10 +23,6 @@ T = TypeVar("T")
 
 StillWanted: TypeAlias = Callable[[], None]
 """A function that a job calls between batches; it raises where the caller is gone or the deadline has passed."""
-
-
-JOB_S = 1800.0
-"""Seconds after which a job that does not end, with the model's loading, is waited for no longer."""
 
 
 class _UnwantedError(Exception):
@@ -40,7 +35,6 @@ class _Thread(Generic[M]):
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
         self.loaded: list[M] = []
-        self.limit = CallLimit(JOB_S)
 
 
 class Worker(Generic[M]):
@@ -67,7 +61,7 @@ class Worker(Generic[M]):
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
-        thread, unwanted, call = self._thread.get(), threading.Event(), TimedCall()
+        thread, unwanted = self._thread.get(), threading.Event()
 
         def still_wanted() -> None:
             if unwanted.is_set():
@@ -75,10 +69,9 @@ class Worker(Generic[M]):
 
         def run() -> T:
             still_wanted()
-            with thread.limit.under_way(call):
-                if not thread.loaded:
-                    thread.loaded.append(self._load())
-                return job(thread.loaded[0], still_wanted)
+            if not thread.loaded:
+                thread.loaded.append(self._load())
+            return job(thread.loaded[0], still_wanted)
 
         try:
             future = thread.executor.submit(run)
@@ -87,11 +80,6 @@ class Worker(Generic[M]):
         done = asyncio.wrap_future(future)
         try:
             async with until(deadline, self._what):
-                if not await thread.limit.wait(call, done):
-                    raise EngineTimeout(
-                        f"{self._what} has computed for {in_words(JOB_S)} without an end: start the process anew, or "
-                        "ask a quicker model"
-                    )
                 return await done
         finally:
             unwanted.set()
