@@ -123,7 +123,8 @@ class PromptTooLong(EngineError):
 
 
 class UnfitText(EngineError):
-    """The model does not know the words of a prompt, so that its judgement would mean nothing."""
+    """The model does not know the words of a prompt, so that its judgement would mean nothing, or declines to judge
+    it."""
 
 
 class EngineProtocolError(EngineError):

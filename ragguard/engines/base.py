@@ -8,7 +8,7 @@ wraps an engine and is an engine. This file knows no HTTP, no model and no probe
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args, overload, runtime_checkable
 
 import numpy as np
@@ -46,10 +46,13 @@ class Prompt:
     """The spans that may be cut, in the order in which they are cut. Empty: a prompt that is too long is an error."""
     text: str = ""
     """The text after the prompt whose probability is asked for; `continuations` sets it, the other verbs ignore it."""
+    options: tuple[tuple[str, str], ...] = ()
+    """The labels of the question with the meaning of each, for models that are asked typed questions. Others read the
+    prompt alone."""
 
     def without_cuts(self) -> Prompt:
         """Returns the same prompt without spans that may be cut."""
-        return Prompt(self.messages, text=self.text)
+        return replace(self, cuttable=())
 
 
 PromptLike: TypeAlias = str | Prompt | Sequence[Message] | Sequence[Mapping[str, str]]
@@ -250,7 +253,7 @@ class EngineInfo:
 
     model: str
     kind: str
-    """`nano`, `vllm`, `openai`, `hf`, `vllm-inprocess`."""
+    """`nano`, `vllm`, `openai`, `hf`, `vllm-inprocess`, `decisions`."""
     fingerprint: str
     """Model and mode (and revision where known): equal fingerprints give equal numbers."""
     mode: LabelMode = "first_token"
@@ -262,7 +265,7 @@ class EngineInfo:
     """The longest prompt plus answer, in tokens."""
     capabilities: frozenset[str] = frozenset()
     """The abilities, out of exact_labels, sequence, sample_logprobs, continuations, batch, n_samples, priority, seed,
-    top_logprobs."""
+    top_logprobs, decisions (it answers typed questions, and writes nothing)."""
     location: str = ""
     """The address or the place of the model, without credentials."""
     label_requests: int = 1

@@ -10,6 +10,7 @@ from typing import Any
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.automatic import AUTO, choose
 from ragguard.engines.base import Engine
+from ragguard.engines.decisions.langchain_model import LangChainJudge, is_decision_model
 from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
 from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
@@ -18,7 +19,10 @@ from ragguard.runtime.arguments import number_between
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
-SCHEMES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an Engine"
+SCHEMES = (
+    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an Engine; as a "
+    "judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
+)
 
 REQUEST_S = 120.0
 """Seconds that one HTTP request may take where nothing else is said."""
@@ -43,7 +47,8 @@ def connect(
 
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
-            `hf:MODEL`, `gguf:FILE`, or an Engine. `auto`: the one that RAGGUARD_ENGINE names, else that of
+            `hf:MODEL`, `gguf:FILE`, or an Engine; to judge alone `systemone:URL`, `decisions:URL` (OpenAI's form or
+            SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else that of
             OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else `smol`
             where it has been fetched.
         model: The model to ask for, where a server has several. None: the only one.
@@ -103,18 +108,26 @@ def open_engine(
     if isinstance(engine, str) and engine == AUTO:
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
-    is_server = isinstance(engine, str) and engine.strip().partition(":")[0] in ("http", "https")
+    scheme, colon, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
+    decides = scheme in ("systemone", "decisions") and bool(rest)
+    is_server = scheme in ("http", "https") or decides
     if headers is not None and not is_server:
         raise InvalidInput(
             "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
         )
     if not isinstance(engine, str):
         given: object = engine
+        if is_decision_model(given):
+            return ForeignEngine(LangChainJudge(given), timeout_s or CALL_S)
         if not isinstance(given, Engine):
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
-    scheme, colon, rest = engine.strip().partition(":")
+    if decides:
+        from ragguard.engines.decisions.decision_engine import DecisionEngine
+
+        wait = timeout_s or REQUEST_S
+        return DecisionEngine(scheme, rest, model, api_key=api_key, timeout_s=wait, headers=headers)
     if is_server:
         from ragguard.engines.http.server import ServerEngine
 

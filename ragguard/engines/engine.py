@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
@@ -31,7 +31,7 @@ from ragguard.engines.requests.continuations import ContinuationReply, Continuat
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.requests.request import R, Request
-from ragguard.errors import EngineRejected, EngineUnreachable
+from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
@@ -41,6 +41,9 @@ T = TypeVar("T")
 
 class Verbs(ABC):
     """An engine that answers requests: each of the three verbs makes one and sends it."""
+
+    only_judges: ClassVar[bool] = False
+    """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
 
     async def sample(
         self,
@@ -195,6 +198,23 @@ def layers_of(engine: Engine) -> Iterator[Layer]:
     while isinstance(engine, Layer):
         yield engine
         engine = engine.wrapped
+
+
+def only_judges(engine: Engine) -> bool:
+    """Returns whether the model behind an engine answers typed questions alone."""
+    for layer in layers_of(engine):
+        engine = layer.wrapped
+    return isinstance(engine, Verbs) and engine.only_judges
+
+
+def check_reads(argument: str, engine: Engine) -> None:
+    """Raises InvalidInput for an engine that only judges, in the place of the one that reads."""
+    if only_judges(engine):
+        raise InvalidInput(
+            argument,
+            engine,
+            "a model that reads; a decision model judges alone: give it as `judge=` beside one",
+        )
 
 
 class FoundModel(Protocol):

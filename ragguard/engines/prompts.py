@@ -41,6 +41,7 @@ TASKS: tuple[str, ...] = get_args(Task)
 
 _SETS = {
     "default": files("ragguard.engines") / "prompt_sets" / "default.toml",
+    "decisions": files("ragguard.engines") / "prompt_sets" / "decisions.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
 }
 _FIELDS: Mapping[str, tuple[type, str]] = {
@@ -49,6 +50,7 @@ _FIELDS: Mapping[str, tuple[type, str]] = {
     "passage": (str, "text with {text} in it"),
     "separator": (str, "text"),
     "labels": (list, "a list of texts"),
+    "criteria": (list, "a list of texts, one for each label"),
     "grades": (list, "a list of whole numbers, one for each label"),
     "max_tokens": (int, "a whole number"),
     "longest": (int, "a whole number"),
@@ -66,6 +68,8 @@ class Template:
     """The form of one passage in `{passages}`, with the placeholders `{number}` and `{text}`."""
     separator: str = "\n"
     labels: tuple[str, ...] = ()
+    criteria: tuple[str, ...] = ()
+    """The meaning of each label, for models that are asked typed questions."""
     grades: tuple[int, ...] = ()
     """The grade that each label stands for, where labels are digits of a scale of the model's own."""
     max_tokens: int = 48
@@ -119,7 +123,12 @@ class PromptSet:
                 content, cuts = _fill(text, template, passages, slots, cuttable)
                 spans += [Span(len(messages), start, end) for start, end in cuts]
                 messages.append(Message(role, content))
-        return Prompt(tuple(messages), tuple(reversed(spans)))
+        options = tuple(zip(template.labels, template.criteria, strict=False))
+        return Prompt(tuple(messages), tuple(reversed(spans)), options=options)
+
+    def completed(self, other: PromptSet) -> PromptSet:
+        """Returns this set with the templates of another one for the tasks that this one lacks."""
+        return PromptSet(self.name, self.version, {**other.templates, **self.templates})
 
 
 @lru_cache(maxsize=256)
@@ -192,7 +201,10 @@ def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
     grades = table.get("grades", [])
     if grades and (len(grades) != len(labels) or not all(type(grade) is int for grade in grades)):
         raise InvalidInput(f"{where} grades", grades, _FIELDS["grades"][1])
-    table = {**shared, **table, "labels": labels, "grades": tuple(grades)}
+    criteria = table.get("criteria", [])
+    if criteria and (len(criteria) != len(labels) or not all(isinstance(text, str) for text in criteria)):
+        raise InvalidInput(f"{where} criteria", criteria, _FIELDS["criteria"][1])
+    table = {**shared, **table, "labels": labels, "criteria": tuple(criteria), "grades": tuple(grades)}
     try:
         return Template(**table)
     except TypeError as error:
@@ -221,7 +233,8 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
     """Returns a set of prompts by its name, from a TOML file, or as it is given.
 
     Args:
-        source: `default`, `nano`, a path to a TOML file (docs/how-to/prompts.md describes it), or a PromptSet.
+        source: `default`, `decisions`, `nano`, a path to a TOML file (docs/how-to/prompts.md describes it), or a
+            PromptSet.
     """
     if isinstance(source, PromptSet):
         return source

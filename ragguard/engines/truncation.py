@@ -6,18 +6,24 @@ Where counting costs a request, an engine calls it only after the server has sai
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeAlias
+from dataclasses import replace
+from typing import TypeAlias, TypeVar
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.errors import InvalidInput, PromptTooLong
 
+T = TypeVar("T")
 Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
 """Returns the tokens of each prompt as the model will get it, chat template included."""
 
 # A cut that leaves so few tokens unused is good enough to stop looking: these, or this share of the limit.
 _SLACK, _SLACK_SHARE = 8, 1 / 64
 _ROUNDS = 12
+_CUTS = 4
+_CHARACTERS_PER_TOKEN = 3.0
+"""An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
 
 
 async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list[Prompt], dict[int, int]]:
@@ -58,6 +64,37 @@ async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list
     return fitted, {index: long[index] - tokens for index, (_, tokens) in best.items()}
 
 
+async def asked_shorter(
+    prompt: Prompt, ask: Callable[[Prompt], Awaitable[T]], answer_tokens: int
+) -> tuple[T, int]:
+    """Returns what `ask` returns for a prompt, and the tokens that were cut from it.
+
+    For servers that alone can count their tokens: a prompt that is refused is cut by the numbers in the error, so that
+    `answer_tokens` are left for the answer.
+    """
+    cut = attempts = 0
+    while True:
+        try:
+            return await ask(prompt), cut
+        except PromptTooLong as error:
+            attempts += 1
+            if not error.limit or not prompt.cuttable or attempts > _CUTS:
+                raise
+            tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
+            # A tenth more each time, since tokens differ in length.
+            density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
+
+            async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
+                return [math.ceil(density * _characters(one)) for one in some]
+
+            (prompt,), taken = await fit([prompt], count, error.limit - answer_tokens)
+            cut += taken.get(0, 0)
+
+
+def _characters(prompt: Prompt) -> int:
+    return sum(len(message.content) for message in prompt.messages)
+
+
 def _room(prompt: Prompt) -> int:
     """Returns how many characters may be cut; raises InvalidInput for spans that are not in the prompt."""
     for span in prompt.cuttable:
@@ -89,7 +126,7 @@ def shorten(prompt: Prompt, characters: int) -> Prompt:
         Message(message.role, _without(message.content, [cut for cut in gone if cut.message == index]))
         for index, message in enumerate(prompt.messages)
     )
-    return Prompt(messages, tuple(_moved(span, gone) for span in kept), prompt.text)
+    return replace(prompt, messages=messages, cuttable=tuple(_moved(span, gone) for span in kept))
 
 
 def _word_end(text: str, start: int, at: int) -> int:

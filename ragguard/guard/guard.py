@@ -24,6 +24,7 @@ from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import passage_of
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect, connect_judge
+from ragguard.engines.engine import check_reads
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput, UnfitText
@@ -106,6 +107,7 @@ class DistractorGuard:
                 raise InvalidInput("policies", policy, "policies: something with `needs_utility` and `drop`")
         self.min_keep = min_keep
         self.engine = connect(engine)
+        check_reads("engine", self.engine)
         self.judge = self.engine if judge is None else connect_judge(judge)
         asked = None if prompts is None else load_prompts(prompts)
         pauses = RetrySchedule(first=pause_s, longest=pause_s, jitter=(1.0, 1.0))

@@ -13,7 +13,7 @@ from typing import cast
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.engine import send_to
+from ragguard.engines.engine import only_judges, send_to
 from ragguard.engines.entailment.entailer import Entailer, rows_of
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.errors import EngineProtocolError
@@ -99,7 +99,10 @@ class Models:
         return await self._entailments(cast(Sequence[EntailQuestion], questions))
 
     def _engine(self, question: LabelQuestion | SampleQuestion | TextQuestion) -> Engine:
-        return self.engine if question.who == "engine" else self.judge
+        """Returns the model of a question. What the judge would have to write, where it only judges, the reader
+        writes."""
+        writes = not isinstance(question, LabelQuestion)
+        return self.engine if question.who == "engine" or (writes and only_judges(self.judge)) else self.judge
 
     async def labels(self, questions: Sequence[LabelQuestion]) -> tuple[list[LabelAnswer], Usage]:
         """Asks label questions that share a call; returns the answers, and what all of them cost."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeGuard
 
 from ragguard.engines.base import Engine, EngineInfo
-from ragguard.engines.engine import layers_of
+from ragguard.engines.engine import check_reads, layers_of, only_judges
 from ragguard.engines.entailment.engine_entailer import EngineEntailer
 from ragguard.engines.entailment.entailer import Entailer, Pair
 from ragguard.engines.layers.cache import Cache
@@ -134,6 +134,7 @@ class ScoringPipeline:
         language: Language = ENGLISH,
         owned: Sequence[Engine | Entailer] | None = None,
     ) -> None:
+        check_reads("engine", engine)
         self._engine, self._judge = engine, judge or engine
         self._scorers = _scorers(scorers)
         self._prompts = None if prompts is None else load_prompts(prompts)
@@ -297,7 +298,10 @@ class ScoringPipeline:
         return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
     def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
+        prompts = self._prompts or load_prompts(engine.prompts)
         judge_prompts = self._prompts or load_prompts(judge.prompts)
+        if only_judges(self._judge):  # the reader writes what the judge cannot, by its own prompts
+            judge_prompts = judge_prompts.completed(prompts)
         around_pair = 0
         if self._judge_compares and "entailment" in judge_prompts.templates:
             bare = judge_prompts.render("entailment", question="", first="", second="")
@@ -306,7 +310,7 @@ class ScoringPipeline:
             engine,
             judge,
             entailer,
-            self._prompts or load_prompts(engine.prompts),
+            prompts,
             judge_prompts=judge_prompts,
             caps=self._caps,
             language=self._language,

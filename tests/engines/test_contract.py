@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.decision_server import FORMS, DecisionServer
 from support.engine_contract import EngineContract, Subject
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
@@ -95,4 +96,17 @@ class TestServerWithoutProbabilities(EngineContract):
         async with MisbehavingServer(FakeModel(face="openai", top=0).handle) as server:
             engine = OpenAIEngine(server.url)
             yield Subject(engine, lambda: OpenAIEngine(server.url))
+            await engine.aclose()
+
+
+@pytest.mark.parametrize("form", FORMS)
+class TestDecisions(EngineContract):
+    """Servers of typed questions judge, and refuse to read."""
+
+    @pytest.fixture
+    async def subject(self, form):
+        async with MisbehavingServer(DecisionServer(form).handle) as server:
+            address = f"{'systemone' if form == 'systemone' else 'decisions'}:{server.url}"
+            engine = open_engine(address)
+            yield Subject(engine, lambda: open_engine(address), reads=False)
             await engine.aclose()

@@ -24,6 +24,8 @@ LARGE_REPLIES = 4
 """How many replies beyond `_SMALL` are read at once in this process, over all connections; the others wait, as far as
 they were read."""
 _SMALL = 64 * 2**10
+_COUNTS = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
+"""The names of the tokens read and written: those of completions, and those of decisions."""
 _STEP = 64 * 2**10
 
 _large_replies = PerProcess(lambda: Limiter(LARGE_REPLIES))
@@ -94,6 +96,6 @@ def usage_of(answer: Any, prompts: int) -> Usage:
     """Returns the cost of a reply; zeros where the server does not report it."""
     said = answer.get("usage") if isinstance(answer, Mapping) else None
     known = said if isinstance(said, Mapping) else {}
-    counts = [known.get(name) for name in ("prompt_tokens", "completion_tokens")]
+    counts = [known.get(name, known.get(other)) for name, other in _COUNTS]
     spent, written = (max(0, count) if isinstance(count, int) else 0 for count in counts)
     return Usage(requests=1, prompts=prompts, prompt_tokens=spent, output_tokens=written)

@@ -263,8 +263,9 @@ class HttpClient:
 
 
 def _may_pass(status: int) -> bool:
-    """Returns whether a refusal with this status may pass by itself."""
-    return status in (408, 429) or 500 <= status < 600
+    """Returns whether a refusal with this status may pass by itself. What a server has not implemented (501) does
+    not."""
+    return status in (408, 429) or (500 <= status < 600 and status != 501)
 
 
 def _codes(answer: Any) -> set[str]:

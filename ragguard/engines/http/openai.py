@@ -30,8 +30,8 @@ from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.thinking import LETTERS, SWITCH_OFF
 from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
-from ragguard.engines.truncation import fit
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
+from ragguard.engines.truncation import asked_shorter
+from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import Limiter, in_parallel
 
@@ -40,9 +40,6 @@ _SWITCHES = (
     {"reasoning_effort": "none"},
     {"reasoning_effort": "minimal"},
 )
-_CUTS = 4
-_CHARACTERS_PER_TOKEN = 3.0
-"""An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,26 +289,12 @@ class ChatModel:
         # All greedy answers are equal.
         distinct = 1 if request.temperature == 0 else request.n
         asked = replace(request, n=distinct, max_tokens=limit)
-        cut = attempts = 0
-        while True:
-            try:
-                choices, usage = await self._choices(asked, top)
-                return _PromptAnswer(choices * (request.n // distinct), usage, cut)
-            except PromptTooLong as error:
-                attempts += 1
-                (prompt,) = asked.prompts
-                if not error.limit or not prompt.cuttable or attempts > _CUTS:
-                    raise
-                tokens = error.tokens or _characters(prompt) / _CHARACTERS_PER_TOKEN
-                # A tenth more each time, since tokens differ in length.
-                density = tokens / max(1, _characters(prompt)) * (1 + attempts / 10)
 
-                async def count(some: Sequence[Prompt], density: float = density) -> list[int]:
-                    return [math.ceil(density * _characters(one)) for one in some]
+        async def choices(prompt: Prompt) -> tuple[list[Choice], Usage]:
+            return await self._choices(asked.about([prompt]), top)
 
-                shorter, taken = await fit([prompt], count, error.limit - limit)
-                asked = asked.about(shorter)
-                cut += taken.get(0, 0)
+        (found, usage), cut = await asked_shorter(request.prompts[0], choices, limit)
+        return _PromptAnswer(found * (request.n // distinct), usage, cut)
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
@@ -358,10 +341,6 @@ class _PromptAnswer(NamedTuple):
     choices: list[Choice]
     usage: Usage
     cut: int
-
-
-def _characters(prompt: Prompt) -> int:
-    return sum(len(message.content) for message in prompt.messages)
 
 
 def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:

@@ -56,13 +56,15 @@ class LabelRequest(Request[LabelProbs]):
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
-        identifies each label: more of them cost such an engine nothing and change no number."""
-        one_token_decides = (
-            info is not None
-            and (self.mode or info.mode) == "first_token"
-            and "exact_labels" in info.capabilities
-        )
-        return replace(self, prompts=(), labels=() if one_token_decides else self.labels, deadline=None)
+        identifies each label: more of them cost such an engine nothing and change no number. So may those of typed
+        questions, each of which is answered for its own options."""
+        can = frozenset[str]() if info is None else info.capabilities
+        if "decisions" in can:
+            any_labels = all(prompt.options for prompt in self.prompts)
+        else:
+            first_token = info is not None and (self.mode or info.mode) == "first_token"
+            any_labels = first_token and "exact_labels" in can
+        return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
     def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:
         """Returns one request about all prompts with the labels of all requests."""

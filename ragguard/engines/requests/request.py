@@ -169,6 +169,8 @@ def _digest(stem: str, prompt: Prompt) -> bytes:
         digest.update(f"\0{message.role} {len(content)} ".encode())
         digest.update(content)
     digest.update(repr([tuple(span) for span in prompt.cuttable]).encode())
+    if prompt.options:
+        digest.update(b"\0of " + repr(prompt.options).encode("utf-8", "surrogatepass"))
     if prompt.text:
         digest.update(b"\0then " + prompt.text.encode("utf-8", "surrogatepass"))
     return digest.digest()

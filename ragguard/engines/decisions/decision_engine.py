@@ -1,0 +1,89 @@
+"""DecisionEngine: a server that answers typed questions. It judges and does not read: it writes no text."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+from ragguard.engines.decisions.decision_model import Decided, DecisionModel, info_of
+from ragguard.engines.decisions.questions import TypedQuestion
+from ragguard.engines.decisions.wires import WIRES, Wire
+from ragguard.engines.http.body import usage_of
+from ragguard.engines.http.served import HttpEngine, served_model
+from ragguard.engines.layers.retry import Patience
+from ragguard.errors import EngineOverloaded, EngineRejected, UnfitText
+from ragguard.runtime.limiter import Limiter
+
+_LABELS_INSTEAD = (
+    "give the same server without `{}:`, so that it is asked for labels, if it shows log-probabilities"
+)
+_REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IGNORECASE)
+
+
+class DecisionEngine(HttpEngine):
+    """The decision model behind a server, such as `systemone:https://HOST/v1#MODEL` or `decisions:http://HOST/v1`.
+
+    Args:
+        scheme: `systemone`, or `decisions` for OpenAI's form or SGLang's, whichever the server speaks.
+        url: The server's address.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
+        at_once: How many requests may be in flight together.
+    """
+
+    only_judges = True
+
+    def __init__(
+        self,
+        scheme: str,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        headers: Mapping[str, str] | None = None,
+        at_once: int = 16,
+    ) -> None:
+        super().__init__(
+            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
+        )
+        self._scheme, self._at_once = scheme, at_once
+
+    async def look(self) -> DecisionModel:
+        """Asks one question in each form until the server answers."""
+        served = await served_model(self._client, self._wanted)
+        base, faults = self._client.address.base, []
+        trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+        for wire in WIRES[self._scheme]:
+            decide = partial(self._decide, wire, served.id)
+            try:
+                await decide("Oslo is a town.", [trial], None)
+            except (EngineRejected, EngineOverloaded) as error:
+                if error.status not in (400, 404, 405, 415, 422, 501):
+                    raise
+                faults.append(str(error))
+                continue
+            server = hashlib.sha256(base.encode()).hexdigest()[:12]
+            notes = (served.note,) if served.note else ()
+            info = info_of(served.id, f"{wire.name}/{served.id}/{server}", base, notes)
+            return DecisionModel(info, decide, Patience(), Limiter(self._at_once))
+        raise EngineRejected(
+            f"{base} does not answer typed questions in the form of {self._scheme}: {'; '.join(faults)}; "
+            + _LABELS_INSTEAD.format(self._scheme)
+        )
+
+    async def _decide(
+        self, wire: Wire, model: str, state: str, questions: Sequence[TypedQuestion], deadline: float | None
+    ) -> Decided:
+        try:
+            reply = await self._client.post(wire.path, wire.body(model, state, questions), deadline=deadline)
+        except EngineRejected as error:
+            if error.status == 400 and _REFUSED.search(str(error)):
+                raise UnfitText(f"the server declined to judge a text: {error}") from error
+            raise
+        url = f"POST {self._client.address.base}{wire.path}"
+        return wire.answers(reply, questions, url), usage_of(reply, len(questions))

@@ -1,0 +1,128 @@
+"""Typed questions about a state: how the prompts of label questions become them, and how their answers are read."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+from ragguard.engines.base import Prompt, Span
+from ragguard.errors import EngineProtocolError, UnfitText
+
+PLAIN = "Which of the options is the reply that the text asks for?"
+"""The instructions of a question whose prompt has none of its own, apart from its text."""
+_MASS = ("label_mass", "x_label_mass", "option_mass")
+_ROUNDING = 0.02
+"""How far from 1 the probabilities of a question may add up, as some servers round them."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypedQuestion:
+    """One question with its options, or with the levels of a score, lowest first."""
+
+    instructions: str
+    labels: tuple[str, ...]
+    criteria: tuple[str, ...]
+    """The meaning of each label; empty where none is known."""
+
+    @property
+    def is_score(self) -> bool:
+        """True where the labels are whole numbers in rising order: the levels of a score."""
+        numbers = [int(label) for label in self.labels if label.isdecimal()]
+        return 2 <= len(numbers) == len(self.labels) <= 10 and numbers == sorted(numbers)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The options as the server is told them: the meaning of each level, or the label of each option."""
+        return self.criteria if self.is_score and self.criteria else self.labels
+
+    @property
+    def id(self) -> str:
+        """A name that depends on the question alone: some servers show it to their model."""
+        return "q" + hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+class TypedAnswer(NamedTuple):
+    """The probability of each label, which add up to the label mass."""
+
+    p: tuple[float, ...]
+
+
+def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestion]:
+    """Returns the state that a prompt asks about, and its question: the system message, with the prompt's own options
+    where it has some, else with these labels."""
+    system = [message.content for message in prompt.messages if message.role == "system"]
+    rest = [index for index, message in enumerate(prompt.messages) if message.role != "system"]
+    if not rest or not system:
+        state, instructions = replace(prompt, options=(), text=""), PLAIN
+    else:
+        moved = {index: at for at, index in enumerate(rest)}
+        spans = [span for span in prompt.cuttable if span.message in moved]
+        state = Prompt(
+            tuple(prompt.messages[index] for index in rest),
+            tuple(Span(moved[span.message], span.start, span.end) for span in spans),
+        )
+        instructions = "\n\n".join(system)
+    if prompt.options:
+        names, criteria = zip(*prompt.options, strict=True)
+        return state, TypedQuestion(instructions, names, criteria)
+    return state, TypedQuestion(instructions, labels, ())
+
+
+def state_text(state: Prompt) -> str:
+    """Returns the text of a state: its only message, or its messages with their roles."""
+    if len(state.messages) == 1:
+        return state.messages[0].content
+    return "\n\n".join(f"{message.role}: {message.content}" for message in state.messages)
+
+
+def read_answer(question: TypedQuestion, found: Any, diagnostics: Any, where: str) -> TypedAnswer:
+    """Returns the answer to a question; raises UnfitText for a refusal, EngineProtocolError for anything that is not
+    one probability an option."""
+    brief = f"the question {question.instructions[:60]!r}"
+    if found is None or (isinstance(found, Mapping) and found.get("type") == "refusal"):
+        raise UnfitText(f"{where}: the server declined to answer {brief}; the others are not affected")
+    given = found.get("probabilities") if isinstance(found, Mapping) else None
+    row = _row(question, given)
+    if row is None:
+        raise EngineProtocolError(
+            f"{where}: expected one probability for each of {', '.join(question.names)} as the answer to {brief}, got "
+            f"{str(given)[:120]}"
+        )
+    if (
+        not all(math.isfinite(p) and -_ROUNDING <= p <= 1 + _ROUNDING for p in row)
+        or abs(sum(row) - 1) > _ROUNDING
+    ):
+        raise EngineProtocolError(
+            f"{where}: the probabilities of the answer to {brief} add up to {sum(row):.3g} and not to 1"
+        )
+    held = [one for one in (diagnostics, found) if isinstance(one, Mapping)]
+    mass = next((one[name] for one in held for name in _MASS if isinstance(one.get(name), int | float)), 1.0)
+    if not 0 <= mass <= 1 + _ROUNDING:
+        raise EngineProtocolError(
+            f"{where}: the label mass of the answer to {brief} is {mass:.3g}, not from 0 to 1"
+        )
+    whole = sum(row)
+    return TypedAnswer(tuple(min(1.0, mass) * max(0.0, p) / whole for p in row))
+
+
+def _row(question: TypedQuestion, given: Any) -> list[float] | None:
+    """Returns the probabilities in the order of the labels, whatever the server's order; None where they do not fit.
+
+    A server names an option by its name, a level by its number from 0 or by its text.
+    """
+    if isinstance(given, Sequence) and not isinstance(given, str):
+        if not all(isinstance(one, Mapping) for one in given):
+            return None
+        given = {one.get("label", one.get("value")): one.get("probability") for one in given}
+    if not isinstance(given, Mapping):
+        return None
+    by_name = {str(name): p for name, p in given.items()}
+    for names in (question.names, tuple(map(str, range(len(question.names))))):
+        if by_name.keys() == set(names):
+            row = [by_name[name] for name in names]
+            fit = all(isinstance(p, int | float) and not isinstance(p, bool) for p in row)
+            return row if fit else None
+    return None
