@@ -170,19 +170,6 @@ def test_the_run_continues_where_it_says_so(make, caplog):
     assert "run id" not in caplog.text
 
 
-def test_steps_that_are_put_in_order_at_the_end_are_numbered_on_as_well(make):
-    rg = make()
-    capture(rg, "one", "1", "2", id="x")
-    recorder = rg.recorder
-    recorder.run_started("x", identity=recorder.ids.claim("x", resumes=True))
-    for query, order in (("4", (1,)), ("3", (0,))):  # parallel calls, which began the other way round
-        recorder.step_started(query, "x", query, turn=0, order=order)
-    for query in "43":
-        recorder.step_ended(query, [])
-    recorder.run_ended("x")
-    assert told(rg)["x"][2] == [(0, "1"), (1, "2"), (2, "3"), (3, "4")]
-
-
 def test_resuming_what_is_not_there_begins_it(make):
     rg = make()
     capture(rg, "one", "1", id="x", resume=True)

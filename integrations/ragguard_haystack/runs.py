@@ -17,7 +17,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_calls import ToolEnd, tool_ended
 from ragguard.capture.tool_results import ToolResult
-from ragguard.capture.turns import TurnKey
+from ragguard.capture.turns import Branch
 from ragguard.records import Status, new_id
 from ragguard.runtime.faults import Faults, never_raises
 from ragguard_haystack.operations import (
@@ -181,13 +181,13 @@ class Operations:
         tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
         # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
         # other, share a turn.
-        key: TurnKey = (
+        branch: Branch = (
             (turn, operation.name)
             if tool is None
             else (tool.around.number if tool.around else -1, tool.number)
         )
         self.recorder.step_started(
-            step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=key,
+            step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=(branch,),
             metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
             started_ns=operation.started_ns,
         )  # fmt: skip

@@ -13,7 +13,7 @@ graph.add_conditional_edges("search", advise_edge("search", "answer"))          
 
 The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`bare_retrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
-run, `clock` gives its turn, `tree_steps` opens and closes the step that it is, `tool_outputs` reads what a tool gave.
+run, `tree_steps` opens and closes the step that it is, `tool_outputs` reads what a tool gave.
 `messages` takes snapshots of documents and reads questions and answers; `verdicts` brings the decisions of guards.
 """
 

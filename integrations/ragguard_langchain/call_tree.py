@@ -22,7 +22,6 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
 from ragguard_langchain.bare_retrieval import BareRetrievals
-from ragguard_langchain.clock import TreeClock, node_clock, rank_of_call
 from ragguard_langchain.messages import NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls
 from ragguard_langchain.options import KEYS, NO_OPTIONS
@@ -81,12 +80,15 @@ class CallTree:
         if run.owned:
             run.trace, run.started_ns = trace_context(), time.time_ns()
             run.begun = is_paused()  # for good: calls inside it are not recorded after the pause either
-        open_call = OpenCall(id, run.id, Scope(run), self.runs.clock_of(id, run, call_id))
+        open_call = OpenCall(id, run.id, Scope(run))
         taken = run.identity is not None and run.identity.otherwise == "drop"
         open_call.sampled = (taken or self.recorder.sampling.takes(run.id)) and not is_paused()
-        if holds and not run.owned:
+        if call_id:
+            open_call.turn = ((("calls", self.recorder.models_asked(run.id)), id),)
+        elif holds and not run.owned:
             run.held = True
             self.recorder.run_held(run.id)
+            open_call.turn = self.recorder.call_began(run.id, id)
         open_call.started_ns = time.time_ns()
         self.open_calls.add_root(open_call, owner=run.owned)
         if not run.begun and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):
@@ -137,21 +139,22 @@ class CallTree:
 
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""
-        if (run := self._run_at(parent_id)) is not None:
-            run[1].messages += 1
-            self.recorder.model_asked(run[0], key, given, texts_in)
+        if (open_call := self.parent(parent_id)) is not None:
+            open_call.messages += 1
+        if run_id := self._run_at(open_call):
+            self.recorder.model_asked(run_id, key, given, texts_in)
 
     def model_replied(self, parent_id: UUID | None, key: UUID, reply: object) -> None:
         """Notes the reply of a model that was asked in the call with this id."""
-        if (run := self._run_at(parent_id)) is not None:
-            self.recorder.model_replied(run[0], key, reply, texts_in)
+        if run_id := self._run_at(self.parent(parent_id)):
+            self.recorder.model_replied(run_id, key, reply, texts_in)
 
-    def _run_at(self, parent_id: UUID | None) -> tuple[str, TreeClock] | None:
-        """Returns the run in which a model is asked, and the clock of the call around; None outside of any run."""
-        if (open_call := self.parent(parent_id)) is not None:
-            return open_call.run_id, open_call.clock
+    def _run_at(self, around: OpenCall | None) -> str:
+        """Returns the id of the run in which a model is asked; '' outside of any run."""
+        if around is not None:
+            return around.run_id
         handle = current_run(self.recorder)
-        return None if handle is None else (handle.key, self.runs.clock(handle.key))
+        return "" if handle is None else handle.key
 
     def child(
         self,
@@ -168,19 +171,17 @@ class CallTree:
         if not root.sampled:
             self.open_calls.add(id, root, root)
             return root
-        scope = parent.notes
+        scope, turn = parent.notes, parent.turn
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
         if metadata and node and node != scope.graph_node:
             scope = Scope(scope.run, node, scope.tool)
-            clock = node_clock(parent.clock, id, metadata)
+            if not _is_task(metadata):
+                turn = (*turn, ((parent.id, metadata.get("langgraph_step")), id))
         elif call_id:
-            rank = rank_of_call(parent.inputs, call_id)
-            clock = parent.clock.inside(id, parallel=("calls", parent.clock.messages), rank=rank)
-        else:
-            tag = next((tag for tag in tags or () if tag.startswith(("map:key:", "seq:step:"))), "")
-            parallel = "map" if tag.startswith("map") else None
-            clock = parent.clock.inside(id, parallel=parallel, in_order=tag.startswith("seq"))
-        open_call = OpenCall(id, parent.run_id, scope, clock)
+            turn = (*turn, parent.branch_of_call(id))
+        elif tags and any(tag.startswith("map:key:") for tag in tags):
+            turn = (*turn, ((parent.id, "map"), id))
+        open_call = OpenCall(id, parent.run_id, scope, turn)
         open_call.root, open_call.tool, open_call.step_id = root, parent.tool, parent.step_id
         if parent.condenses:
             open_call.condenses = True
@@ -207,7 +208,6 @@ class CallTree:
     def run_closed(self, run_id: str) -> None:
         """Removes the calls of a run that has ended."""
         self.open_calls.forget(run_id)
-        self.runs.closed(run_id)
 
     def sweep(self, ttl: float) -> None:
         """Ends calls that were cancelled without a report, and calls that are too old."""
@@ -225,6 +225,12 @@ class CallTree:
                     self.end_root(root, status="cancelled")
             elif now - root.started_ns >= ttl * 1e9 and not self.recorder.knows(root.run_id):
                 self.end_root(root, status="abandoned")
+
+
+def _is_task(metadata: Mapping[str, Any]) -> bool:
+    """True for a task of LangGraph's functional API: nothing says for what its caller has waited."""
+    path = metadata.get("langgraph_path")
+    return isinstance(path, (tuple, list)) and len(path) > 1 and isinstance(path[1], (tuple, list))
 
 
 def _is_over(reference: weakref.ref[Task[Any]]) -> bool:

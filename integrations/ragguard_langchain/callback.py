@@ -122,8 +122,6 @@ class RagGuardCallback(BaseCallbackHandler):
                 )  # fmt: skip
             else:
                 open_call = tree.child(parent, run_id, metadata, tags)
-                if open_call.notes is not parent.notes:
-                    open_call.inputs = inputs
             if name in HISTORY_AWARE:
                 open_call.condenses = True
         except FAULTS as error:
@@ -323,7 +321,6 @@ class RagGuardCallback(BaseCallbackHandler):
         open_call = self.tree.open_calls.take(run_id)
         if open_call is None or open_call.id != run_id:
             return None
-        open_call.clock.ended()
         return open_call
 
     def _question(self, inputs: Any) -> str:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
-from uuid import uuid4
 
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
@@ -19,7 +18,6 @@ from ragguard.capture.context import CurrentCall, frameworks
 from ragguard.capture.guarded import TOOL_CALL
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.scopes import VerdictReport
 
@@ -42,20 +40,13 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
     if open_call.notes.tool is not None and open_call.notes.tool.id:
         about[TOOL_CALL] = open_call.notes.tool.id
-    clocks: list[TreeClock] = []
-
-    def turn() -> int:
-        clocks.append(open_call.clock.inside(uuid4()))
-        return clocks[-1].tick()
 
     def ended(step_id: str) -> None:
-        for clock in clocks:
-            clock.ended()
         if open_call.notes.tool is not None:
             open_call.notes.tool.add(step_id)
 
     return CurrentCall(
-        tree.recorder, open_call.run_id, open_call.tool, None if within else turn, within=within, metadata=about,
+        tree.recorder, open_call.run_id, open_call.tool, open_call.turn, within=within, metadata=about,
         begin=partial(tree.runs.retrieves, open_call), ended=ended,
     )  # fmt: skip
 

@@ -12,7 +12,7 @@ from asyncio import Task
 from typing import Any
 from uuid import UUID
 
-from ragguard_langchain.clock import TreeClock
+from ragguard.capture.turns import Branch, TurnKey
 from ragguard_langchain.scopes import Scope
 
 
@@ -22,8 +22,8 @@ class OpenCall:
     root: OpenCall | None = None
     """None for the first call of the tree, which is its own root."""
     sampled = True
-    inputs: object = None
-    """The input of the call; kept for nodes of a graph."""
+    messages = 0
+    """The number of messages that models have written in this call; the tool calls of one message are parallel."""
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     outer_step = ""
@@ -44,9 +44,13 @@ class OpenCall:
     members: set[UUID | None] | None = None
     """The open calls below a root."""
 
-    def __init__(self, id: UUID, run_id: str, notes: Scope, clock: TreeClock | None = None) -> None:
-        self.id, self.run_id, self.notes = id, run_id, notes
-        self.clock = clock or TreeClock()
+    def __init__(self, id: UUID, run_id: str, notes: Scope, turn: TurnKey = ()) -> None:
+        self.id, self.run_id, self.notes, self.turn = id, run_id, notes, turn
+        """`turn` has the parallel branches that the call is in."""
+
+    def branch_of_call(self, id: UUID) -> Branch:
+        """Returns the branch of a tool call inside this call: the tool calls of one message are parallel."""
+        return ("calls", self.id, self.messages), id
 
 
 class OpenCalls(dict[UUID | None, OpenCall]):

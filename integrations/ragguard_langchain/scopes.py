@@ -26,9 +26,8 @@ class TreeRun(PipelineRun):
     held = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
     first_query = ""
-    standalone = ""
-    """The query of the first retrieval, where a history-aware retriever wrote it and no other shares its turn."""
-    first_turn = -1
+    standalone: str | None = None
+    """The query of the first retrieval, where a history-aware retriever wrote it and no other one; '' otherwise."""
 
     def __init__(
         self,
@@ -48,11 +47,11 @@ class TreeRun(PipelineRun):
         self.verdicts: dict[str, list[Verdict]] = {}
         """The verdicts of guards inside a retrieval, while it is open."""
 
-    def asked(self, query: str, turn: int, *, condensed: bool) -> None:
+    def asked(self, query: str, *, condensed: bool) -> None:
         """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
-        if self.first_turn < 0:
-            self.first_turn, self.standalone = turn, query if condensed else ""
-        elif turn == self.first_turn:
+        if self.standalone is None:
+            self.standalone = query if condensed else ""
+        elif condensed:
             self.standalone = ""
 
     def follows_up(self) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import UUID
 
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
@@ -12,7 +11,6 @@ from ragguard.capture.events import Otherwise, RunIdentity
 from ragguard.capture.pipeline_run import NAME, REFERENCES, RESUME, RUN_ID
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
-from ragguard_langchain.clock import TreeClock
 from ragguard_langchain.messages import NOTHING, Answer
 from ragguard_langchain.open_calls import OpenCall
 from ragguard_langchain.options import KEYS
@@ -33,8 +31,6 @@ class TreeRuns:
         self.recorder = recorder
         self._interrupted: dict[str, TreeRun] = {}
         """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""
-        self._clocks: dict[str, TreeClock] = {}
-        """The clocks of the runs that trees have joined."""
 
     def identify(self, run: TreeRun, *, resumes: bool) -> None:
         """Gives a tree's run the id that the application names, or that of the run which waits under its thread."""
@@ -55,19 +51,6 @@ class TreeRuns:
         if run.identity is not None:
             run.identity.thread = thread
             run.resumed = run.identity.continues
-
-    def clock_of(self, id: UUID, run: TreeRun, call_id: str) -> TreeClock:
-        """Returns the clock of a tree's first call; its time is after all earlier retrievals of the run."""
-        if run.owned:
-            return TreeClock(self.recorder.next_turn(run.id) if run.resumed else 0)
-        around = self.clock(run.id)
-        return around.inside(id, parallel=("calls", around.messages) if call_id else None)
-
-    def clock(self, run_id: str) -> TreeClock:
-        """Returns the clock of a run that trees join."""
-        clock = self._clocks.setdefault(run_id, TreeClock())
-        clock.reach(self.recorder.next_turn(run_id))
-        return clock
 
     def begin(self, root: OpenCall) -> None:
         """Begins the run of a tree."""
@@ -126,11 +109,8 @@ class TreeRuns:
             trace=span_of(root.id), waits_for=waits_for,
         )  # fmt: skip
         if run.held:
+            self.recorder.call_ended(run.id, root.id)
             self.recorder.run_released(run.id)
-
-    def closed(self, run_id: str) -> None:
-        """Removes the state that the trees of a run share, at its end."""
-        self._clocks.pop(run_id, None)
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -55,14 +55,12 @@ class TreeSteps:
         trace = span_of(open_call.id, retrieval=bool(name))
         if trace is None and not name and scope.tool is not None:
             trace = scope.tool.trace
-        turn = None
         if not open_call.step_id:
-            turn = open_call.clock.tick()
-            run.asked(query, turn, condensed=open_call.condenses and scope.tool is None)
+            run.asked(query, condensed=open_call.condenses and scope.tool is None)
         self.recorder.step_started(
-            step_id, open_call.run_id, query, within=open_call.step_id, tool=open_call.tool, name=name, turn=turn,
-            order=open_call.clock.order, metadata=about,
-            started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k, followed=True,
+            step_id, open_call.run_id, query, within=open_call.step_id, tool=open_call.tool, name=name,
+            turn=open_call.turn, metadata=about, started_ns=started_ns,
+            trace=trace or (run.trace if whole else "here"), top_k=top_k, followed=True,
         )  # fmt: skip
         open_call.outer_step, open_call.step_id, open_call.is_step = open_call.step_id, step_id, True
         open_call.query = query
@@ -107,17 +105,16 @@ class TreeSteps:
         if handle is not None and handle.sampled:
             run = TreeRun(self.recorder, handle.key, "", "", {})
             run.owned, run.begun = False, True
-            self.decided(OpenCall(uuid4(), run.id, Scope(run), self._runs.clock(run.id)), report)
+            self.decided(OpenCall(uuid4(), run.id, Scope(run)), report)
 
     def _retrieved_by_other_means(self, around: OpenCall, report: VerdictReport) -> None:
         scope, decision = around.notes, report.verdict.decision
         call = scope.tool
         if report.tool:
             call = ToolCall(report.tool, report.query, report.call, report.started_ns)
-        id, clock = uuid4(), around.clock
-        if report.call:
-            clock = clock.inside(id, parallel=("calls", clock.messages))
-        open_call = OpenCall(id, around.run_id, Scope(scope.run, scope.graph_node, call), clock)
+        id = uuid4()
+        turn = (*around.turn, around.branch_of_call(id)) if report.call else around.turn
+        open_call = OpenCall(id, around.run_id, Scope(scope.run, scope.graph_node, call), turn)
         open_call.root, open_call.tool = around.root or around, report.tool or around.tool
         self.begin(
             open_call, report.query, "", report.metadata, started_ns=report.started_ns or decision.started_ns

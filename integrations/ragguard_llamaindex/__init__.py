@@ -8,7 +8,7 @@ AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)       # advice: an age
 
 The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. `kinds` says what
 a span is; all others are passed over. An outermost retriever is one record that goes to the recorder at its end. Any
-other span becomes a `Call` (`calls`) with a turn (`senders` in workflows); `runs` opens and ends its run, `deliveries`
+other span becomes a `Call` (`calls`); `runs` opens and ends its run, `deliveries`
 finds retrievals in tools and hands on what guards decided, `streams` waits for answers. `nodes` takes snapshots.
 """
 

@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextvars import Token
 from dataclasses import replace
 from typing import Any
 
+from llama_index.core.agent.workflow import ToolCall
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, CondenseQuestionChatEngine
 from llama_index.core.query_engine import SubQuestionQueryEngine
 from llama_index.core.tools import BaseTool, QueryEngineTool, RetrieverTool
+from llama_index.core.workflow import Event
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import fields_of
-from ragguard.capture.open_runs import Order, WholeRun
+from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.turns import TurnKey
 from ragguard_llamaindex.kinds import ASKING, Kind, agent_of, choosers_of, names_in
 from ragguard_llamaindex.messages import question_of, question_of_event, tool_text
-from ragguard_llamaindex.senders import EventSenders, events_in
 from ragguard_llamaindex.streams import StreamedAnswer
 
 ASKED = "ragguard.asked"
@@ -54,14 +55,10 @@ class Call:
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     tool = ""
-    turn: TurnKey | None = None
-    """The parallel calls that this one belongs to, and the call among them; None where LlamaIndex names none."""
-    order: Order = ()
-    """The position of the call among those that run in parallel, from the outermost to the innermost."""
-    asks = 0
-    """The number of engines or tools that a fan-out has called so far."""
-    senders: EventSenders | None = None
-    """The steps of a workflow that sent its events."""
+    turn: TurnKey = ()
+    """The parallel branches that the call is in."""
+    replies = 0
+    """The number of times that a workflow has asked a model; the tool calls of one reply are parallel."""
     asked = ""
     """The query in the arguments of this call."""
     written_query = ""
@@ -149,7 +146,7 @@ def inner_call(
     call.given_run, call.parent = around.run, around
     call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
     call.agent, call.workflow_step = around.agent, around.workflow_step
-    call.turn, call.order = around.turn, around.order
+    call.turn = around.turn
     if kind in ASKING or kind is Kind.TOOL:
         call.asked = asked_in(kind, arguments)
         call.written_query = (
@@ -161,8 +158,7 @@ def inner_call(
         _begin_step(call, around, arguments)
     elif kind in ASKING_OR_TOOL and not call.step_id:
         if around.kind is Kind.FANOUT:
-            _in_parallel(call, around, around.id, around.asks)
-            around.asks += 1
+            call.turn = (*around.turn, (around.id, call.id))
         if kind is not Kind.TOOL:
             _note_question(call, around)
     describe_call(call, instance)
@@ -171,19 +167,21 @@ def inner_call(
 
 def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     call.name, call.choosers = call.id[:-37].rpartition(".")[2], around.choosers
-    sender = None if around.senders is None else around.senders.begins(call.id, arguments)
-    if sender is not None:
-        _in_parallel(call, around, *sender)
-    agents = [getattr(event, "current_agent_name", "") for event in events_in(arguments)]
+    events = list(_events_in(arguments))
+    if any(isinstance(event, ToolCall) for event in events):
+        call.turn = (*around.turn, ((around.id, around.replies), call.id))
+    agents = [getattr(event, "current_agent_name", "") for event in events]
     if around.agent:
         around.agent = call.agent = next(filter(None, agents), around.agent)
     else:
         call.workflow_step = call.name
 
 
-def _in_parallel(call: Call, around: Call, group: str, number: int) -> None:
-    """Gives a call its place among the parallel calls of a group, inside the call around them."""
-    call.turn, call.order = (group, call.id), (*around.order, (number, ""))
+def _events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
+    """Returns the events among a step's arguments."""
+    for value in [*arguments.values(), *arguments.get("kwargs", {}).values()]:
+        if isinstance(value, Event):
+            yield value
 
 
 def _note_question(call: Call, around: Call) -> None:
@@ -204,7 +202,7 @@ def describe_call(call: Call, instance: object) -> None:
         call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
     elif call.kind is Kind.WORKFLOW:
-        call.choosers, call.senders, call.agent = choosers_of(instance), EventSenders(), agent_of(instance)
+        call.choosers, call.agent = choosers_of(instance), agent_of(instance)
         call.workflow_step = ""
     elif call.kind is Kind.FANOUT:
         call.choosers, call.names = choosers_of(instance), names_in(instance)

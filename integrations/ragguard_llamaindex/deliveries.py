@@ -100,7 +100,7 @@ class Deliveries:
         retrieves(call)
         self._recorder.step_started(
             call.step_id, call.run.id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
-            order=call.order, started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
+            started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
             metadata=about(call), followed=True,
         )  # fmt: skip
 

@@ -165,8 +165,7 @@ class Spans:
             )
         elif call.kind is Kind.TOOL:
             self._deliveries.tool_failed(call, err)
-        elif call.kind is Kind.STEP and call.parent is not None and call.parent.senders is not None:
-            call.parent.senders.ended(call.id, None)
+        self._ended_in_handle(call)
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -193,7 +192,7 @@ class Spans:
         if around.kind is Kind.IGNORED or (kind is Kind.STEP and not _is_step(around)):
             return
         if kind is Kind.MODEL:
-            self._asked(span_id, around.run.id, arguments)
+            self._asked(span_id, around, arguments)
             return
         if kind is Kind.CHAT_WRITER:
             self.runs.hear(around, instance)
@@ -213,9 +212,14 @@ class Spans:
             self._deliveries.tool_began(call)
         self._opened(call)
 
-    def _asked(self, span_id: str, run_id: str, arguments: Mapping[str, Any]) -> None:
+    def _asked(self, span_id: str, around: Call, arguments: Mapping[str, Any]) -> None:
         """Notes that a model is asked: of what was retrieved, those passages count as read that it is given."""
-        asked = self._open.get().asked
+        asked, run_id = self._open.get().asked, around.run.id
+        caller: Call | None = around
+        while caller is not None and caller.kind is not Kind.WORKFLOW and caller.kind is not Kind.TOOL:
+            caller = caller.parent
+        if caller is not None:
+            caller.replies += 1
         asked[span_id] = run_id
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
@@ -267,11 +271,9 @@ class Spans:
                 self._deliveries.postprocessed(call, around)
         elif kind is Kind.TOOL:
             self._deliveries.tool_ended(call, result)
-        elif kind is Kind.STEP:
-            if around is not None and around.senders is not None:
-                around.senders.ended(call.id, result)
-            if isinstance(result, InputRequiredEvent):  # the tool asks a person
-                self._waits()
+        elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person
+            self._waits()
+        self._ended_in_handle(call)
         if call.parts:
             call.run.sub_questions = call.run.sub_questions or call.parts
         if kind in ANSWERING and call.outermost:
@@ -315,6 +317,11 @@ class Spans:
             call.holds = True
         else:
             self.runs.hold(call)
+        call.turn = self.recorder.call_began(handle.run.id, call.id)
+
+    def _ended_in_handle(self, call: Call) -> None:
+        if call.kind is Kind.WORKFLOW and call.parent is not None and call.parent.kind is Kind.HANDLE:
+            self.recorder.call_ended(call.run.id, call.id)
 
     def _waits(self) -> None:
         """Notes that the run waits for a person: a run that is cancelled now counts as interrupted."""
@@ -330,7 +337,7 @@ class Spans:
         self.runs.begin(run)
         self.recorder.step_started(
             call.step_id, run.id, call.written_query, within=within, tool=call.tool, name=name,
-            turn=call.turn, order=call.order,
+            turn=call.turn,
             trace=None if within else span_of(call.id, retrieval=True) or "here",
             metadata=None if within else about(call, name), top_k=call.top_k, followed=True,
         )  # fmt: skip

@@ -17,8 +17,8 @@ class CurrentCall:
     recorder: Recorder
     run_id: str
     tool: str = ""
-    turn: TurnKey | Callable[[], int] | None = None
-    """The turn of a retrieval that begins, or a function that gives it when one does."""
+    turn: TurnKey = ()
+    """The parallel branches that the call is in."""
     within: str = ""
     """The id of the retrieval that the call itself is, or that the call is a part of."""
     metadata: Mapping[str, Any] | None = None

@@ -133,8 +133,6 @@ class Emitter:
         run.model_calls.answer = (final and final.answer) or run.answer or ""
         for step_id in run.model_calls.open_questions():
             self._amend_last(run, StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)))
-        for step_id, index in run.misplaced() if run.index > 1 else ():
-            self._amend_last(run, StepAmended(run.id, step_id, index=index))
         continues = run.identity is not None and run.identity.continues
         if run.sampled and not run.index and status == "ok" and not continues:
             self._calls.without_steps(run.id, captured=self._counts.steps, handles=run.collected is not None)

@@ -130,7 +130,7 @@ class StepAmended:
     Passages that are a function are computed when they are first read, on the intake's side.
     """
 
-    __slots__ = ("_packed", "advice", "decision", "error", "index", "run_id", "step_id")
+    __slots__ = ("_packed", "advice", "decision", "error", "run_id", "step_id")
 
     def __init__(
         self,
@@ -140,7 +140,6 @@ class StepAmended:
         decision: Decision | None = None,
         *,
         metadata: Mapping[str, Any] | None = None,
-        index: int | None = None,
         error: str | None = None,
         advice: Advice | None = None,
     ) -> None:
@@ -149,8 +148,6 @@ class StepAmended:
         """The advice that was given after the step; None where none was."""
         self.error = error
         """The cause of a failure after the retrieval, so that the model got none of it; None where there was none."""
-        self.index = index
-        """The step's position in the run, where it turned out to be another one."""
         self._packed = passages if callable(passages) else Delivered(passages, metadata or {})
 
     @property
@@ -171,7 +168,6 @@ class StepAmended:
             decision=step.decision if self.decision is None else self.decision,
             metadata={**step.metadata, **self.metadata} if self.metadata else step.metadata,
             k=self.k(step.k, len(step.passages), 0 if step.decision is None else len(step.decision.dropped)),
-            index=step.index if self.index is None else self.index,
             status=step.status if self.error is None else "error",
             error=step.error if self.error is None else self.error,
             advice=step.advice if self.advice is None else self.advice,

@@ -71,7 +71,7 @@ class ModelCalls:
     def __init__(self) -> None:
         self._calls: dict[object, ModelCall] = {}
         """The latest calls, by their keys, in the order in which they began."""
-        self._asked = 0
+        self.asked_so_far = 0
         self._steps: dict[str, tuple[StepEnded, int, Callable[[], Sequence[str]] | None]] = {}
         """Each retrieval that has ended, with the number of the first call that may have read it."""
         self._latest: deque[tuple[str, StepEnded]] = deque(maxlen=GUARDED_KEPT)
@@ -97,7 +97,7 @@ class ModelCalls:
         self._latest.append((step_id, event))
         if not followed:
             return
-        self._steps[step_id] = event, self._asked, bodies
+        self._steps[step_id] = event, self.asked_so_far, bodies
         self._unread.append(step_id)
 
     def decided(self, step_id: str, decision: Decision) -> None:
@@ -112,8 +112,8 @@ class ModelCalls:
     def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
         unread, self._unread = self._unread, []
-        self._calls[key] = ModelCall(self._asked, given, texts_of)
-        self._asked += 1
+        self._calls[key] = ModelCall(self.asked_so_far, given, texts_of)
+        self.asked_so_far += 1
         if len(self._calls) > MOST_CALLS:
             del self._calls[next(iter(self._calls))]
         return unread
@@ -131,7 +131,7 @@ class ModelCalls:
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
         asked, or several times."""
-        return [step_id for step_id, (_, first, _) in self._steps.items() if self._asked - first != 1]
+        return [step_id for step_id, (_, first, _) in self._steps.items() if self.asked_so_far - first != 1]
 
     def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""

@@ -34,8 +34,6 @@ from ragguard.schema import checked_k
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
 """A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""
-Order: TypeAlias = tuple[tuple[int, str], ...]
-"""Ranks from the outermost parallel call to the innermost one: numbers first, names among equal numbers."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
 About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
@@ -67,9 +65,8 @@ class Retrieval:
     """The retrieval that this one is a part of."""
     index: int = 0
     turn: int = 0
-    key: int | TurnKey | None = None
-    order: Order = ()
-    """The position among the retrievals of its turn."""
+    key: TurnKey = ()
+    """The parallel branches that the retrieval is in."""
     ended_ns: int = 0
     status: Status = "open"
     error: str = ""
@@ -210,8 +207,8 @@ class OpenRun:
     turns: Turns = field(default_factory=Turns)
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
-    ended: dict[str, tuple[int, Order, int]] = field(default_factory=dict)
-    """Turn, order and index of the latest steps that have ended."""
+    ended: dict[str, None] = field(default_factory=dict)
+    """The ids of the latest steps that have ended."""
     emitting: int = 0
     """Events on their way to the intake; the run's end waits for them."""
     final: RunEnded | None = None
@@ -227,21 +224,15 @@ class OpenRun:
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
 
-    def number(self, retrieval: Retrieval, turn: int | TurnKey | None) -> None:
+    def number(self, retrieval: Retrieval, turn: int | TurnKey) -> None:
         """Gives a step its position in the run and its turn."""
         retrieval.index = self.index
         self.index += 1
-        if turn is None and not self.steps:
-            retrieval.turn = self.turns.new()
-        elif isinstance(turn, int):
+        if isinstance(turn, int):
             retrieval.turn = self.turns.given(turn)
         else:
             retrieval.key = turn
-            overlapping = [
-                (other.key if isinstance(other.key, tuple) else None, other.turn)
-                for other in self.steps.values()
-                if other.outer is None
-            ]
+            overlapping = [(other.key, other.turn) for other in self.steps.values() if other.outer is None]
             retrieval.turn = self.turns.next(turn, overlapping)
 
     def note(
@@ -264,7 +255,7 @@ class OpenRun:
 
     def note_ended(self, retrieval: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[retrieval.step_id] = (retrieval.turn, retrieval.order, retrieval.index)
+        self.ended[retrieval.step_id] = None
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
@@ -277,17 +268,6 @@ class OpenRun:
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""
         return any(retrieval.turn == turn and retrieval.outer is None for retrieval in self.steps.values())
-
-    def misplaced(self) -> list[tuple[str, int]]:
-        """Returns the steps whose index is not their position by turn and by call order, each with the right index.
-
-        Parallel steps are numbered as they start, which is a race.
-        """
-        placed = sorted(self.ended.items(), key=lambda item: item[1])
-        indices = sorted(index for _, _, index in self.ended.values())
-        return [
-            (id, right) for (id, (_, _, index)), right in zip(placed, indices, strict=True) if index != right
-        ]
 
     def left(self) -> list[Retrieval]:
         """Returns the open retrievals, parts before the retrievals that they are parts of."""
@@ -333,7 +313,7 @@ class OpenRuns:
                 run.collected = collect
             return run.collected
 
-    def put_step(self, retrieval: Retrieval, turn: int | TurnKey | None, within: str, *, now: float) -> None:
+    def put_step(self, retrieval: Retrieval, turn: int | TurnKey, within: str, *, now: float) -> None:
         """Adds a retrieval that begins: as a numbered step, or as a part of the retrieval that encloses it."""
         run = retrieval.run
         with self.lock:

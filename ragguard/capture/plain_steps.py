@@ -12,7 +12,6 @@ from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import ASKED
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
-from ragguard.capture.turns import TurnKey
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
@@ -64,13 +63,10 @@ def start_step(
         if given and (own := call.recorder.ids.claim_step(call.run_id, given)) != given:
             given, metadata = own, {**(metadata or {}), ASKED: given}
         number = _turn(turn)
-        in_turn: int | TurnKey | None = number
-        if in_turn is None:
-            in_turn = call.turn() if callable(call.turn) else call.turn
         call.recorder.step_started(
             key, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
-            turn=in_turn, metadata=metadata, started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
-            given=given,
+            turn=call.turn if number is None else number, metadata=metadata,
+            started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k, given=given,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)

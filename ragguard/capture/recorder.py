@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -20,7 +20,7 @@ from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
-from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Order, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
 from ragguard.capture.run_ids import RunIds
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
@@ -268,8 +268,7 @@ class Recorder:
         within: str = "",
         tool: str = "",
         name: str = "",
-        turn: int | TurnKey | None = None,
-        order: Order = (),
+        turn: int | TurnKey = (),
         metadata: Mapping[str, Any] | None = None,
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
@@ -277,9 +276,9 @@ class Recorder:
         given: str = "",
         followed: bool = False,
     ) -> None:
-        """Opens a retrieval, which may be a part of the open retrieval `within`. `order` is its position among those of
-        its turn, whichever starts first; `top_k` is how many passages the retriever is asked for. `given` is the step's
-        id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
+        """Opens a retrieval, which may be a part of the open retrieval `within`. `turn` is a turn, or the parallel
+        branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. `given` is the
+        step's id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
         `followed` those passages count as read that stand in the inputs of the run's later model calls."""
         try:
             run = self._here.get().cut_short.run_of_step(run_id)
@@ -291,7 +290,7 @@ class Recorder:
                 trace = None if within else trace_context()
             retrieval = Retrieval(
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
-                trace=trace, order=order, top_k=top_k, given=given, followed=followed,
+                trace=trace, top_k=top_k, given=given, followed=followed,
             )  # fmt: skip
             self._runs.put_step(retrieval, turn, within, now=self._clock())
         except FAULTS as error:
@@ -384,10 +383,19 @@ class Recorder:
         """
         self.calls.without_steps(run_id, captured=self.counts.steps)
 
-    def next_turn(self, run_id: str) -> int:
-        """Returns the turn of a step that starts now, after all others of the run; 0 for an unknown run."""
-        run = self._runs.get(run_id)
-        return 0 if run is None else run.turns.following
+    def models_asked(self, run_id: str) -> int:
+        """Returns how often a model was asked in an open run: the tool calls after one reply are parallel."""
+        return 0 if (run := self._runs.get(run_id)) is None else run.model_calls.asked_so_far
+
+    def call_began(self, run_id: str, call: Hashable) -> TurnKey:
+        """Returns the branch of a framework's outermost call in an open run, beside the others that are open there."""
+        with self._runs.lock:
+            return () if (run := self._runs.get(run_id)) is None else run.turns.began(call)
+
+    def call_ended(self, run_id: str, call: Hashable) -> None:
+        """Notes that a framework's outermost call in a run has ended."""
+        if (run := self._runs.get(run_id)) is not None:
+            run.turns.ended(call)
 
     @never_raises
     def sweep(self) -> None:

@@ -48,7 +48,7 @@ def _amended(event: StepAmended) -> StepAmended:
         return event
     return StepAmended(
         f"{event.run_id}", f"{event.step_id}", event.passages, decision, metadata=event.metadata,
-        index=event.index, error=event.error, advice=event.advice,
+        error=event.error, advice=event.advice,
     )  # fmt: skip
 
 

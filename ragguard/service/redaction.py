@@ -67,7 +67,7 @@ class Redactor:
             case StepAmended():
                 query = self._queries.get(event.step_id, "")
                 changed = self._changed(RetrievalStep, event, [query])
-                return StepAmended(**changed, step_id=self.id(event.step_id), index=event.index)
+                return StepAmended(**changed, step_id=self.id(event.step_id))
             case RunEnded():
                 return replace(event, run_id=self.id(event.run_id), **self._changed(Run, event, []))
 

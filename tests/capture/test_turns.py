@@ -2,63 +2,60 @@
 
 from __future__ import annotations
 
-from ragguard.capture.turns import GROUPS_KEPT, Turns
+from ragguard.capture.turns import BRANCHES_KEPT, Turns
 
 
 def test_steps_one_after_the_other_have_turns_of_their_own():
     turns = Turns()
-    assert [turns.next(None, []) for _ in range(3)] == [0, 1, 2]
+    assert [turns.next() for _ in range(3)] == [0, 1, 2]
 
 
-def test_steps_that_overlap_share_one():
+def test_steps_of_one_branch_that_overlap_share_a_turn():
     turns = Turns()
-    first = turns.next(None, [])
-    assert turns.next(None, [(None, first)]) == first
-    assert turns.next(None, []) == 1
+    first = turns.next()
+    assert turns.next((), [((), first)]) == first
+    branch = (("g", "a"),)
+    second = turns.next(branch, [])
+    assert turns.next(branch, [((), first), (branch, second)]) == second == 1
 
 
-def test_branches_of_a_group_share_turns_even_if_they_never_overlap():
+def test_branches_of_a_group_begin_at_one_turn_and_what_follows_comes_after_the_longest():
     turns = Turns()
-    assert [turns.next(("superstep 2", branch), []) for branch in ("a", "b", "c")] == [0, 0, 0]
-    assert [turns.next(("superstep 4", branch), []) for branch in ("d", "e")] == [1, 1]
+    a, b = (("g", "a"),), (("g", "b"),)
+    assert [turns.next(key) for key in (a, a, b, b, b)] == [0, 1, 0, 1, 2]
+    assert [turns.next((("h", branch),)) for branch in "cd"] == [3, 3]
+    assert turns.next() == 4
 
 
-def test_steps_of_one_branch_follow_each_other():
+def test_groups_inside_parallel_branches_are_numbered_by_their_branch():
     turns = Turns()
-    assert [turns.next(("g", "a"), []), turns.next(("g", "a"), [])] == [0, 1]
-    assert [turns.next(("g", "b"), []), turns.next(("g", "b"), []), turns.next(("g", "b"), [])] == [0, 1, 2]
+    agents = [(("superstep 1", name),) for name in "ab"]
+    for hop in range(2):  # each agent makes two hops, of two parallel searches each
+        for agent in agents:
+            assert [turns.next((*agent, ((agent, hop), call))) for call in "xy"] == [hop, hop]
+    assert turns.next((("superstep 2", "c"),)) == 2
 
 
-def test_steps_of_one_branch_that_overlap_share_one():
+def test_outermost_calls_that_are_open_at_once_are_parallel_branches():
     turns = Turns()
-    first = turns.next(("g", "a"), [])
-    assert turns.next(("g", "a"), [(("g", "a"), first)]) == first
-
-
-def test_second_step_of_a_branch_follows_an_open_branch_of_its_group():
-    turns = Turns()
-    first = turns.next(("g", "a"), [])
-    slow = (("g", "b"), turns.next(("g", "b"), []))
-    assert (slow[1], turns.next(("g", "a"), [slow])) == (first, first + 1)
-
-
-def test_groups_that_overlap_share_one():
-    turns = Turns()
-    first = turns.next(("left graph", "a"), [])
-    assert turns.next(("right graph", "b"), [(("left graph", "a"), first)]) == first
+    a, b = turns.began("a"), turns.began("b")
+    assert [turns.next(key) for key in (a, b, a)] == [0, 0, 1]
+    turns.ended("a")
+    turns.ended("b")
+    assert turns.next(turns.began("c")) == 2
 
 
 def test_a_given_turn_is_kept_and_counted_on_from():
     turns = Turns()
     assert turns.given(4) == 4
-    assert turns.next(None, []) == 5
+    assert turns.next() == 5
     assert turns.given(4) == 4
-    assert turns.next(None, []) == 6
+    assert turns.next() == 6
 
 
-def test_turns_remember_a_bounded_number_of_groups():
+def test_many_groups_remember_only_the_latest():
     turns = Turns()
-    for n in range(GROUPS_KEPT * 4):
-        turns.next((n, "a"), [])
-    assert len(turns._latest) <= GROUPS_KEPT
-    assert len(turns._shared) <= GROUPS_KEPT
+    for n in range(BRANCHES_KEPT * 2):
+        turns.next(((n, "a"),))
+    assert turns.next(((0, "b"),)) == BRANCHES_KEPT * 2
+    assert turns.next(((BRANCHES_KEPT * 2 - 1, "b"),)) == BRANCHES_KEPT * 2 - 1

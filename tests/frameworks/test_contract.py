@@ -598,7 +598,6 @@ def test_guarded_step_is_scored_before_and_after(make, tmp_path):
     assert len({str(prompt) for one in engine.calls for prompt in one.prompts}) == 6
 
 
-@llamaindex_parts.names_parallel_steps
 def test_searches_of_one_message_share_a_turn(framework, captured):
     framework.agent(["Elmer", "Hagblad"], ["born"])
     assert sorted((step.turn, step.query) for step in captured.run.steps) == [

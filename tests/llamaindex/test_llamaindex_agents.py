@@ -27,7 +27,6 @@ from support.llamaindex_parts import (
     Says,
     call,
     ids,
-    names_parallel_steps,
     nodes,
     scripted,
 )
@@ -42,7 +41,6 @@ def ask(name="ask", retriever=None):
     return QueryEngineTool.from_defaults(query_engine, name=name)
 
 
-@names_parallel_steps
 async def test_parallel_calls_are_one_turn(recorder, captured):
     model = scripted(
         [call("search", input="one"), call("ask", input="two"), call("search", input="three")],
@@ -147,7 +145,6 @@ async def test_agents_that_hand_over_are_one_run(recorder, captured):
     ]
 
 
-@names_parallel_steps
 async def test_an_agent_inside_an_agents_tool_is_a_part_of_its_run(recorder, captured):
     inner = FunctionAgent(
         tools=[search()], llm=scripted(call("search", input="one"), call("search", input="two"), "Nordlys")

@@ -25,7 +25,6 @@ from support.llamaindex_parts import (
     OverridingRetriever,
     Says,
     call,
-    names_parallel_steps,
     nodes,
     scripted,
 )
@@ -271,7 +270,6 @@ async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured
     assert [one for one in remembered() if not any(one is old for old in before)] == []
 
 
-@names_parallel_steps
 async def test_ten_concurrent_agents_never_mix(recorder, captured):
     async def one(number):
         agent = FunctionAgent(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from importlib.metadata import version
 from typing import Any
 
-import pytest
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import (
     ChatMessage,
@@ -26,10 +24,6 @@ from pydantic import PrivateAttr
 from ragguard.records import Passage
 
 QUESTION = "Who founded the firm based in Oslo?"
-names_parallel_steps = pytest.mark.skipif(
-    tuple(map(int, version("llama-index-workflows").split(".")[:2])) < (2, 26),
-    reason="this version of LlamaIndex does not say which events a step sent",
-)
 
 
 def ids(passages: Sequence[Passage]) -> list[str | None]:

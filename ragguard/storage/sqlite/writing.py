@@ -317,12 +317,10 @@ class Writing:
         table = PassageTable(self.texts, body.pop("items", ()))
         k = amend(body, event, table, step[2])
         self._needed.add(table.digests)
-        before = 0 if stored is None else stored.index
-        index = step[1] if event.index is None else event.index + before
         failed = None if event.error is None else "error"
         self._db.execute(
-            "UPDATE steps SET body = ?, idx = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
-            (table.body(body), index, failed, k, step[0]),
+            "UPDATE steps SET body = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
+            (table.body(body), failed, k, step[0]),
         )
         if seq in self._open:
             self.changed.setdefault(run_id, False)
