@@ -291,11 +291,40 @@ def capture() -> str:
     return "\n".join(lines) + "\n"
 
 
+def traces() -> str:
+    """What the reader of traces reads in each convention, as Markdown."""
+    from ragguard.traces.conventions import CONVENTIONS
+
+    columns = {
+        "query": "query", "documents": "documents", "given": "before a reranker or a guard", "input": "question",
+        "output": "answer", "asked": "prompt of a model", "tool": "tool", "session": "session",
+    }  # fmt: skip
+    lines: list[str] = []
+    for convention in CONVENTIONS:
+        lines += [f"### {convention.name}", "", "| what | where |", "|---|---|"]
+        for name, kinds in convention.kinds.items():
+            read: dict[str, list[str]] = {}
+            for value, kind in kinds.items():
+                read.setdefault(kind, []).append("any other" if value == "*" else f"`{value}`")
+            said = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in read.items())
+            lines.append(f"| kind | `{name}`: {said} |")
+        for field, title in columns.items():
+            if found := getattr(convention, field):
+                lines.append(f"| {title} | {', '.join(f'`{name}`' for name in found)} |")
+        if convention.document_events:
+            lines.append(
+                f"| documents in events | {', '.join(f'`{name}`' for name in convention.document_events)} |"
+            )
+        lines.append("")
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
 GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {
     ("reference/settings.md", "settings"): settings,
     ("reference/settings.md", "commands"): command_tables,
     ("reference/metrics.md", "metrics"): metrics,
     ("how-to/telemetry.md", "names"): telemetry,
+    ("how-to/traces.md", "conventions"): traces,
     ("background/neighbours.md", "capture"): capture,
 }
 """Page and marker → what stands between `<!-- marker -->` and `<!-- /marker -->`."""

@@ -21,11 +21,14 @@ Splitter: TypeAlias = Callable[[str], Iterable[str | Passage]]
 
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _NUMBER = re.compile(r"^[^\S\n]*(?:\[\d{1,4}\]|\(\d{1,4}\)|\d{1,4}[.):])[^\S\n]+", re.MULTILINE)
-_LISTS = (
+LIST_NAMES = (
     "results", "result", "documents", "passages", "hits", "items", "data", "organic", "matches", "sources",
 )  # fmt: skip
-_TEXTS = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
-_IDS = ("id", "doc_id", "document_id", "url", "link", "source")
+"""Names under which JSON holds the list of what was found."""
+TEXT_NAMES = ("text", "content", "page_content", "snippet", "body", "passage", "summary", "description")
+"""Names under which an item of such a list holds its text."""
+ID_NAMES = ("id", "doc_id", "document_id", "id_", "node_id", "url", "href", "link", "uri", "source")
+"""Names under which an item of such a list holds what identifies it."""
 
 
 def whole(text: str) -> list[str]:
@@ -85,27 +88,28 @@ def json_items(text: str) -> list[Passage]:
     """Splits JSON: a list of texts or objects, or an object that holds one under a usual name, such as `results`."""
     value: Any = json.loads(text)
     items = json_passages(value)
-    return [_from_json(value)] if items is None else items
+    return [passage_of_json(value)] if items is None else items
 
 
 def json_passages(value: Any) -> list[Passage] | None:
     """Returns the passages in the list that a JSON value is or holds; None where there is no list."""
     items = json_list(value)
-    return None if items is None else [_from_json(item) for item in items]
+    return None if items is None else [passage_of_json(item) for item in items]
 
 
 def json_list(value: Any) -> list[Any] | None:
     """Returns the list that a JSON value is, or holds under a usual name; None where there is none."""
     if isinstance(value, Mapping):
-        value = next((value[key] for key in _LISTS if isinstance(value.get(key), list)), None)
+        value = next((value[key] for key in LIST_NAMES if isinstance(value.get(key), list)), None)
     return value if isinstance(value, list) else None
 
 
-def _from_json(item: object) -> Passage:
+def passage_of_json(item: object) -> Passage:
+    """Returns the passage that a JSON value is: its text, its id, its score, and the rest as metadata."""
     if not isinstance(item, Mapping):
         return passage(item if isinstance(item, str) else json.dumps(item), None, None, None)
-    content = next((item[key] for key in _TEXTS if isinstance(item.get(key), str)), None)
-    id = next((item[key] for key in _IDS if item.get(key) is not None), None)
+    content = next((item[key] for key in TEXT_NAMES if isinstance(item.get(key), str)), None)
+    id = next((item[key] for key in ID_NAMES if item.get(key) is not None), None)
     rest = {key: value for key, value in item.items() if value is not content and key != "metadata"}
     nested = item.get("metadata")
     metadata = {**rest, **nested} if isinstance(nested, Mapping) else rest

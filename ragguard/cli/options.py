@@ -8,7 +8,9 @@ import typer
 
 RunFiles: TypeAlias = Annotated[
     list[str],
-    typer.Argument(metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), or stores."),
+    typer.Argument(
+        metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), stores, or files of traces."
+    ),
 ]
 ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"
 """The engines that a command takes, as its help says."""

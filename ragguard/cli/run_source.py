@@ -45,16 +45,31 @@ class RunSource:
     def runs(self) -> Iterator[Run]:
         """Yields the runs of all files in order."""
         from ragguard.scorers.references import with_references
+        from ragguard.traces.reader import is_trace_file
 
         before = 0
         for name in self._files:
-            for run, position in _runs_of(name, self._reject):
+            found = self._of_traces(name) if is_trace_file(name) else _runs_of(name, self._reject)
+            for run, position in found:
                 self.position(before + position)
                 run = with_references(run, self._references)
                 self.seen += 1
                 self.referenced += bool(run.references)
                 yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
+
+    def _of_traces(self, name: str) -> Iterator[tuple[Run, int]]:
+        """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
+        from ragguard.traces.reader import read
+
+        reading = read(name)
+        for found in reading:
+            if found.run.steps:
+                yield found.run, 0
+        self.rejected += reading.counts["lines rejected"]
+        for remark, count in reading.remarks.items():
+            times = "" if count == 1 else f" ({count:,} times)"
+            self._console.print(strip_control_characters(f"{name}: {remark}{times}"))
 
     def _reject(self, name: str, problem: RunFormatError) -> None:
         self.rejected += 1

@@ -8,11 +8,13 @@ import subprocess
 import threading
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.program import command, environment
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
+from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
 from ragguard import Passage, RetrievalStep, Run
@@ -47,6 +49,27 @@ def score(*arguments):
 def runs_file(count=3, name="runs.jsonl"):
     write_runs((a_run(f"r{number}") for number in range(count)), name)
     return name
+
+
+def test_traces_are_scored_and_what_is_not_understood_is_said(engine):
+    retriever = {"openinference__span__kind": "RETRIEVER"}
+    found = [span(1, input__value="who", **retriever, **documents("a"))]
+    found += [span(2, name="lost", trace="1" * 32, **retriever)]
+    Path("traces.jsonl").write_text("".join(json.dumps(otlp_json(one)) + "\n" for one in found))
+    done = score("traces.jsonl", *UTILITY)
+    assert done.exit_code == 0, done.output
+    assert "1 runs are in ragguard.db" in done.output
+    assert "'lost' holds no documents" in " ".join(done.output.split())
+    (run,) = Store("ragguard.db", read_only=True).runs()
+    assert run.id == f"{found[0].trace_id}-{found[0].span_id}"
+    with open("traces.jsonl", "a") as file:
+        file.write("{\n")
+    done = score("traces.jsonl", *UTILITY)  # goes on where it was
+    assert (done.exit_code, "1 of them" in done.output, "line 3 is not read" in done.output) == (
+        1,
+        True,
+        True,
+    )
 
 
 def test_every_run_of_a_file_is_scored(engine):

@@ -8,7 +8,7 @@ FLOORS = {
     "ragguard.storage": 3,
     "ragguard.analysis": 4, "ragguard.telemetry": 4,
     "ragguard.service": 5,
-    "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.parts": 6,
+    "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.parts": 6, "ragguard.traces": 6,
     "ragguard.client": 7,
     "ragguard.cli": 8, "ragguard.__main__": 8,
 }  # fmt: skip

@@ -1,0 +1,14 @@
+"""Runs from traces that something else logged: OpenTelemetry spans, in any of the conventions for retrieval.
+
+reading = traces.read("traces.jsonl")
+for found in reading:
+    found.run, found.remarks
+"""
+
+from __future__ import annotations
+
+from ragguard.traces.reader import TracedRuns, read
+from ragguard.traces.runs import TracedRun
+from ragguard.traces.span import TraceSpan
+
+__all__ = ["TraceSpan", "TracedRun", "TracedRuns", "read"]

@@ -1,0 +1,170 @@
+"""Reads OTLP, the OpenTelemetry protocol: spans in protobuf and in JSON.
+
+for span in spans_of_json(json.loads(line)): ...      # a line of the Collector's file exporter
+for span in spans_of_protobuf(body): ...              # the body of a request to /v1/traces; needs opentelemetry-proto
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ragguard.errors import InvalidInput, MissingDependency
+from ragguard.records import new_id
+from ragguard.traces.span import SpanEvent, TraceSpan
+
+SERVICE = ("openinference.project.name", "service.name")
+"""The attributes of a resource that name where a span came from, the more telling one first."""
+MOST_VALUES = 4_000_000
+"""The most brackets and commas of one body, since sixteen megabytes of `[],` would become 400 MB of lists."""
+_CAPITAL = re.compile("[A-Z]")
+_FAILED = (2, "2", "STATUS_CODE_ERROR")
+
+
+def json_body(body: bytes) -> Any:
+    """Returns what a body or a line of JSON holds; raises InvalidInput for one that is none, or would not fit."""
+    if (values := body.count(b"[") + body.count(b"{") + body.count(b",")) > MOST_VALUES:
+        raise InvalidInput("JSON", f"{values:,} brackets and commas", f"at most {MOST_VALUES:,}")
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise InvalidInput("JSON", body[:40], f"an OTLP request in JSON ({type(error).__name__})") from error
+
+
+def is_otlp(data: object) -> bool:
+    """True for an OTLP request in JSON, of which the Collector's file exporter writes one a line."""
+    return isinstance(data, Mapping) and isinstance(_of(data, "resourceSpans"), list)
+
+
+def spans_of_json(data: object) -> Iterator[TraceSpan]:
+    """Yields the spans of an OTLP request in JSON; raises InvalidInput for anything else."""
+    if not isinstance(data, Mapping) or not isinstance(_of(data, "resourceSpans"), list):
+        raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
+    for resource in _mappings(_of(data, "resourceSpans")):
+        service = _service(_attributes(_mapping(resource.get("resource")).get("attributes")))
+        for scope in _mappings(_of(resource, "scopeSpans")):
+            scope_name = str(_mapping(scope.get("scope")).get("name") or "")
+            for span in _mappings(scope.get("spans")):
+                yield span_of_json(span, scope_name, service)
+
+
+def span_of_json(span: Mapping[str, Any], scope: str = "", service: str = "") -> TraceSpan:
+    """Returns a span of OTLP's JSON; raises InvalidInput where its ids or times are none."""
+    status, parent = _mapping(span.get("status")), _of(span, "parentSpanId")
+    try:
+        return TraceSpan(
+            trace_id=_hex(_of(span, "traceId"), 16),
+            span_id=_hex(_of(span, "spanId"), 8),
+            parent_id=_hex(parent, 8) if parent else "",
+            name=str(span.get("name") or ""),
+            started_ns=int(_of(span, "startTimeUnixNano") or 0),
+            ended_ns=int(_of(span, "endTimeUnixNano") or 0),
+            failed=status.get("code") in _FAILED,
+            message=str(status.get("message") or ""),
+            attributes=_attributes(span.get("attributes")),
+            events=[
+                SpanEvent(str(event.get("name") or ""), _attributes(event.get("attributes")))
+                for event in _mappings(span.get("events"))
+            ],
+            scope=scope,
+            service=service,
+        )
+    except (ValueError, TypeError, OverflowError, RecursionError) as error:
+        raise InvalidInput("span", str(span.get("name")), f"a span of OTLP's JSON; {error}") from error
+
+
+def spans_of_protobuf(body: bytes) -> Iterator[TraceSpan]:
+    """Yields the spans of an OTLP request in protobuf; raises InvalidInput for anything else."""
+    try:
+        from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+        from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+    except ImportError as error:
+        raise MissingDependency("opentelemetry-proto", "OTLP in protobuf", "serve") from error
+    try:
+        request = ExportTraceServiceRequest.FromString(body)
+    except DecodeError as error:
+        raise InvalidInput("body", body[:40], "an OTLP request in protobuf") from error
+    for resource in request.resource_spans:
+        service = _service(_pairs(resource.resource.attributes))
+        for scope in resource.scope_spans:
+            for span in scope.spans:
+                yield TraceSpan(
+                    trace_id=span.trace_id.hex() or new_id(),
+                    span_id=span.span_id.hex() or new_id()[:16],
+                    parent_id=span.parent_span_id.hex(),
+                    name=span.name,
+                    started_ns=span.start_time_unix_nano,
+                    ended_ns=span.end_time_unix_nano,
+                    failed=span.status.code == _FAILED[0],
+                    message=span.status.message,
+                    attributes=_pairs(span.attributes),
+                    events=[SpanEvent(event.name, _pairs(event.attributes)) for event in span.events],
+                    scope=scope.scope.name,
+                    service=service,
+                )
+
+
+def _pairs(pairs: Any) -> dict[str, Any]:
+    return {pair.key: _plain(pair.value) for pair in pairs}
+
+
+def _plain(value: Any) -> Any:
+    kind = value.WhichOneof("value")
+    if kind == "array_value":
+        return [_plain(item) for item in value.array_value.values]
+    if kind == "kvlist_value":
+        return _pairs(value.kvlist_value.values)
+    return None if kind is None else getattr(value, kind)
+
+
+def _attributes(pairs: object) -> dict[str, Any]:
+    return {str(pair.get("key")): _value(pair.get("value")) for pair in _mappings(pairs)}
+
+
+def _value(value: object) -> Any:
+    """Returns an attribute's value as plain data; OTLP writes 64-bit integers as texts."""
+    for name, inner in _mapping(value).items():
+        kind = name.partition("V")[0].partition("_")[0]
+        if kind == "int":
+            return int(inner)
+        if kind == "array":
+            return [_value(item) for item in _list(_mapping(inner).get("values"))]
+        if kind == "kvlist":
+            return _attributes(_mapping(inner).get("values"))
+        if kind in ("string", "bool", "double", "bytes"):
+            return inner
+    return None
+
+
+def _hex(value: object, size: int) -> str:
+    """Returns an id in hexadecimal digits: OTLP's JSON has it so, protobuf's own JSON in base64."""
+    if isinstance(value, str):
+        raw = bytes.fromhex(value) if len(value) == 2 * size else base64.b64decode(value, validate=True)
+        if len(raw) == size:
+            return raw.hex()
+    raise ValueError(f"{str(value)[:40]!r} is no id of {size} bytes")
+
+
+def _service(resource: Mapping[str, Any]) -> str:
+    return str(next((resource[name] for name in SERVICE if resource.get(name)), ""))
+
+
+def _of(data: Mapping[str, Any], name: str) -> Any:
+    """Returns a field by its name in camel case, as OTLP has it, or in snake case, as Phoenix writes it."""
+    found = data.get(name)
+    return data.get(_CAPITAL.sub(lambda capital: f"_{capital[0].lower()}", name)) if found is None else found
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _list(value: object) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
+
+
+def _mappings(value: object) -> Iterator[Mapping[str, Any]]:
+    return (item for item in _list(value) if isinstance(item, Mapping))

@@ -1,0 +1,110 @@
+"""Reads traces from files and other sources, and yields their runs.
+
+reading = read("traces.jsonl")
+for found in reading:
+    found.run, found.remarks
+reading.counts                  # what was read, and what was not understood
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from ragguard.errors import InvalidInput
+from ragguard.storage.files.runfile import LONGEST_LINE, opened, raw_lines
+from ragguard.traces.exports import is_trace_data, spans_in
+from ragguard.traces.otlp import json_body, spans_of_protobuf
+from ragguard.traces.runs import TracedRun, runs_of_trace
+from ragguard.traces.span import TraceSpan
+from ragguard.traces.spool import Spool
+
+_MOST_NAMED = 100
+"""The most lines that cannot be read that are named."""
+
+
+class TracedRuns:
+    """The runs of some traces, which can be iterated once; `counts` and `remarks` are about what was read so far."""
+
+    def __init__(self, spans: Callable[[TracedRuns], Iterator[TraceSpan]]) -> None:
+        self.counts: Counter[str] = Counter()
+        """How many `spans`, `traces` and `runs` were read, and of how many spans and lines nothing was."""
+        self.remarks: Counter[str] = Counter()
+        """The remarks on what was not understood, in sentences, each with how often it was made."""
+        self._spans = spans
+
+    def __iter__(self) -> Iterator[TracedRun]:
+        spool = Spool()
+        try:
+            batch: list[TraceSpan] = []
+            for span in self._spans(self):
+                batch.append(span)
+                if len(batch) == 1000:
+                    self._keep(spool, batch)
+                    batch = []
+            self._keep(spool, batch)
+            for trace in spool.traces():
+                self.counts["traces"] += 1
+                for found in runs_of_trace(spool.spans(trace)):
+                    self.counts["runs"] += 1
+                    self.remarks.update(found.remarks)
+                    yield found
+        finally:
+            spool.close()
+
+    def _keep(self, spool: Spool, batch: list[TraceSpan]) -> None:
+        refused = spool.add(batch)
+        self.counts["spans"] += len(batch) - refused.total()
+        self.counts["spans rejected"] += refused.total()
+        self.remarks.update({f"a span {reason} is not read": count for reason, count in refused.items()})
+
+
+def read(source: str | Path | bytes | Iterable[TraceSpan]) -> TracedRuns:
+    """Returns the runs in traces that something else logged, with what was not understood.
+
+    Args:
+        source: A file of JSON lines as an OpenTelemetry Collector, Phoenix or Langfuse writes it (`-` is the standard
+            input, `.gz` is unpacked); the body of an OTLP request, in protobuf or JSON; or spans.
+    """
+    if isinstance(source, bytes):
+        body = source
+        if body.lstrip()[:1] == b"{":
+            return TracedRuns(lambda _: spans_in(json_body(body)))
+        return TracedRuns(lambda _: spans_of_protobuf(body))
+    if isinstance(source, str | Path):
+        path = source
+        return TracedRuns(lambda reading: _spans_of_file(path, reading))
+    if not isinstance(source, Iterable):
+        raise InvalidInput("source", source, "a file, the body of an OTLP request, or spans")
+    given = source
+    return TracedRuns(lambda _: iter(given))
+
+
+def is_trace_file(path: str | Path) -> bool:
+    """True for a file whose first line holds spans; False where the file has none, or cannot be looked into twice."""
+    if str(path) == "-" or not Path(path).is_file():
+        return False
+    with opened(path) as (file, _):
+        for raw, size in raw_lines(file, LONGEST_LINE):
+            if raw.strip():
+                try:
+                    return is_trace_data(json_body(raw)) if size <= LONGEST_LINE else False
+                except InvalidInput:
+                    return False
+    return False
+
+
+def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]:
+    with opened(path) as (file, _):
+        for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
+            if not raw.strip() and size <= LONGEST_LINE:
+                continue
+            try:
+                if size > LONGEST_LINE:
+                    raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
+                yield from spans_in(json_body(raw))
+            except InvalidInput as problem:
+                reading.counts["lines rejected"] += 1
+                if reading.counts["lines rejected"] <= _MOST_NAMED:
+                    reading.remarks[f"line {number} is not read: {problem}"] += 1

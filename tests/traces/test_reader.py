@@ -1,0 +1,105 @@
+"""Files and bodies of traces: OTLP in protobuf and JSON, what Phoenix and Langfuse write, and what is none of these."""
+
+import gzip
+import json
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from support.traced import TRACE, documents, ids, otlp_json, span
+
+from ragguard.errors import InvalidInput
+from ragguard.traces import read
+from ragguard.traces.reader import is_trace_file
+
+SPANS = [
+    span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada"),
+    span(2, 1, openinference__span__kind="RETRIEVER", input__value="who", **documents("a", "b")),
+]
+PHOENIX = {
+    "name": "search", "context": {"trace_id": TRACE, "span_id": "0000000000000002"}, "span_kind": "RETRIEVER",
+    "parent_id": None, "start_time": "2026-11-25T10:00:00.000001+00:00", "end_time": "2026-11-25T10:00:01+00:00",
+    "status_code": "OK", "status_message": "", "events": [],
+    "attributes": {"input.value": "who", **documents("a", "b")},
+}  # fmt: skip
+LANGFUSE = {
+    "id": "5f0c", "traceId": "7d1a", "type": "RETRIEVER", "name": "search", "startTime": "2026-11-25T10:00:00.000Z",
+    "endTime": "2026-11-25T10:00:01.000Z", "parentObservationId": None, "level": "DEFAULT", "input": {"query": "who"},
+    "output": [{"page_content": "text of a", "id": "a"}, {"page_content": "text of b", "id": "b"}],
+}  # fmt: skip
+
+
+def snake(data):
+    """The same in snake case, as Phoenix writes it."""
+    if isinstance(data, list):
+        return [snake(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        "".join(f"_{c.lower()}" if c.isupper() else c for c in key): snake(value)
+        for key, value in data.items()
+    }
+
+
+@pytest.mark.parametrize("line", [otlp_json(*SPANS), snake(otlp_json(*SPANS)), PHOENIX, LANGFUSE],
+                         ids=["the Collector", "Phoenix in OTLP", "Phoenix", "Langfuse"])  # fmt: skip
+@pytest.mark.parametrize("name", ["traces.jsonl", "traces.jsonl.gz"])
+def test_a_file_of_traces_is_known_by_its_first_object(tmp_path, line, name):
+    path = tmp_path / name
+    raw = ("\n" + json.dumps(line) + "\n").encode()
+    path.write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+    assert is_trace_file(path)
+    (found,) = read(path)
+    (step,) = found.run.steps
+    assert (step.query, ids(step.passages)) == ("who", ["a", "b"])
+    assert step.ended_ns > step.started_ns > 0
+
+
+def test_spans_of_one_trace_may_stand_in_many_lines(tmp_path):
+    path = tmp_path / "traces.jsonl"
+    path.write_text("".join(json.dumps(otlp_json(one)) + "\n" for one in reversed(SPANS)))
+    (found,) = read(path)
+    assert (found.run.question, len(found.run.steps)) == ("Who?", 1)
+    assert found.run.metadata["service"] == "shop"
+
+
+def test_a_body_in_json_is_one_in_protobuf():
+    body = json.dumps(otlp_json(*SPANS)).encode()
+    request = ExportTraceServiceRequest()
+    scope = request.resource_spans.add().scope_spans.add()
+    for one in SPANS:
+        made = scope.spans.add(trace_id=bytes.fromhex(one.trace_id), span_id=bytes.fromhex(one.span_id), name=one.name,
+                               parent_span_id=bytes.fromhex(one.parent_id), start_time_unix_nano=one.started_ns,
+                               end_time_unix_nano=one.ended_ns)  # fmt: skip
+        for key, value in one.attributes.items():
+            kind = "string_value" if isinstance(value, str) else "double_value"
+            setattr(made.attributes.add(key=key).value, kind, value)
+    (json_run,), (protobuf_run,) = read(body), read(request.SerializeToString())
+    json_run.run.metadata.pop("service")
+    assert json_run == protobuf_run
+
+
+def test_lines_that_are_no_spans_are_counted_and_the_others_read(tmp_path):
+    path = tmp_path / "traces.jsonl"
+    wrong = otlp_json(*SPANS)
+    wrong["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["traceId"] = "not hexadecimal"
+    lines = [otlp_json(*SPANS), wrong, {"question": "Who?"}, [], "["]
+    path.write_text("".join((one if isinstance(one, str) else json.dumps(one)) + "\n" for one in lines))
+    reading = read(path)
+    assert len(list(reading)) == 1
+    assert reading.counts["lines rejected"] == 4
+    assert sum(remark.startswith("line ") for remark in reading.remarks) == 4
+
+
+@pytest.mark.parametrize("body", [
+    b"\x0a\xff\xff\xff", b"\xff" * 100, b"{", b"[]", b'{"resourceSpans": 1}', b'{"a":' * 100_000,
+    b'{"resourceSpans": [' + b"[]," * 2_100_000 + b"]}", b'{"resourceSpans": [{"scopeSpans": [{"spans": [{}]}]}]}',
+])  # fmt: skip
+def test_a_broken_body_is_refused(body):
+    with pytest.raises(InvalidInput):
+        list(read(body))
+
+
+def test_other_files_are_no_files_of_traces(tmp_path):
+    for text in ("", '{"question": "Who?", "steps": []}', "no JSON", "[1]"):
+        (tmp_path / "runs.jsonl").write_text(text)
+        assert not is_trace_file(tmp_path / "runs.jsonl")
