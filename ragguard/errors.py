@@ -17,6 +17,7 @@
     │   └── BudgetExceeded               not asked, since that would overspend
     ├── ScoringError                     a score cannot be given (label mass too low, cap reached, no reference …)
     │   ├── LowLabelMass
+    │   ├── ProbeFailed                  the model failed its examination in what it would be asked
     │   ├── NoText                       the passage is an image or something else without text
     │   └── CapExceeded
     ├── StoreError                       the store cannot be opened, read or written
@@ -158,6 +159,10 @@ class LowLabelMass(ScoringError):
         self.found = found
         """The first part of the message: the observation, without the remedy."""
         super().__init__(f"{found}; {remedy}" if remedy else found)
+
+
+class ProbeFailed(ScoringError):
+    """A model's examination has shown that it cannot tell what it would be asked."""
 
 
 class NoText(ScoringError):

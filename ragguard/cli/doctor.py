@@ -102,11 +102,16 @@ def run(
     speed: Annotated[
         bool, typer.Option("--speed", help=f"Measure longer: {_ROUNDS} calls of {_MANY} prompts.")
     ] = False,
+    exam: Annotated[
+        bool,
+        typer.Option("--exam", help="Examine what it can tell, on 150 short cases, and keep the result."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Ask an engine for its properties, how exact it is, how fast it is, and what a run costs.
 
-    Exit code 0: ready. 1: it cannot be reached, or cannot judge by label. 2: no such engine.
+    Exit code 0: ready. 1: it cannot be reached, or cannot judge by label; with --exam: it failed in something. 2: no
+    such engine.
 
     \b
     With OPENAI_API_KEY set; Ollama and llama.cpp need no key (Azure and others:
@@ -120,6 +125,11 @@ def run(
         if not as_json:
             say(f"{name:<11} {value}")
 
+    if exam:
+        from ragguard.cli.exam import show_exam
+
+        show_exam(engine, model=model, timeout_s=timeout, prompts=prompts, as_json=as_json)
+        return
     try:
         found = asyncio.run(_examine(engine, model, timeout, prompts, speed, tell))
     except EngineError as error:

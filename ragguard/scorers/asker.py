@@ -38,8 +38,9 @@ class Respondent(Protocol):
         """True where the judge is the engine, so that their questions share calls."""
         ...
 
-    async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Returns one answer for each question; raises a RagguardError where that is impossible."""
+    async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:
+        """Returns one answer for each question, or the error in its place; raises a RagguardError where none can be
+        answered."""
         ...
 
 
@@ -227,7 +228,7 @@ class Asker:
                 else:
                     self._answers.update(dict.fromkeys(batch, answers))
 
-    async def _ask_once(self, questions: list[Question]) -> Sequence[Answer] | RagguardError:
+    async def _ask_once(self, questions: list[Question]) -> Sequence[Answer | RagguardError] | RagguardError:
         try:
             answers = await self._respondent.respond(questions)
             if len(answers) != len(questions):

@@ -30,6 +30,8 @@ from ragguard.scorers.belief import Belief
 from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.exam.examined import Examined
+from ragguard.scorers.exam.verdicts import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.metered_ask import MeteredAsk, unattributed, with_usage
 from ragguard.scorers.models import SCORING, Models
@@ -315,6 +317,7 @@ class ScoringPipeline:
             caps=self._caps,
             language=self._language,
             around_pair=around_pair,
+            exam=verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares),
         )
 
     def _allowance(self, run: Run) -> PromptAllowance:
@@ -364,6 +367,8 @@ def _provisional(score: Score) -> Score:
 
 
 def _asker(respondent: Respondent, setting: Setting, allowance: PromptAllowance) -> Asker:
+    if setting.exam.failed:
+        respondent = Examined(respondent, setting.exam, setting.judge_prompts)
     return Asker(respondent, allowance, setting.engine.context, around_pair=setting.around_pair)
 
 

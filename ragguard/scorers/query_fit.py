@@ -5,14 +5,15 @@ One prompt for each passage, and one for each query. It is what a model can tell
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ragguard.errors import InvalidInput, RagguardError
+from ragguard.errors import RagguardError
 from ragguard.metrics.likelihood import query_gain
 from ragguard.records import CUT_TOKENS, Result
+from ragguard.runtime.arguments import true_or_false
+from ragguard.scorers.exam.examined import probability
 from ragguard.scorers.probes.query import query_likelihood
 from ragguard.scorers.probes.question import Ask, TextAnswer, answered
 from ragguard.scorers.score_writer import ScoreWriter
@@ -28,15 +29,12 @@ class QueryFit:
     models: ClassVar[tuple[str, ...]] = ("engine",)
     live = "at once"
 
-    log_odds: tuple[float, float] | None = None
-    """The intercept and the slope of the log-odds that a passage of a given gain is relevant, as the engine's
-    examination has measured them. None: no `p_relevant`."""
+    relevance: bool = False
+    """True to give `p_relevant` for any examined engine; False for those alone whose labels failed, of which the
+    scorer utility gives the same number."""
 
     def __post_init__(self) -> None:
-        if self.log_odds is not None and not (
-            len(self.log_odds) == 2 and all(map(math.isfinite, self.log_odds))
-        ):
-            raise InvalidInput("QueryFit.log_odds", self.log_odds, "an intercept and a slope")
+        true_or_false("QueryFit.relevance", self.relevance)
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer = ScoreWriter(view, self)
@@ -67,7 +65,14 @@ class QueryFit:
             gain = query_gain(text.logprobs, answered(alone).logprobs)
             cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
             writer.add("query_gain", gain, step=step, at=at, stderr=0.0, usage=text.usage, metadata=cut)
-            if self.log_odds is not None:
-                intercept, slope = self.log_odds
-                p = 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
-                writer.add("p_relevant", p, step=step, at=at, label="by likelihood", metadata=cut)
+            exam = writer.view.setting.exam
+            if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
+                how = {**cut, "how": "likelihood"}
+                writer.add(
+                    "p_relevant",
+                    probability(exam, gain),
+                    step=step,
+                    at=at,
+                    label="by likelihood",
+                    metadata=how,
+                )

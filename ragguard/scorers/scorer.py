@@ -70,6 +70,8 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
         if hasattr(scorer, name)
         and not (declared.metadata == NEW_SETTING and getattr(scorer, name) == declared.default)
     }
+    if setting.exam.failed:
+        settings["exam"] = setting.exam.identity
     for model in getattr(scorer, "models", MODELS):
         settings[model] = getattr(setting, model).fingerprint
     digest = hashlib.sha256(json.dumps(settings, sort_keys=True, default=repr).encode()).hexdigest()

@@ -14,6 +14,7 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 from ragguard.runtime.arguments import whole_number
+from ragguard.scorers.exam.verdicts import Verdicts
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.text.language import ENGLISH, Language
 
@@ -153,6 +154,8 @@ class Setting:
     language: Language = ENGLISH
     around_pair: int = 0
     """How many tokens the judge's prompt has around two answers to compare; 0 where an NLI model compares."""
+    exam: Verdicts = Verdicts()  # noqa: RUF009 - frozen
+    """The probes in which the models failed their examinations."""
 
 
 @dataclass(frozen=True)

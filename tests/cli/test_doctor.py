@@ -202,3 +202,22 @@ def test_header_before_the_command_goes_to_the_server_and_a_wait_that_it_asks_fo
         result = CliRunner().invoke(app, ["--header", "api-key: gateway-key", "doctor", url])
     assert result.exit_code == 0, result.output
     assert "gateway-key" not in result.output
+
+
+def test_examination_shows_each_figure_keeps_the_record_and_ends_with_1_where_something_failed(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setenv("RAGGUARD_EXAMS", str(tmp_path))
+    with serving(FakeModel().handle) as url:
+        result = doctor(url, "--exam")
+    assert result.exit_code == 1, result.output
+    assert re.search(r"0\.50  relevance by label: .* \(at least 0\.75\)  FAILED", result.stdout), (
+        result.stdout
+    )
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json"]
+
+
+def test_nano_is_examined_elsewhere():
+    result = doctor("nano", "--exam")
+    assert result.exit_code == 1
+    assert "make evaluate-nano" in result.output

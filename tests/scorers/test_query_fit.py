@@ -1,13 +1,9 @@
 """How well a passage fits its step's query: by how much it raises the likelihood of the query's words."""
 
-import math
-
-import pytest
 from support.likely_engine import LikelyEngine
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
-from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.query_fit import QueryFit
@@ -43,14 +39,6 @@ async def test_gain_of_a_passage_is_what_it_adds_to_the_log_probability_of_the_q
     assert {score.reference_source for score in results} == {"none"}
 
 
-async def test_probability_of_relevance_follows_from_the_gain_by_the_engines_map():
-    results = await scored(scorer=QueryFit(log_odds=(-1.0, 2.0)))
-    found = {score.position: score for score in results if score.name == "p_relevant"}
-    assert found[1].value == pytest.approx(1 / (1 + math.exp(-3.0)))
-    assert found[2].value == pytest.approx(1 / (1 + math.exp(2.0)))
-    assert found[1].label == "by likelihood"
-
-
 async def test_one_prompt_for_each_passage_and_one_for_each_query():
     engine = LikelyEngine(likely=likely)
     again = RetrievalStep(id="t", run_id="r", index=1, query=QUERY, passages=[Passage("The ferry is red.")])
@@ -77,9 +65,3 @@ async def test_prompts_that_do_not_ask_for_a_query_are_named():
     assert isinstance(failure, Failure)
     assert "task of prompt set nano" in failure.message
     assert "query" in failure.message
-
-
-@pytest.mark.parametrize("log_odds", [(1.0,), (math.nan, 1.0), (0.0, math.inf)])
-def test_a_map_that_is_none_is_refused(log_odds):
-    with pytest.raises(InvalidInput, match=r"QueryFit\.log_odds"):
-        QueryFit(log_odds=log_odds)

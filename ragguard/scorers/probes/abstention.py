@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 from ragguard.engines.prompts import PromptSet
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, Subject
+
+_SUBJECT = Subject("abstention")
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class Abstention:
 def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
     """Returns the question for the model that reads, about one passage or about several together."""
     prompt = prompts.render("abstention", passages, query=query)
-    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine")
+    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine", subject=_SUBJECT)
 
 
 def read_abstention(answer: LabelAnswer) -> Abstention:

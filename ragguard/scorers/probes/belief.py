@@ -44,7 +44,7 @@ def likelihood(
 ) -> TextQuestion:
     """Returns the question for the reader how probable an answer is behind the prompt of `belief`."""
     asked = belief(prompts, question, passages, cut_order=cut_order, n=1, seed=0).prompt
-    return TextQuestion(Prompt(asked.messages, asked.cuttable, text))
+    return TextQuestion(Prompt(asked.messages, asked.cuttable, text), probe="likelihood")
 
 
 def too_long_to_compare(prompts: PromptSet, answer: str, language: Language = ENGLISH) -> bool:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from ragguard.engines.base import Prompt
 from ragguard.engines.prompts import PromptSet
-from ragguard.scorers.probes.question import TextQuestion
+from ragguard.scorers.probes.question import TextQuestion, Who
 
 
-def query_likelihood(prompts: PromptSet, query: str, passage: str | None = None) -> TextQuestion:
-    """Returns the question for the reader how probable a query is behind a passage; None: without one."""
-    asked = prompts.render("query_closed") if passage is None else prompts.render("query", [passage])
-    return TextQuestion(Prompt(asked.messages, asked.cuttable, query))
+def query_likelihood(prompts: PromptSet, query: str, *passages: str, who: Who = "engine") -> TextQuestion:
+    """Returns the question how probable a query is behind passages, or without any."""
+    asked = prompts.render("query", passages) if passages else prompts.render("query_closed")
+    return TextQuestion(Prompt(asked.messages, asked.cuttable, query), who, "query_gain")

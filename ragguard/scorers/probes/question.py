@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, TypeAlias, TypeVar, overload
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -20,6 +20,16 @@ Who = Literal["engine", "judge"]
 """The model that reads in the agent's place, or the one that judges; these are one model where no judge is given."""
 
 
+class Subject(NamedTuple):
+    """The probe that a question belongs to, with what it is about: a model that fails in one probe may be asked by
+    another one instead."""
+
+    probe: str = ""
+    """The probe's name in an examination; empty for one that no examination has."""
+    query: str = ""
+    passages: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class LabelQuestion:
     """Asks how probable each label is as the next words."""
@@ -27,6 +37,7 @@ class LabelQuestion:
     prompt: Prompt
     labels: tuple[str, ...]
     who: Who = "judge"
+    subject: Subject = Subject()  # noqa: RUF009 - a tuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,8 @@ class TextQuestion:
 
     prompt: Prompt
     who: Who = "engine"
+    probe: str = ""
+    """The probe's name in an examination, see `Subject`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +74,7 @@ class LabelAnswer:
     """The probabilities of the labels of one question."""
 
     p: tuple[float, ...]
-    how: HowAnswered = "first_token"
+    how: HowAnswered | Literal["likelihood"] = "first_token"
     stderr: tuple[float, ...] | None = None
     """The standard errors of the probabilities where these were estimated by sampling; else None."""
     bound: bool = False
@@ -76,8 +89,8 @@ class LabelAnswer:
         found: dict[str, int | str] = {}
         if self.bound:
             found["bound"] = "upper"
-        if self.how == "sampled":
-            found["how"] = "sampled"
+        if self.how in ("sampled", "likelihood"):
+            found["how"] = self.how
         if self.truncated:
             found[CUT_TOKENS] = self.truncated
         return found

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import LowLabelMass
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, Subject
 
 LEAST_MASS = 0.5
+_GRADES = Subject("grades")
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
@@ -21,7 +22,8 @@ def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQues
 
 def grade(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
     """Returns the question how useful a passage is for the step's own query, from 1 to 5."""
-    return LabelQuestion(prompts.render("grade", [passage], query=query), prompts.labels("grade"))
+    asked = prompts.render("grade", [passage], query=query)
+    return LabelQuestion(asked, prompts.labels("grade"), subject=_GRADES)
 
 
 def response_grade(

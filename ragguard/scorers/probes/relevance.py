@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ragguard.engines.prompts import PromptSet
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, Subject
 from ragguard.scorers.probes.rating import check_mass
 from ragguard.text.language import normalise
 
@@ -32,12 +32,14 @@ def relevance(
 ) -> LabelQuestion:
     """Returns the question for the judge, about one passage or about several together. The judge is shown the
     references where the query is the run's own `question`."""
+    subject = Subject("relevance", query, passages)
     if sees_references(query, question, references):
         prompt = prompts.render(
             "relevance_with_references", passages, query=query, references="\n".join(references)
         )
-        return LabelQuestion(prompt, prompts.labels("relevance_with_references"))
-    return LabelQuestion(prompts.render("relevance", passages, query=query), prompts.labels("relevance"))
+        return LabelQuestion(prompt, prompts.labels("relevance_with_references"), subject=subject)
+    asked = prompts.render("relevance", passages, query=query)
+    return LabelQuestion(asked, prompts.labels("relevance"), subject=subject)
 
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:

@@ -1,0 +1,86 @@
+"""Keeps questions from models that failed in them: each is answered by another probe, or by the reason."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import cast
+
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import RagguardError
+from ragguard.metrics.likelihood import query_gain
+from ragguard.scorers.asker import Respondent
+from ragguard.scorers.exam.verdicts import Verdicts
+from ragguard.scorers.probes.query import query_likelihood
+from ragguard.scorers.probes.question import (
+    Answer,
+    EntailQuestion,
+    LabelAnswer,
+    LabelQuestion,
+    Question,
+    TextAnswer,
+    TextQuestion,
+)
+
+
+class Examined:
+    """A respondent around models, some of which failed an examination.
+
+    Relevance is told by the likelihood of the query where its labels failed and that passed.
+    """
+
+    def __init__(self, models: Respondent, verdicts: Verdicts, judge_prompts: PromptSet) -> None:
+        self._models, self._verdicts, self._prompts = models, verdicts, judge_prompts
+
+    @property
+    def one_model(self) -> bool:
+        """True where the judge is the engine."""
+        return self._models.one_model
+
+    async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:
+        """Returns one answer for each question, or the reason for which there is none."""
+        failed = self._verdicts.failed
+        asked = [question for question in questions if _probe(question) not in failed]
+        replaced = [question for question in questions if self._by_likelihood(question)]
+        answers = dict(zip(asked, await self._models.respond(asked), strict=True)) if asked else {}
+        found: dict[Question, Answer | RagguardError] = {**answers}
+        if replaced:
+            found |= await self._relevances(cast(Sequence[LabelQuestion], replaced))
+        return [found.get(one) or self._verdicts.error(_probe(one)) for one in questions]
+
+    def _by_likelihood(self, question: Question) -> bool:
+        return self._verdicts.relevance_by_likelihood and _probe(question) == "relevance"
+
+    async def _relevances(self, questions: Sequence[LabelQuestion]) -> dict[Question, LabelAnswer]:
+        """Returns for each question about relevance what the likelihood of its query says."""
+        given = [
+            query_likelihood(self._prompts, one.subject.query, *one.subject.passages, who=one.who)
+            for one in questions
+        ]
+        alone = [query_likelihood(self._prompts, one.subject.query, who=one.who) for one in questions]
+        wanted = list(dict.fromkeys([*given, *alone]))
+        replies = dict(
+            zip(wanted, cast(Sequence[TextAnswer], await self._models.respond(wanted)), strict=True)
+        )
+        found: dict[Question, LabelAnswer] = {}
+        for question, with_it, without in zip(questions, given, alone, strict=True):
+            text = replies[with_it]
+            p = probability(self._verdicts, query_gain(text.logprobs, replies[without].logprobs))
+            found[question] = LabelAnswer(
+                (p, 1.0 - p), "likelihood", truncated=text.truncated, usage=text.usage
+            )
+        return found
+
+
+def probability(verdicts: Verdicts, gain: float) -> float:
+    """Returns the probability that a passage of a given query gain answers its query."""
+    intercept, slope = verdicts.log_odds or (0.0, 0.0)
+    return 1 / (1 + math.exp(-max(-700.0, min(700.0, intercept + slope * gain))))
+
+
+def _probe(question: Question) -> str:
+    if isinstance(question, EntailQuestion):
+        return "entailment"
+    if isinstance(question, LabelQuestion):
+        return question.subject.probe
+    return question.probe if isinstance(question, TextQuestion) else ""

@@ -1,0 +1,173 @@
+"""The record of a model's examination: its figures, which of them suffice, and the file that keeps them.
+
+A record belongs to the model's fingerprint and the prompt set, and stands in the user's cache; those of the models
+that `ragguard fetch` gets ship with the package.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+
+from ragguard.engines.base import EngineInfo
+from ragguard.engines.prompts import PromptSet
+from ragguard.scorers.exam.cases import VERSION
+
+NEEDED: Mapping[str, float] = {
+    "abstention": 0.75,
+    "relevance": 0.75,
+    "query_gain": 0.75,
+    "likelihood": 0.75,
+    "grades": 0.5,
+    "entailment": 0.75,
+}
+"""The least figure of each probe with which its answers are used: areas under the ROC curve; for grades a rank
+correlation, for entailment the share of right verdicts."""
+ABOUT: Mapping[str, str] = {
+    "abstention": "abstention: AUC of passages without the answer over those with it",
+    "relevance": "relevance by label: AUC of passages with the answer",
+    "query_gain": "relevance by likelihood of the query: the same AUC",
+    "likelihood": "likelihood of the answer: AUC of passages with the answer",
+    "grades": "grades: rank correlation with those intended",
+    "entailment": "entailment: share of right verdicts",
+    "partial": "likelihood of the query, passages on the subject without the answer: AUC",
+    "right": "right answers where a passage has the answer",
+    "right_two_hop": "right answers from two passages",
+    "abstains": "abstains where no passage has the answer",
+}
+"""The meaning of each figure, in the order in which they are shown."""
+_PROBES: Mapping[str, tuple[str, ...]] = {
+    "p_abstain": ("abstention",),
+    "p_relevant": ("relevance",),
+    **dict.fromkeys(
+        ("utility", "distracting_effect", "udcg", "udcg_context", "delta_udcg_selection", "learned_udcg"),
+        ("abstention", "relevance"),
+    ),
+    "utility_given": ("abstention", "relevance"),
+    **dict.fromkeys(("grade", "ra_nwg", "proc", "pct_proc", "selection_efficiency", "t"), ("grades",)),
+    **dict.fromkeys(("n_recall", "precision_at_grade", "harm"), ("grades",)),
+    **dict.fromkeys(("seper", "seper_hard", "seper_closed_book", "semantic_entropy"), ("entailment",)),
+    **dict.fromkeys(("delta_seper", "delta_seper_alone", "delta_seper_total"), ("entailment",)),
+    **dict.fromkeys(("delta_seper_selection", "delta_semantic_entropy"), ("entailment",)),
+    **dict.fromkeys(("likelihood", "likelihood_total", "delta_likelihood", "log_gain"), ("likelihood",)),
+    **dict.fromkeys(("delta_likelihood_alone", "delta_likelihood_total"), ("likelihood",)),
+    "query_gain": ("query_gain",),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExamRecord:
+    """The outcome of one examination of a model."""
+
+    model: str
+    fingerprint: str
+    prompts: str
+    cases: int = VERSION
+    """The version of the cases."""
+    brief: bool = False
+    """True for the short form: ten cases, of which no score depends."""
+    seconds: float = 0.0
+    figures: Mapping[str, float] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    """The reason for which a figure is missing."""
+    log_odds: tuple[float, float] | None = None
+    """The intercept and slope of the log-odds that a passage of a given `query_gain` answers its query."""
+
+    @property
+    def failed(self) -> dict[str, str]:
+        """The probes that do not suffice, each with the reason."""
+        found: dict[str, str] = {}
+        for probe, needed in NEEDED.items():
+            figure = self.figures.get(probe)
+            if figure is not None and figure < needed:
+                found[probe] = f"{figure:.2f}, {needed:.2f} is needed"
+            elif probe in self.reasons:
+                found[probe] = self.reasons[probe]
+        return found
+
+    @property
+    def replaces_relevance(self) -> bool:
+        """True where relevance is told by the likelihood of the query, since its labels failed and this passed."""
+        failed = self.failed
+        return "relevance" in failed and "query_gain" not in failed and self.log_odds is not None
+
+    @property
+    def remark(self) -> str:
+        """A sentence for readers of this model's scores about what it failed in; "" where it failed in nothing."""
+        failed = ", ".join(f"{probe.replace('_', ' ')} ({why})" for probe, why in self.failed.items())
+        form = "a short examination" if self.brief else "its examination"
+        return f"{self.model} failed {form} in {failed}" if failed else ""
+
+
+def probes_of(metric: str) -> tuple[str, ...]:
+    """Returns the examined probes on which a metric rests."""
+    return _PROBES.get(metric, ())
+
+
+def exams_folder() -> Path:
+    """Returns the folder of the records: RAGGUARD_EXAMS, else `ragguard/exams` in the user's cache."""
+    if given := os.environ.get("RAGGUARD_EXAMS"):
+        return Path(given).expanduser()
+    cache = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(cache).expanduser() / "ragguard" / "exams"
+
+
+def record_file(info: EngineInfo, prompts: PromptSet) -> Path:
+    """Returns the file of a model's record."""
+    return exams_folder() / _name(info, prompts)
+
+
+def answers_file(examinee: str) -> Path:
+    """Returns the file that keeps the answers of an examination until it is done."""
+    return exams_folder() / f"{hashlib.sha256(examinee.encode()).hexdigest()[:16]}.answers"
+
+
+def known_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
+    """Returns the record of a model with these prompts; None where it was never examined."""
+    name = _name(info, prompts)
+    for place in (exams_folder() / name, files("ragguard.scorers.exam") / "records" / name):
+        try:
+            data = json.loads(place.read_text(encoding="utf-8"))
+            log_odds = data.pop("log_odds")
+            return ExamRecord(**data, log_odds=None if log_odds is None else (log_odds[0], log_odds[1]))
+        except (OSError, ValueError, TypeError, KeyError):  # none there, or one of another version
+            continue
+    return None
+
+
+def records() -> dict[str, ExamRecord]:
+    """Returns all records that are kept, by the model's fingerprint."""
+    found: dict[str, ExamRecord] = {}
+    ours = files("ragguard.scorers.exam") / "records"
+    places = [*(ours.iterdir() if ours.is_dir() else ()), *sorted(exams_folder().glob("*.json"))]
+    for place in places:
+        try:
+            data = json.loads(place.read_text(encoding="utf-8"))
+            record = ExamRecord(**data)
+        except (OSError, ValueError, TypeError):
+            continue
+        if record.cases == VERSION:
+            found[record.fingerprint] = record
+    return found
+
+
+def keep_record(record: ExamRecord, path: Path) -> bool:
+    """Writes a record, whole or not at all; returns False where the folder cannot be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        scratch = path.with_suffix(f".{os.getpid()}")
+        scratch.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
+        scratch.replace(path)
+    except OSError:
+        return False
+    return True
+
+
+def _name(info: EngineInfo, prompts: PromptSet) -> str:
+    examined = f"{VERSION} {info.fingerprint} {prompts.identity}"
+    return f"{hashlib.sha256(examined.encode()).hexdigest()[:16]}.json"

@@ -1,0 +1,146 @@
+"""The examination: what a model's answers to the cases say of it, and what that means for its scores."""
+
+import dataclasses
+
+import pytest
+from support.examinee import examinee, label
+
+from ragguard.engines.connect import connect
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import EngineUnreachable
+from ragguard.records import Failure, Passage, RetrievalStep, Run
+from ragguard.scorers.exam.cases import exam_cases
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine, examine_briefly
+from ragguard.scorers.exam.record import keep_record, known_record, record_file
+from ragguard.scorers.pipeline import ScoringPipeline
+
+DEFAULT = load_prompts("default")
+SAYS_YES = {"label": lambda text, name: {"A": 0.7, "B": 0.2}.get(name, label(text, name))}
+
+
+@pytest.fixture(autouse=True)
+def _own_folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RAGGUARD_EXAMS", str(tmp_path / "exams"))
+    monkeypatch.delenv("RAGGUARD_EXAM", raising=False)
+
+
+async def kept(engine, **changed):
+    """Examines an engine and keeps its record, with some of it changed."""
+    record = dataclasses.replace(await examine(engine, DEFAULT), **changed)
+    assert keep_record(record, record_file(await engine.info(), DEFAULT))
+    return record
+
+
+def a_run():
+    one = exam_cases().questions[0]
+    step = RetrievalStep(
+        id="s", run_id="r", query=one.question, passages=[Passage(one.gold), Passage(one.other)]
+    )
+    return Run(id="r", question=one.question, references=[one.answer], answer=one.answer, steps=[step])
+
+
+async def test_model_that_knows_the_answers_passes_in_everything():
+    record = await examine(examinee(), DEFAULT)
+    assert not record.failed
+    assert not record.reasons
+    expected = {"partial": 1.0, "right": 1.0, "right_two_hop": 1.0, "abstains": 1.0}
+    perfect = dict.fromkeys(
+        ("abstention", "relevance", "query_gain", "likelihood", "grades", "entailment"), 1.0
+    )
+    assert record.figures == pytest.approx(perfect | expected)
+
+
+async def test_relevance_by_likelihood_is_a_half_where_neither_kind_is_likelier():
+    intercept, slope = (await examine(examinee(), DEFAULT)).log_odds
+    alone, gold, near = -3.0, -1.0, -3.0
+    assert slope > 0
+    assert intercept + slope * (gold - alone) > 1 > -1 > intercept + slope * (near - alone)
+
+
+async def test_model_that_says_yes_to_everything_fails_in_relevance_alone():
+    record = await examine(examinee(**SAYS_YES), DEFAULT)
+    assert record.figures["relevance"] == 0.5
+    assert set(record.failed) == {"relevance"}
+    assert record.remark == "examinee failed its examination in relevance (0.50, 0.75 is needed)"
+
+
+async def test_what_a_model_cannot_be_asked_has_a_reason_and_no_figure():
+    class Mute(type(examinee())):
+        async def continuations(self, *args, **more):
+            from ragguard.errors import EngineRejected
+
+            raise EngineRejected("no such thing here")
+
+    record = await examine(Mute(label=label), DEFAULT)
+    assert record.figures.keys().isdisjoint({"likelihood", "query_gain"})
+    assert record.failed["likelihood"] == "no such thing here"
+    assert record.log_odds is None
+
+
+async def test_stopped_examination_goes_on_where_it_was(tmp_path):
+    async def asked(engine, cache=None):
+        connected = connect(engine, cache=cache)
+        try:
+            await examine(connected, DEFAULT)
+        finally:
+            await connected.aclose()
+        return sum(len(call.prompts) for call in engine.calls)
+
+    in_all = await asked(examinee())
+    first = examinee(fault=lambda call: EngineUnreachable("gone") if len(first.calls) > 6 else None)
+    with pytest.raises(EngineUnreachable):
+        await asked(first, tmp_path / "answers")
+    again = await asked(examinee(), tmp_path / "answers")
+    assert 0 < again <= in_all - sum(len(call.prompts) for call in first.calls[:6])
+
+
+async def test_short_form_asks_as_few_prompts_as_it_says_and_decides_no_score():
+    engine = examinee(**SAYS_YES)
+    record = await examine_briefly(engine, DEFAULT)
+    assert sum(len(call.prompts) for call in engine.calls) == BRIEF_PROMPTS
+    assert "failed a short examination in relevance" in record.remark
+    keep_record(record, record_file(await engine.info(), DEFAULT))
+    results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
+    assert not [one for one in results if isinstance(one, Failure)]
+
+
+async def test_record_is_read_as_it_was_kept_and_belongs_to_model_and_prompts():
+    engine = examinee()
+    record, info = await kept(engine), await engine.info()
+    assert known_record(info, DEFAULT) == record
+    assert known_record(dataclasses.replace(info, fingerprint="another"), DEFAULT) is None
+    assert known_record(info, load_prompts("nano")) is None
+
+
+async def test_relevance_by_label_that_failed_is_told_by_likelihood_and_marked():
+    engine = examinee(**SAYS_YES)
+    await kept(engine)
+    results = await ScoringPipeline(engine, scorers=["utility"]).results(a_run())
+    found = {one.position: one for one in results if one.name == "p_relevant"}
+    assert found[1].value > 0.8 > 0.2 > found[2].value
+    assert {one.metadata["how"] for one in found.values()} == {"likelihood"}
+    assert {one.name for one in results if not isinstance(one, Failure)} >= {"utility", "udcg"}
+
+
+async def test_probe_that_failed_gives_failures_with_the_reason_and_is_not_asked():
+    engine = examinee()
+    await kept(engine, figures={"abstention": 0.57, "relevance": 0.9, "grades": 0.1})
+    before = len(engine.calls)
+    results = await ScoringPipeline(engine, scorers=["utility", "grades"]).results(a_run())
+    names = {one.name for one in results if not isinstance(one, Failure)}
+    assert "p_relevant" in names
+    assert names.isdisjoint({"p_abstain", "utility", "udcg", "grade"})
+    failures = [one for one in results if isinstance(one, Failure) and one.error == "ProbeFailed"]
+    assert {one.scorer for one in failures} == {"utility", "grades"}
+    assert "failed its examination in abstention (0.57, 0.75 is needed)" in failures[0].message
+    assert not any("NO-RESPONSE" in call.labels for call in engine.calls[before:])
+
+
+async def test_examinations_are_not_heeded_where_they_are_switched_off(monkeypatch):
+    engine = examinee()
+    await kept(engine, figures={"abstention": 0.57})
+    examined = await ScoringPipeline(engine, scorers=["utility"]).identity()
+    monkeypatch.setenv("RAGGUARD_EXAM", "off")
+    pipeline = ScoringPipeline(engine, scorers=["utility"])
+    assert "utility" in {one.name for one in await pipeline.results(a_run()) if not isinstance(one, Failure)}
+    assert await pipeline.identity() != examined
