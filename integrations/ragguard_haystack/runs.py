@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 
 from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import status_of
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_calls import ToolEnd, tool_ended
 from ragguard.capture.tool_results import ToolResult
 from ragguard.capture.turns import Branch
@@ -84,7 +84,7 @@ class Operation:
 class Operations:
     """Reports operations as runs and steps."""
 
-    def __init__(self, recorder: Recorder, tools: Mapping[str, Splitter], question: Question) -> None:
+    def __init__(self, recorder: Recorder, tools: DeclaredTools, question: Question) -> None:
         self.recorder, self.tools, self.question = recorder, tools, question
 
     @property
@@ -157,7 +157,12 @@ class Operations:
             result = ToolResult(error=error or str(output))
         else:
             documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
-            result = ToolResult.of(output, str(output) if splitter else "", declared=splitter is not None)
+            result = ToolResult.of(
+                output,
+                str(output) if splitter else "",
+                declared=splitter is not None,
+                by_rule=self.tools.by_rule,
+            )
             if documents is not None:
                 result = ToolResult(documents=documents, any_list=isinstance(output, list))
         if operation.steps:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 
-from ragguard.capture.declarations import checked_tools, recorder_of
-from ragguard.capture.splitters import Splitter
+from ragguard.capture.declarations import Tools, checked_tools, recorder_of
 from ragguard.errors import InvalidInput
 from ragguard_haystack.operations import question_in
 from ragguard_haystack.runs import Operation, Operations, Question
@@ -89,9 +88,7 @@ class CaptureTracer(Tracer):
             self.runs.ended(operation, error)
 
 
-def instrument(
-    rg: RagGuard, *, tools: Mapping[str, Splitter] | None = None, question: Question | None = None
-) -> None:
+def instrument(rg: RagGuard, *, tools: Tools | None = None, question: Question | None = None) -> None:
     """Captures every Haystack pipeline and agent of this process that retrieves, from now on.
 
     Calling it again changes what is attached: one RagGuard at a time. A tracer that is enabled already goes on seeing
@@ -101,7 +98,9 @@ def instrument(
     Args:
         rg: The RagGuard that gets the runs.
         tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
-            ones). Tools that give documents, and retrievers inside tools, need no declaration.
+            ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
+            a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
+            once which tools it took. Tools that give documents, and retrievers inside tools, need no declaration.
         question: A function from what the outermost pipeline or agent is given to its question. None: its first
             input called query, question or text, else the user's last message.
     """

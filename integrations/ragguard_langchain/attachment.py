@@ -7,15 +7,13 @@ back, so it is registered once and answers with None when nothing is attached.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, cast
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.tracers.context import register_configure_hook
 
-from ragguard.capture.declarations import Locate
-from ragguard.capture.splitters import Splitter
+from ragguard.capture.declarations import Locate, Tools
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.views import TextOf
 
@@ -51,7 +49,7 @@ _attachment = _Attachment()
 def instrument(
     rg: RagGuard,
     *,
-    tools: Mapping[str, Splitter] | None = None,
+    tools: Tools | None = None,
     text_of: TextOf | None = None,
     question: str | Locate | None = None,
     answer: str | Locate | None = None,
@@ -64,7 +62,9 @@ def instrument(
     Args:
         rg: The RagGuard that gets the runs.
         tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
-            ones). Tools that give documents, and retrievers inside tools, need no declaration.
+            ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
+            a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
+            once which tools it took. Tools that give documents, and retrievers inside tools, need no declaration.
         text_of: A function from a document to the text that the model reads of it. None: its page content.
         question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
             which is called in the hook. None: the usual places.

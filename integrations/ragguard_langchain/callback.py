@@ -17,10 +17,9 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from ragguard.capture.declarations import CaptureOptions, Locate, located, recorder_of
+from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located, recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
 from ragguard.capture.snapshot import top_k_in
-from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
@@ -56,7 +55,9 @@ class RagGuardCallback(BaseCallbackHandler):
     Args:
         rg: The RagGuard that gets the runs.
         tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
-            ones). Tools that give documents, and retrievers inside tools, need no declaration.
+            ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
+            a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
+            once which tools it took. Tools that give documents, and retrievers inside tools, need no declaration.
         text_of: A function from a document to the text that the model reads of it. None: its page content.
         question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
             which is called in the hook. None: the usual places.
@@ -75,7 +76,7 @@ class RagGuardCallback(BaseCallbackHandler):
         self,
         rg: RagGuard,
         *,
-        tools: Mapping[str, Splitter] | None = None,
+        tools: Tools | None = None,
         text_of: TextOf | None = None,
         question: str | Locate | None = None,
         answer: str | Locate | None = None,
@@ -259,7 +260,7 @@ class RagGuardCallback(BaseCallbackHandler):
         if open_call is None:
             return
         if open_call.sampled:
-            result = result_of(output, declared=open_call.is_step)
+            result = result_of(output, declared=open_call.is_step, by_rule=self._options.tools.by_rule)
             end_tool(self.tree, self._options.tools, open_call, result)
         if open_call.root is None:
             self.tree.end_root(open_call)

@@ -44,7 +44,7 @@ def end_tool(tree: CallTree, tools: Mapping[str, Splitter], open_call: OpenCall,
         call.add(open_call.step_id)
 
 
-def result_of(output: object, *, declared: bool) -> ToolResult:
+def result_of(output: object, *, declared: bool, by_rule: bool = False) -> ToolResult:
     """Returns a tool's output as capture reads it: the documents beside its text or in place of it, an error, or what
     a splitter takes."""
     text, failed = tool_text(output)
@@ -52,10 +52,12 @@ def result_of(output: object, *, declared: bool) -> ToolResult:
     if failed:
         return ToolResult(error=text)
     if message is None:
-        return ToolResult.of(output, text, declared=declared)
+        return ToolResult.of(output, text, declared=declared, by_rule=by_rule)
     artifact = message.artifact
-    given = ToolResult.of(artifact, "", declared=False)
-    if given.documents is not None or not declared:
-        return ToolResult(documents=given.documents)
+    given = ToolResult.of(artifact, "", declared=False, by_rule=by_rule)
+    if given.documents is not None or not (declared or by_rule):
+        return ToolResult(documents=given.documents, by_rule=given.by_rule)
+    if not declared:
+        return ToolResult.of(message.content, text, declared=False, by_rule=True)
     structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
     return ToolResult(block_texts(message.content), structure)

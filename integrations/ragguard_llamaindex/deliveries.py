@@ -65,7 +65,10 @@ class Deliveries:
             given = ToolResult(error=_text(result))
         else:
             declared = call.splitter is not None
-            given = ToolResult.of(output, _text(result) if declared else "", declared=declared)
+            by_rule = self._runs.options.tools.by_rule
+            given = ToolResult.of(
+                output, _text(result) if declared or by_rule else "", declared=declared, by_rule=by_rule
+            )
             if isinstance(output, RESPONSES) and not given.documents:
                 given = (
                     ToolResult()

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
-from ragguard.capture.declarations import CaptureOptions, Locate, recorder_of
-from ragguard.capture.splitters import Splitter
+from ragguard.capture.declarations import CaptureOptions, Locate, Tools, recorder_of
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.nodes import TextOf
 from ragguard_llamaindex.spans import Spans
@@ -59,7 +57,7 @@ _lock = PerProcess(threading.Lock)
 def instrument(
     rg: RagGuard,
     *,
-    tools: Mapping[str, Splitter] | None = None,
+    tools: Tools | None = None,
     question: str | Locate | None = None,
     answer: str | Locate | None = None,
     text_of: TextOf | None = None,
@@ -73,7 +71,10 @@ def instrument(
     Args:
         rg: The RagGuard that gets the runs.
         tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
-            ones). Retrievers inside tools, and tools that return nodes or documents, need no declaration.
+            ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
+            a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
+            once which tools it took. Retrievers inside tools, and tools that return nodes or documents, need no
+            declaration.
         question: Where a pipeline of your own has its question: a key of its start event (`"report.summary"` looks
             inside), or a function of it, which runs inside the application. None: the usual places.
         answer: Where a pipeline of your own has its answer: a key of its result, or a function of it, which runs

@@ -3,30 +3,42 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.search_results import found
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import Faults
 from ragguard.runtime.notices import NOTICES
 
 _PREFIX = "ragguard_"
+AUTO = "auto"
+"""The word by which every tool is a retrieval that gives a search result."""
+Tools: TypeAlias = Mapping[str, Splitter] | Sequence[str] | Literal["auto"]
+"""The ways to declare tools: names with splitters, names of tools that give search results, or `auto`."""
 Locate: TypeAlias = Callable[[Any], object]
 """A function that finds the question in what a pipeline is given, or the answer in what it gives."""
 TextOf = TypeVar("TextOf", bound=Callable[[Any], str])
 """A function from a framework's document to the text that the model reads of it."""
 
 
+class DeclaredTools(dict[str, Splitter]):
+    """The tools that are declared as retrievals, each with the splitter of its output."""
+
+    by_rule = False
+    """True where any other tool is a retrieval whose output has the shape of a search result."""
+
+
 @dataclass(frozen=True, slots=True)
 class CaptureOptions:
     """The options by which the application describes its pipelines to a framework's adapter."""
 
-    tools: Mapping[str, Splitter] = field(default_factory=dict)
-    """The tools that retrieve and return text or JSON, each with the splitter of its output."""
+    tools: DeclaredTools = field(default_factory=lambda: DeclaredTools())
+    """The tools that retrieve and return text or JSON."""
     text_of: Callable[[Any], str] | None = None
     """A function that returns the text that the model reads of a document, where that is not the framework's own."""
     question: Locate | None = None
@@ -53,19 +65,27 @@ def recorder_of(rg: object) -> Recorder:
     return recorder
 
 
-def checked_tools(given: object) -> dict[str, Splitter]:
+def checked_tools(given: object) -> DeclaredTools:
     """Returns the tools that are declared as retrievals, each with its splitter; refuses anything else."""
     if given is None:
-        return {}
+        return DeclaredTools()
+    if given == AUTO:
+        tools = DeclaredTools()
+        tools.by_rule = True
+        return tools
+    if isinstance(given, (list, tuple, set, frozenset)) and all(isinstance(name, str) for name in given):
+        return DeclaredTools(dict.fromkeys(given, found))
     if not isinstance(given, Mapping):
         raise InvalidInput(
-            "tools", given, "a mapping from a tool's name to a splitter, such as {'search': paragraphs}"
+            "tools",
+            given,
+            "a mapping from a tool's name to a splitter, such as {'search': paragraphs}; a list of names; or 'auto'",
         )
     for name, splitter in given.items():
         if not callable(splitter):
             allowed = "a function from a text to passages, such as ragguard.splitters.paragraphs or separated_by('---')"
             raise InvalidInput(f"tools[{name!r}]", splitter, allowed)
-    return dict(given)
+    return DeclaredTools(given)
 
 
 def checked_text_of(text_of: TextOf | None) -> TextOf | None:

@@ -46,6 +46,12 @@ def search_results(value: object, *, declared: bool = False) -> list[Passage] | 
         return None
 
 
+def found(text: str) -> list[Passage]:
+    """Returns the passages of a search result; the whole text as one passage where it is none."""
+    passages = search_results(text, declared=True)
+    return passages if passages is not None else [passage(text, None, None, None)] if text.strip() else []
+
+
 def json_of(text: str) -> Any:
     """Returns the list or the object that a text is in JSON; the text itself where it is neither."""
     if text.lstrip()[:1] not in ("[", "{") or len(text) > LONGEST:
@@ -77,14 +83,14 @@ def _found(value: object, declared: bool, depth: int) -> list[Passage] | None:
     if (document := _document(value)) is not None:
         return [document]
     for name in _AROUND:
-        if value.get(name) and (found := _found(value[name], declared, depth - 1)) is not None:
-            return found
+        if value.get(name) and (inner := _found(value[name], declared, depth - 1)) is not None:
+            return inner
     if (blocks := _texts_of_blocks(value.get("content"))) is not None:
         return _in_blocks(blocks, declared, depth)
     for name in _HOLDERS:
         held = value.get(name)
-        if isinstance(held, (list, Mapping)) and (found := _found(held, declared, depth - 1)) is not None:
-            return found
+        if isinstance(held, (list, Mapping)) and (inner := _found(held, declared, depth - 1)) is not None:
+            return inner
     content = value.get("content")
     return _found(content, declared, depth - 1) if isinstance(content, str) and _is_json(content) else None
 
@@ -94,7 +100,7 @@ def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | No
         return [] if declared else None
     if (blocks := _texts_of_blocks(items)) is not None:
         return _in_blocks(blocks, declared, depth)
-    found = []
+    passages = []
     for item in items:
         item = unwrapped(json_of(item) if isinstance(item, str) else item)
         if (
@@ -111,8 +117,8 @@ def _in_list(items: list[Any], declared: bool, depth: int) -> list[Passage] | No
             passage_found = passage_of_json(item) if text else None
         if passage_found is None:
             return None
-        found.append(passage_found)
-    return found
+        passages.append(passage_found)
+    return passages
 
 
 def _document(item: Mapping[str, Any]) -> Passage | None:

@@ -12,6 +12,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
 from ragguard.capture.tool_results import ToolResult
 from ragguard.records import Status
+from ragguard.runtime.notices import NOTICES
 
 _MOST_NAMES = 1024
 """The most names of tools that have given documents that are remembered."""
@@ -51,6 +52,12 @@ def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: St
     if split is None and not result.is_retrieval(known=call.name in known):
         recorder.calls.seen(call.run_id, TOOL, call.name)
         return False
+    if result.by_rule:
+        NOTICES.once(
+            f"tools by rule {call.name}",
+            f'tools="auto": what the tool {call.name!r} gave has the shape of a search result, so its calls are '
+            f"retrievals. Where they are not, name those that are: tools=[...]. (Logged once a tool)",
+        )
     if len(known) < _MOST_NAMES:
         known.add(call.name)
     step_id = call.step_id or call.begin()

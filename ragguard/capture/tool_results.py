@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ragguard.capture.search_results import search_results
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.splitters import Splitter, json_passages
 from ragguard.records import Passage
@@ -31,13 +32,27 @@ class ToolResult:
     any_list: bool = False
     """True where the output is a bare list, which says nothing where it is empty."""
 
+    by_rule: bool = False
+    """True where the documents are those of a search result that was recognised by its shape."""
+
     @classmethod
-    def of(cls, output: object, text: str, *, declared: bool) -> ToolResult:
+    def of(cls, output: object, text: str, *, declared: bool, by_rule: bool = False) -> ToolResult:
         """Reads a tool's output. Where it holds no documents, it is kept only for a tool that is `declared`; `text` is
-        then the framework's text of it."""
+        then the framework's text of it. With `by_rule` a search result in any other form counts as documents."""
         documents = documents_in(output)
-        if documents is not None or not declared:
+        if documents is not None or not (declared or by_rule):
             return cls(documents=documents, any_list=isinstance(output, (list, tuple)))
+        result = cls._read(output, text)
+        if declared or result.error is not None:
+            return result
+        for form in (result.structure, [{"type": "text", "text": one} for one in result.blocks]):
+            found = search_results(form)
+            if found:
+                return cls(documents=found, by_rule=True)
+        return cls()
+
+    @classmethod
+    def _read(cls, output: object, text: str) -> ToolResult:
         content = getattr(output, "content", None)
         if isinstance(content, (list, tuple)) and (spelling := _mcp_spelling(output)):
             blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]

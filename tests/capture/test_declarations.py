@@ -15,7 +15,7 @@ def test_an_unknown_key_names_the_one_that_was_meant():
     assert "did you mean" not in unknown_key("ragguard_qestion", ["ragguard_resume", "ragguard_run_id"])
 
 
-@pytest.mark.parametrize("tools", [str.split, {"a": "text"}, {"a": None}, {"a": 3}, "a", ["a"]])
+@pytest.mark.parametrize("tools", [str.split, {"a": "text"}, {"a": None}, {"a": 3}, "a", [1]])
 def test_declaration_of_a_tool_without_a_splitter_is_refused(tools):
     with pytest.raises(InvalidInput, match="tools"):
         checked_tools(tools)

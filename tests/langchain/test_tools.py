@@ -163,3 +163,30 @@ def test_the_query_is_what_the_agent_wrote(captured, rg, arguments, query):
     )
     built.invoke(arguments, {"callbacks": [RagGuardCallback(rg, tools={"odd": paragraphs})]})
     assert only_step(captured).query == query
+
+
+RESULTS = {"query": "who", "results": [{"title": "A", "url": "a", "content": "text of a"}]}
+
+
+def web_search(query: str) -> dict:
+    """Searches, and gives JSON as search engines do."""
+    return RESULTS
+
+
+def to_do(query: str) -> list:
+    """Gives something else in JSON."""
+    return [{"done": False, "task": "buy milk"}]
+
+
+@pytest.mark.parametrize(("tools", "found"), [(None, []), ("auto", [["a"]]), (["web_search"], [["a"]])])
+def test_a_search_result_is_a_retrieval_where_that_was_asked_for(rg, captured, tools, found, caplog):
+    turns = call("web_search", query="who"), call("to_do", query="what"), ANSWER
+    handler = RagGuardCallback(rg, tools=tools)
+    caplog.set_level("INFO")
+    for _ in range(2):
+        agent(*turns, tools=[tool(web_search), tool(to_do)]).invoke(asked(), {"callbacks": [handler]})
+    steps = [step for run in captured.runs for step in run.steps]
+    assert [[one.id for one in step.passages] for step in steps] == found * 2
+    assert {step.query for step in steps} <= {"who"}
+    assert caplog.text.count("'web_search' gave") <= 1
+    assert "'to_do' gave" not in caplog.text

@@ -273,3 +273,25 @@ async def test_retrievers_inside_a_declared_tool_are_its_parts(declare, captured
     (step,) = captured.run.steps
     assert texts(step.passages) == ["shelf 0 about Oslo", "shelf 1 about Oslo"]
     assert [len(part.passages) for part in step.sub_steps] == [2]
+
+
+async def test_a_search_result_is_a_retrieval_with_auto(captured, declare):
+    mcp_types = pytest.importorskip("mcp_types")
+
+    async def web_search(place: str) -> object:
+        """Searches, and gives what an MCP client gives."""
+        blocks = [
+            mcp_types.TextContent(type="text", text=json.dumps({"id": one, "text": f"text of {one}"}))
+            for one in "ab"
+        ]
+        return mcp_types.CallToolResult(content=blocks)
+
+    async def to_do(place: str) -> str:
+        """Gives something else in JSON."""
+        return json.dumps([{"done": False, "task": "buy milk"}])
+
+    declare(tools="auto")
+    await asked(web_search)
+    await asked(to_do)
+    (step,) = [step for run in captured.runs for step in run.steps]
+    assert (step.query, step.tool, ids(step.passages)) == ("Oslo", "web_search", ["a", "b"])
