@@ -23,7 +23,7 @@ from ragguard.world import Counts
 TARGETS = {"label_probs_100x100_s": 1.0, "sample_20x10_s": 0.5, "load_s": 0.2}
 _LOAD = (
     "import time; t = time.perf_counter();"
-    "from ragguard.engines.nano.weights import load_network;"
+    "from ragguard.engines.nano.nano_engine import load_network;"
     "from ragguard.engines.nano.tokenizer import load_tokenizer;"
     "import numpy; t = time.perf_counter(); load_network(); load_tokenizer(); print(time.perf_counter() - t)"
 )

@@ -40,8 +40,7 @@ from ragguard.engines.base import (
     as_prompt,
 )
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailment.engine_entailer import EngineEntailer
-from ragguard.engines.entailment.entailer import Entailments, Pair
+from ragguard.engines.entailment.entailer import EngineEntailer, Entailments, Pair
 from ragguard.metrics import normalise
 from ragguard.records import Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline

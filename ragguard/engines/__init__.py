@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from ragguard.engines.entailment.classify import ClassifyEntailer as ClassifyEntailer
     from ragguard.engines.entailment.connected_entailer import connect_entailer as connect_entailer
     from ragguard.engines.entailment.cross_encoder import CrossEncoder as CrossEncoder
-    from ragguard.engines.entailment.engine_entailer import EngineEntailer as EngineEntailer
+    from ragguard.engines.entailment.entailer import EngineEntailer as EngineEntailer
     from ragguard.engines.entailment.entailer import Entailer as Entailer
     from ragguard.engines.entailment.entailer import Entailments as Entailments
     from ragguard.engines.entailment.entailer import Pair as Pair
@@ -47,7 +47,7 @@ _HOMES = {
     "Coalesce": "ragguard.engines.layers",
     "CrossEncoder": "ragguard.engines.entailment.cross_encoder",
     "Engine": "ragguard.engines.base",
-    "EngineEntailer": "ragguard.engines.entailment.engine_entailer",
+    "EngineEntailer": "ragguard.engines.entailment.entailer",
     "EngineInfo": "ragguard.engines.base",
     "Entailer": "ragguard.engines.entailment.entailer",
     "Entailments": "ragguard.engines.entailment.entailer",

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
@@ -387,18 +387,19 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
     try:
-        passages = [
-            Passage(item) if isinstance(item, str)
-            else passage_of(item) if not isinstance(item, Passage) and documents_in(item)
-            else item
-            for item in given
-        ]  # fmt: skip
+        passages = [_as_passage(item) for item in given]
     except Exception as error:
         raise InvalidInput("passages", given, allowed) from error
     for passage in passages:
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
             raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
     return passages
+
+
+def _as_passage(item: Any) -> Passage:
+    if isinstance(item, str):
+        return Passage(item)
+    return passage_of(item) if not isinstance(item, Passage) and documents_in(item) else cast(Passage, item)
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

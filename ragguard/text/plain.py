@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Set, ValuesVi
 from dataclasses import dataclass, fields, is_dataclass
 from itertools import islice
 from operator import is_
-from pathlib import PurePath
 from types import NoneType
 from typing import Any, TypeAlias
 
@@ -161,8 +160,6 @@ class _Copy:
     def _read(self, value: Any, depth: int) -> Any:
         if value is None or value is True or value is False:
             return value
-        if isinstance(value, _Unreadable):
-            return self._leave(f"unreadable: {value.error}")
         if isinstance(value, str):
             return self._text(str.__str__(value))
         if isinstance(value, int):
@@ -174,15 +171,13 @@ class _Copy:
             return self._bytes(value)
         if isinstance(value, (Mapping, *_COLLECTIONS)):
             return self._inner(value, value, depth)
-        if isinstance(value, PurePath):
-            return self._text(str(value))
-        if isinstance(value, BaseException):
-            return self._inner(value, {"type": type(value).__name__, "args": value.args}, depth)
         if is_dataclass(value) and not isinstance(value, type):
-            return self._inner(value, _FieldValues(value, [field.name for field in fields(value)]), depth)
+            return self._inner(
+                value, {field.name: getattr(value, field.name) for field in fields(value)}, depth
+            )
         declared = getattr(type(value), "model_fields", None)  # of pydantic, as documents and nodes have
         if isinstance(declared, dict):
-            return self._inner(value, _FieldValues(value, list(declared)), depth)
+            return self._inner(value, {name: getattr(value, name) for name in declared}, depth)
         if isinstance(getattr(value, "ndim", None), int):
             return self._array(value, depth)
         return self._text(str(value))
@@ -205,7 +200,8 @@ class _Copy:
         made: dict[str, Any] = {}
         if depth == 0:
             self._inside.add(id(items))
-        for key, value in self._readable(_items(items), depth):
+        # Another thread may change a dict while it is read, so its keys are listed at once.
+        for key in self._readable(iter(list(items) if type(items) is dict else items), depth):
             name = self._key(key)
             if not name and key != "":
                 continue  # nothing of the key may be kept
@@ -213,7 +209,12 @@ class _Copy:
                 self._leave("two keys of one text")
                 continue
             self._path.append(f".{name}" if self._path else name)
-            made[name] = self.value(value, depth)
+            try:
+                value = items[key]
+            except _RAISED as error:
+                made[name] = self._leave(f"unreadable: {type(error).__name__}")
+            else:
+                made[name] = self.value(value, depth)
             self._path.pop()
         return made
 
@@ -281,42 +282,3 @@ class _Copy:
             where = "".join(self._path)
             self._left_out.append(f"{where[:200]}: {why}" if where else why)
         return "…" if kind is None else f"<{kind.__name__}: {why}>"
-
-
-@dataclass(frozen=True, slots=True)
-class _Unreadable:
-    """Stands for a value whose reading raised an error."""
-
-    error: str
-
-
-class _FieldValues(Mapping[str, Any]):
-    """The fields of an object as a mapping: each is read when its turn comes."""
-
-    def __init__(self, owner: object, names: list[str]) -> None:
-        self._owner, self._names = owner, names
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self._owner, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._names)
-
-    def __len__(self) -> int:
-        return len(self._names)
-
-
-def _items(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    """Yields keys and values; those of a plain dict are listed at once, since another thread may change the dict."""
-    if type(mapping) is dict:
-        return iter(list(mapping.items()))
-    return _looked_up(mapping)
-
-
-def _looked_up(mapping: Mapping[Any, Any]) -> Iterator[tuple[Any, Any]]:
-    for key in mapping:
-        try:
-            value = mapping[key]
-        except _RAISED as error:
-            value = _Unreadable(type(error).__name__)
-        yield key, value

@@ -7,12 +7,11 @@ import copy
 import multiprocessing
 import pickle
 import threading
-import time
 
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.errors import EngineRejected, PromptTooLong
+from ragguard.errors import PromptTooLong
 from ragguard.guard import Deduplicate, DistractorGuard
 from ragguard.guard.guard import BACKGROUND
 
@@ -314,17 +313,3 @@ def test_a_copy_shares_the_guard_and_a_pickle_says_what_to_do():
     assert copy.copy(watching) is watching
     with pytest.raises(TypeError, match="Make one in each process"):
         pickle.dumps(watching)
-
-
-async def test_a_dead_engine_still_stops_being_asked():
-    dead = ScriptedEngine(fault=lambda call: EngineRejected("no such model"))
-    watching = guard(dead, pause_after=3, pause_s=60)
-    for n in range(3):
-        await watching.aprune(f"q{n}", [HELPS, MISLEADS])
-    dead.calls.clear()
-    for n in range(3):
-        decision = await watching.aprune(f"more {n}", [HELPS, MISLEADS])
-    assert dead.calls == []
-    assert "no such model" in decision.reason
-    assert watching.health().causes == {"rejected": 3, "paused": 3}
-    assert time.time_ns() > decision.started_ns > 0

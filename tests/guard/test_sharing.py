@@ -67,13 +67,6 @@ def test_a_judge_that_saw_references_was_asked_something_else(rg, engine):
     assert verdicts(engine) == [(4, ("A", "B"))]
 
 
-def test_scorer_with_references_asks_something_else_than_the_guard(rg, engine):
-    prune(rg, QUESTION)
-    verdicts(engine)
-    score(rg, QUESTION, references=["Ada Berg"])
-    assert verdicts(engine) == [(4, ("A", "B"))]
-
-
 def test_a_hop_of_a_run_with_references_is_shared_in_full(rg, engine):
     score(rg, HOP, references=["Ada Berg"])
     verdicts(engine)

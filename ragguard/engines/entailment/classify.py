@@ -31,7 +31,6 @@ from ragguard.engines.http.body import usage_of
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import served_model
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
@@ -46,9 +45,7 @@ _PLAIN = (
 )
 """Two pairs of each relation, which show how a model names its classes."""
 _SPECIAL = ("<s>", "</s>", "<pad>", "<mask>", "<unk>", "[CLS]", "[SEP]", "[PAD]", "[MASK]", "[UNK]")
-_ROWS, _REQUESTS_AT_ONCE, _COUNTS_AT_ONCE = 256, 4, 32
-_FRAME = 8
-"""An upper bound on the tokens that a tokenizer puts around a pair."""
+_ROWS, _REQUESTS_AT_ONCE = 256, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +56,6 @@ class _Served:
     columns: NDArray[np.float64]
     names: Mapping[int, str]
     context: int | None
-
-    @property
-    def limit(self) -> int | None:
-        """The longest pair in tokens. Families of RoBERTa lose two positions to their padding, which the server does
-        not take off."""
-        return None if self.context is None else self.context - 2
 
 
 class ClassifyEntailer:
@@ -108,17 +99,16 @@ class ClassifyEntailer:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """Returns one row for each pair."""
+        """Returns one row for each pair. Raises PromptTooLong where the server has no room for one: nothing is cut."""
 
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
             served = await self._served.get(deadline)
-            texts, cut = [as_texts(pair) for pair in distinct], dict[int, int]()
-            if served.limit is not None:
-                texts, cut = await fit(texts, partial(self._count, served, deadline=deadline), served.limit)
-            rows, tokens, requests = await self._classify(served, texts, deadline)
+            rows, tokens, requests = await self._classify(
+                served, [as_texts(pair) for pair in distinct], deadline
+            )
             usage = Usage(requests, len(distinct), tokens, 0, seconds=time.monotonic() - began)
-            return Entailments(_probs(served, rows) @ served.columns, usage, truncated=cut)
+            return Entailments(_probs(served, rows) @ served.columns, usage)
 
         return await entail_distinct(pairs, ask)
 
@@ -188,23 +178,6 @@ class ClassifyEntailer:
                     f"{known!r} before: another model is served there"
                 )
         return rows, tokens, len(parts)
-
-    async def _count(self, served: _Served, texts: Sequence[Prompt], deadline: float | None) -> list[int]:
-        """Returns the tokens of each pair. Counting costs a request, so a pair that is short enough in bytes, of which
-        each token has one or more, is not counted."""
-        counts = [len(_joined(served, text).encode("utf-8", "replace")) + _FRAME for text in texts]
-        long = [index for index, count in enumerate(counts) if count > (served.limit or math.inf)]
-        bodies = [{"model": served.model, "prompt": _joined(served, texts[index])} for index in long]
-        answers = await in_parallel(
-            [partial(self._post, "/tokenize", body, deadline) for body in bodies], _COUNTS_AT_ONCE
-        )
-        for index, answer in zip(long, answers, strict=True):
-            count = answer.get("count")
-            if not isinstance(count, int):
-                url = f"{self._client.address.root}/tokenize"
-                raise EngineProtocolError(f"{url}: no count of tokens in the answer")
-            counts[index] = count
-        return counts
 
     async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
         ask = partial(self._client.post, path, body, deadline=deadline, root=True)

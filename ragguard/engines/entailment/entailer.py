@@ -1,20 +1,22 @@
 """Entailment: whether one answer follows from another, as answers to the same question.
 
 The protocol of an entailer: `entail(pairs)` returns (entailment, neutral, contradiction) for each pair. It has three
-implementations, in files of their own: an NLI classifier behind vLLM's `/classify`, a transformers cross-encoder, and a
-language model. This file knows none of them.
+implementations: a language model, and in files of their own an NLI classifier behind vLLM's `/classify` and a
+transformers cross-encoder.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, Message, Prompt, Span
+from ragguard.engines.base import Engine, EngineInfo, Message, Prompt, Span
+from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
 from ragguard.text.language import meaning_key
@@ -152,3 +154,60 @@ def as_texts(pair: Pair) -> Prompt:
     spans = [Span(index, min(start, len(text)), len(text)) for index, text in enumerate(texts)]
     longest_first = sorted(spans, key=lambda span: span.start - span.end)
     return Prompt(tuple(Message("user", text) for text in texts), tuple(longest_first))
+
+
+class EngineEntailer:
+    """Compares answers by asking a language model which of three labels follows.
+
+    Args:
+        engine: The engine that is asked.
+        prompts: A set of prompts, its name or its TOML file. None: the engine's own.
+    """
+
+    def __init__(self, engine: Engine, prompts: str | Path | PromptSet | None = None) -> None:
+        self._engine = engine
+        self._prompts = None if prompts is None else load_prompts(prompts)
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """Returns one row for each pair: the probabilities of the three labels, made to sum to 1, and their mass."""
+        prompts = await self._set()
+        labels = prompts.labels("entailment")
+        if len(labels) != len(RELATIONS):
+            raise InvalidInput(
+                f"labels of task `entailment` in prompt set {prompts.identity}",
+                labels,
+                "three: one each for entailment, neutral, contradiction, in this order",
+            )
+
+        async def ask(distinct: Sequence[Pair]) -> Entailments:
+            rendered = [
+                prompts.render(
+                    "entailment",
+                    cuttable=("first", "second"),
+                    question=pair.question,
+                    first=pair.premise,
+                    second=pair.hypothesis,
+                )
+                for pair in distinct
+            ]
+            answer = await self._engine.label_probs(rendered, labels, deadline=deadline, priority=priority)
+            # Where a model puts no probability on its labels, all three get the same, and the mass is 0.
+            heard = np.where(answer.mass[:, None] > 0, answer.p, 1.0)
+            p = heard / heard.sum(axis=-1, keepdims=True)
+            return Entailments(p, answer.usage, answer.mass, answer.truncated)
+
+        return await entail_distinct(pairs, ask)
+
+    async def info(self) -> EngineInfo:
+        """Returns the engine's info, with the prompts as part of its fingerprint."""
+        info = await self._engine.info()
+        identity = (await self._set()).identity
+        return replace(info, fingerprint=f"{info.fingerprint} entailment {identity}", prompts=identity)
+
+    async def aclose(self) -> None:
+        """Does nothing: the code that made the engine closes it."""
+
+    async def _set(self) -> PromptSet:
+        return self._prompts or load_prompts((await self._engine.info()).prompts)

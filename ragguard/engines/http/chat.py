@@ -1,7 +1,8 @@
 """`/v1/chat/completions`, the API that servers of all makes have: one conversation in each request.
 
 Makes the body of a request without the parameters that this server refuses (its `Dialect`), reads and checks the
-choices in the reply, and reads labels off them. A reply that is not what it should be raises EngineProtocolError.
+choices in the reply, and reads labels off them. A reply that is not what it should be raises EngineProtocolError. Finds
+out by trial which parameters a server takes, and what its model's answers show.
 """
 
 from __future__ import annotations
@@ -10,18 +11,23 @@ import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from ragguard.engines.base import Message, Prompt
 from ragguard.engines.http.body import choices_of, unexpected, usage_of
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.label_tokens import checked_logprob, upper_bound
+from ragguard.engines.label_tokens import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
 from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.thinking import begun_thought, without_reasoning
-from ragguard.errors import EngineProtocolError
+from ragguard.engines.thinking import QUESTION, begun_thought, without_reasoning
+from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.notices import NOTICES
 
+LABEL_TOKENS = 8
+"""The most tokens of an answer that is to be a label."""
+_LOOK_TOKENS = 16
 _SEEDS = 2**62
 _TOPS = (20, 5, 0)
 _SAYS_N = re.compile(
@@ -245,6 +251,55 @@ def spelled(label: str, first: Sequence[Token]) -> Token | None:
     whole = [token for token, text in starts if text == label]
     begun = [token for token, text in starts if text and label.startswith(text)]
     return max(whole or begun, key=lambda token: token.logprob, default=None)
+
+
+async def accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Dialect, list[Choice]]:
+    """Asks the plain question without each parameter that the server refuses, until it answers."""
+    while True:
+        n = 2 if dialect.many else 1
+        try:
+            question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, seed=1)
+            choices, _ = await ask(client, model, dialect, question, top=True)
+        except EngineRejected as error:
+            less = dialect.without(str(error))
+            if less is None:
+                return await _smallest_accepted(client, model, error)
+            dialect = less
+            continue
+        if len(choices) < n:
+            dialect = replace(dialect, many=False)
+        if not choices[0].first and dialect.top:
+            dialect = replace(dialect, top=0)
+        return dialect, choices
+
+
+async def _smallest_accepted(
+    client: HttpClient, model: str, refusal: EngineRejected
+) -> tuple[Dialect, list[Choice]]:
+    """Asks the plain question with the smallest body, after a refusal that names no parameter; raises that refusal
+    where the server refuses this, too."""
+    if refusal.status not in (400, 422):
+        raise refusal
+    for limit_name in ("max_tokens", "max_completion_tokens"):
+        dialect = Dialect.smallest(limit_name, str(refusal))
+        question = DrawRequest((QUESTION,), 1, _LOOK_TOKENS, 1.0)
+        with suppress(EngineRejected):
+            return dialect, (await ask(client, model, dialect, question))[0]
+    raise refusal
+
+
+async def collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
+    """True where the abstention begins with the same token as a common word."""
+    prompt = Prompt((Message("user", f"Repeat this and write nothing else: {ABSTENTION}"),))
+    repeated = DrawRequest((prompt,), 1, LABEL_TOKENS, 0.0)
+    (choice, *_), _ = await ask(client, model, dialect, repeated, top=True)
+    token = spelled(ABSTENTION, choice.first)
+    start = token.text.strip(" ▁\n") if token else ""
+    return bool(start) and any(word.startswith(start) for word in CONTRASTS)
+
+
+def thought(choices: Sequence[Choice]) -> bool:
+    return any(choice.thought for choice in choices)
 
 
 class LabelReading(NamedTuple):

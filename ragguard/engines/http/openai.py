@@ -19,8 +19,19 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.http.chat import Choice, ChoiceLimit, Dialect, ask, estimated, listed, spelled
-from ragguard.engines.http.chat_trials import LABEL_TOKENS, accepted, collides, thought
+from ragguard.engines.http.chat import (
+    LABEL_TOKENS,
+    Choice,
+    ChoiceLimit,
+    Dialect,
+    accepted,
+    ask,
+    collides,
+    estimated,
+    listed,
+    spelled,
+    thought,
+)
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.label_tokens import ABSTENTION

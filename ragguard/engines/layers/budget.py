@@ -2,8 +2,8 @@
 
 A request first reserves the most that it can cost: a token is never shorter than a byte, so the bytes of a prompt
 bound its tokens whatever its language. The cost that the server reports for a reply is counted, and the rest is
-released. Where the bound of all prompts is more than is left, they go out in halves, as long as their likely cost is
-left. What an engine does not report is counted as reserved.
+released. Where the bound of all prompts is more than is left, they go out in halves, as long as the least that they can
+cost is left. What an engine does not report is counted as reserved, and so is a call that was cancelled.
 """
 
 from __future__ import annotations
@@ -23,12 +23,11 @@ from ragguard.errors import (
     EngineUnreachable,
     PromptTooLong,
 )
-from ragguard.records import Usage
 
 _TEMPLATE_TOKENS, _MESSAGE_TOKENS = 64, 16
 """Upper bounds on the tokens that chat templates put around a conversation and around each of its messages."""
 _FEWEST_TOKENS_PER_BYTE = 0.1
-"""The least tokens per byte of usual texts; used until replies have shown the model's own ratio."""
+"""The least tokens per byte of usual texts."""
 
 
 class Budget(Layer):
@@ -55,7 +54,6 @@ class Budget(Layer):
     ) -> None:
         super().__init__(engine)
         self.account = Account(requests, tokens, money, price) if account is None else account
-        self._bytes = self._counted = 0.0
 
     @property
     def spent(self) -> Spent:
@@ -99,11 +97,10 @@ class Budget(Layer):
                 raise
             except BaseException:
                 # The call was cancelled or failed half-way: the server may have computed for it.
-                reservation.spend_rest(Cost(1, min(most.prompt_tokens, self._likely_tokens(request.prompts))))
+                reservation.spend_rest(Cost(1, most.prompt_tokens))
                 raise
             usage = reply.usage
             if usage.prompt_tokens or usage.output_tokens:
-                self._learn(request.prompts, usage)
                 cost = Cost(max(1, usage.requests), usage.prompt_tokens, usage.output_tokens)
             else:
                 cost = Cost(max(1, usage.requests), most.prompt_tokens, most.output_tokens)
@@ -120,19 +117,8 @@ class Budget(Layer):
 
     def _least(self, request: Request[R], info: EngineInfo) -> Cost:
         """Returns less than the request will cost."""
-        per_byte = self._counted / self._bytes / 2 if self._bytes else _FEWEST_TOKENS_PER_BYTE
-        tokens = _bytes(request.prompts) * per_byte
+        tokens = _bytes(request.prompts) * _FEWEST_TOKENS_PER_BYTE
         return Cost(request.cost(info, tokens).requests, tokens)
-
-    def _learn(self, prompts: Sequence[Prompt], usage: Usage) -> None:
-        """Learns the model's tokens per byte from the usage that the engine reports."""
-        if usage.prompt_tokens and not usage.cached:
-            self._bytes += _bytes(prompts)
-            self._counted += usage.prompt_tokens
-
-    def _likely_tokens(self, prompts: Sequence[Prompt]) -> float:
-        per_byte = self._counted / self._bytes if self._bytes else 1.0
-        return _bytes(prompts) * per_byte
 
 
 def _bytes(prompts: Sequence[Prompt]) -> int:

@@ -1,7 +1,7 @@
 """The tokenizer and the chat template of a GGUF file, with the methods that `HfTokens` uses.
 
-The `tokenizers` library does the work; the file has the vocabulary and the merges, or the scores that merges are made
-from, and names the way in which texts are split beforehand.
+The `tokenizers` library does the work; the file has the vocabulary and the merges, and names the way in which texts are
+split beforehand. A vocabulary of SentencePiece, as Llama 2 has, is refused with the way out.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LLAMA3 = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
     r"\s+(?!\S)|\s+"
 )
-_KINDS = "gpt2 (smollm, gpt-2, default, llama-bpe) and llama"
+_SPLITS = ("smollm", "gpt-2", "default", "llama-bpe")
 
 
 class GgufTokenizer:
@@ -84,12 +84,12 @@ def _refuse(message: str) -> None:
 
 
 def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
     kind = file.values.get("tokenizer.ggml.model")
     split = file.values.get("tokenizer.ggml.pre", "default")
     vocabulary = {token: i for i, token in enumerate(tokens)}
-    if kind == "gpt2" and split in ("smollm", "gpt-2", "default", "llama-bpe"):
+    if kind == "gpt2" and split in _SPLITS:
         merges = [tuple(merge.split(" ", 1)) for merge in file.lists("tokenizer.ggml.merges")]
         made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split == "llama-bpe"))
         steps: list[Any] = []
@@ -102,39 +102,10 @@ def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
         steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split != "llama-bpe"))
         made.pre_tokenizer = pre_tokenizers.Sequence(steps)
         made.decoder = decoders.ByteLevel()
-    elif kind == "llama":
-        scores = file.lists("tokenizer.ggml.scores")
-        made = Tokenizer(
-            models.BPE(
-                vocab=vocabulary,
-                merges=_merges(vocabulary, scores),
-                unk_token=tokens[0],
-                fuse_unk=True,
-                byte_fallback=True,
-            )
-        )
-        prefix = file.values.get("tokenizer.ggml.add_space_prefix", True)
-        steps = [normalizers.Prepend("▁")] if prefix else []
-        made.normalizer = normalizers.Sequence([*steps, normalizers.Replace(" ", "▁")])
-        made.decoder = decoders.Sequence(
-            [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-        )
     else:
         raise EngineRejected(
-            f"{file.path} has a tokenizer of the kind {kind} ({split}); known here are {_KINDS}: serve the model with "
-            "llama.cpp or Ollama and give the server's address"
+            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): serve "
+            "the model with llama.cpp or Ollama and give the server's address"
         )
     made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in added.values()])
     return made
-
-
-def _merges(vocabulary: Mapping[str, int], scores: Sequence[float]) -> list[tuple[str, str]]:
-    """Returns the merges that SentencePiece's scores stand for: each token's parts, the best token first."""
-    found = []
-    for token, i in vocabulary.items():
-        for cut in range(1, len(token)):
-            one, two = token[:cut], token[cut:]
-            if one in vocabulary and two in vocabulary:
-                found.append((scores[i], vocabulary[one], vocabulary[two], (one, two)))
-    found.sort(key=lambda merge: (-merge[0], merge[1], merge[2]))
-    return [pair for *_, pair in found]

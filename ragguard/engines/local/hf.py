@@ -8,10 +8,10 @@ Whatever the weights' number type, probabilities are computed in float32.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,8 +35,6 @@ from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-T = TypeVar("T")
 
 _MOST_LOGITS = 2**26
 """The most numbers of a batch's logits that are looked at together: 256 MB in float32."""
@@ -111,16 +109,14 @@ class CausalModel:
         for path in _whole_paths(asks):
             along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
             rows = [[*prompt, *path] for prompt in prompts]
-
-            def look(some: Sequence[int], rows: list[list[int]] = rows, keep: int = len(path) + 1) -> Tensor:
-                return self._prefill([rows[i] for i in some], keep).logits.float().log_softmax(-1)
-
             lengths = [len(row) for row in rows]
             for part in self._parts(lengths, lengths, len(path) + 1):
                 still_wanted()
-                for some, logprobs in _halving(part, look):
-                    for index, ask in along:
-                        found[index][some] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
+                logprobs = (
+                    self._prefill([rows[i] for i in part], len(path) + 1).logits.float().log_softmax(-1)
+                )
+                for index, ask in along:
+                    found[index][part] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
         return found
 
     def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
@@ -128,39 +124,25 @@ class CausalModel:
         found: list[list[float]] = [[] for _ in rows]
         whole = [[*row, *text] for row, text in zip(rows, texts, strict=True)]
         lengths = [len(row) for row in whole]
-
-        def look(some: Sequence[int]) -> list[list[float]]:
-            keep = 1 + max(len(texts[i]) for i in some)
-            logprobs = self._prefill([whole[i] for i in some], keep).logits.float().log_softmax(-1)
-            return [
-                logprobs[place, -1 - len(texts[i]) : -1]
-                .cpu()
-                .numpy()[range(len(texts[i])), list(texts[i])]
-                .tolist()
-                for place, i in enumerate(some)
-            ]
-
         for part in self._parts(lengths, lengths, 1 + max(map(len, texts))):
             still_wanted()
-            for some, values in _halving(part, look):
-                for index, value in zip(some, values, strict=True):
-                    found[index] = value
+            keep = 1 + max(len(texts[i]) for i in part)
+            logprobs = self._prefill([whole[i] for i in part], keep).logits.float().log_softmax(-1)
+            for place, i in enumerate(part):
+                own = logprobs[place, -1 - len(texts[i]) : -1].cpu().numpy()
+                found[i] = own[range(len(texts[i])), list(texts[i])].tolist()
         return found
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
         found: list[list[Drawn]] = [[] for _ in rows]
-
-        def draw_some(some: Sequence[int]) -> list[list[Drawn]]:
-            numbers = np.concatenate([uniform(rows[i], request) for i in some])
-            return self._draw([rows[i] for i in some], request, numbers, still_wanted)
-
         lengths = [len(row) for row in rows]
         tokens = [request.n * (length + request.max_tokens) for length in lengths]
         for part in self._parts(lengths, tokens, request.n):
-            for some, answers in _halving(part, draw_some):
-                for index, answer in zip(some, answers, strict=True):
-                    found[index] = answer
+            numbers = np.concatenate([uniform(rows[i], request) for i in part])
+            answers = self._draw([rows[i] for i in part], request, numbers, still_wanted)
+            for i, answer in zip(part, answers, strict=True):
+                found[i] = answer
         return found
 
     def _draw(
@@ -226,7 +208,15 @@ class CausalModel:
             more["position_ids"] = positions
         if "logits_to_keep" in self._accepts:
             more["logits_to_keep"] = keep
-        out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
+        import torch
+
+        try:
+            out = self._model(input_ids=ids, attention_mask=mask, use_cache=True, **more)
+        except torch.OutOfMemoryError as error:
+            raise EngineRejected(
+                f"the device has too little memory for {len(ids)} rows of {ids.shape[1]} tokens at once: use a smaller "
+                "max_batch_tokens, a smaller model or number type, or fewer samples"
+            ) from error
         return out.logits[:, -keep:], out[self._cache]
 
     def _parts(self, lengths: Sequence[int], tokens: Sequence[int], positions: int) -> Iterator[list[int]]:
@@ -270,24 +260,3 @@ def _whole_paths(asks: Asks) -> list[tuple[int, ...]]:
     """Returns the `after`s of the asks that are not the beginning of a longer one."""
     afters = {ask.after for ask in asks}
     return [a for a in sorted(afters) if not any(b != a and b[: len(a)] == a for b in afters)]
-
-
-def _halving(part: list[int], job: Callable[[Sequence[int]], T]) -> Iterator[tuple[list[int], T]]:
-    """Yields the result of `job` for a part, or for its halves where the device has too little memory for the whole."""
-    import torch
-
-    try:
-        done = job(part)
-    except torch.OutOfMemoryError as error:
-        if len(part) == 1:
-            raise EngineRejected(
-                "one prompt alone needs more memory than the device has: use a smaller model or number type, "
-                "shorter prompts, or fewer samples"
-            ) from error
-        done = None
-    if done is None:
-        torch.cuda.empty_cache()
-        yield from _halving(part[: len(part) // 2], job)
-        yield from _halving(part[len(part) // 2 :], job)
-    else:
-        yield part, done

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
-from importlib.resources import files
+from importlib.resources import as_file, files
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.llama.model import NetworkModel
+from ragguard.engines.llama.network import Config, LayerWeights, Network
 from ragguard.engines.local.local_engine import (
     ComputingModel,
     Loaded,
@@ -18,7 +24,6 @@ from ragguard.engines.local.local_engine import (
 )
 from ragguard.engines.local.worker import Worker
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
-from ragguard.engines.nano.weights import load_network
 from ragguard.engines.special_tokens import SpecialTokens
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
 from ragguard.errors import UnfitText
@@ -34,6 +39,8 @@ _FOR_REAL_TEXT = (
     "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
     'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
 )
+_NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
+"""The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.0%} of the words of a prompt (at most {:.0%} are allowed). {}"
 
@@ -73,6 +80,21 @@ def _open() -> tuple[Loaded, ComputingModel]:
         NanoTokens(tokenizer), ModelReport(info, identity), network.config.max_position_embeddings
     )
     return loaded, NetworkModel(network, frozenset({tokenizer.end}))
+
+
+@cache
+def load_network() -> Network:
+    """Returns the network with the weights that ship with the package."""
+    with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
+        config = json.loads(bytes(arrays["config"]).decode())
+        weights = {name: arrays[name].astype(np.float32) for name in arrays.files if name != "config"}
+    whole = Config(**config, num_key_value_heads=config["num_attention_heads"])
+    return Network(whole, weights["embed"], weights["norm"], _layers(whole, weights))
+
+
+def _layers(config: Config, weights: Mapping[str, NDArray[Any]]) -> Iterator[LayerWeights]:
+    for i in range(config.num_hidden_layers):
+        yield LayerWeights(**{name: weights[name][i] for name in _NAMES})
 
 
 class NanoTokens:

@@ -14,8 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.engine_entailer import EngineEntailer
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailment.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, ScoringError, UnfitText
 from ragguard.metrics import arrays

@@ -10,8 +10,7 @@ from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailment.engine_entailer import EngineEntailer
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailment.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText
 from ragguard.records import Run

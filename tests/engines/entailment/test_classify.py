@@ -1,11 +1,9 @@
 """The client of vLLM's `/classify`: what it learns of a server, and everything a server can do wrong."""
 
-import asyncio
 import re
 import time
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply, Request
 
@@ -105,14 +103,6 @@ async def test_columns_are_learned_from_what_the_server_calls_its_classes(served
     await entailer.aclose()
 
 
-async def test_a_class_never_shown_is_what_is_left_over():
-    classifier = FakeClassifier(shows="no neutral")
-    async with MisbehavingServer(classifier.handle) as server:
-        entailer = quick(server)
-        assert (await entailer.entail([PAIR])).p[0] == pytest.approx([0.15, 0.15, 0.7])
-        await entailer.aclose()
-
-
 async def test_a_server_that_shows_too_little_wants_to_be_told():
     classifier = FakeClassifier(shows="one")
     async with MisbehavingServer(classifier.handle) as server:
@@ -181,27 +171,20 @@ async def test_many_pairs_go_in_few_requests(served):
     await entailer.aclose()
 
 
-async def test_long_answers_are_cut_and_long_questions_refused():
-    classifier = FakeClassifier(context=60)
-    async with MisbehavingServer(classifier.handle) as server:
+async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut():
+    async with MisbehavingServer(FakeClassifier(context=60).handle) as server:
         entailer = quick(server)
-        answer = await entailer.entail([PAIR, Pair(QUESTION, "Ada " * 100, "Ole")])
-        assert list(answer.truncated) == [1]
-        assert answer.truncated[1] >= 100 - 60
-        with pytest.raises(PromptTooLong):
-            await entailer.entail([Pair("why " * 100, "Ada", "Ole")])
+        with pytest.raises(PromptTooLong, match="maximum context length is 60"):
+            await entailer.entail([PAIR, Pair(QUESTION, "Ada " * 100, "Ole")])
         await entailer.aclose()
 
 
-async def test_missing_usage_counts_as_no_tokens_and_a_missing_token_count_is_an_error(served):
+async def test_missing_usage_counts_as_no_tokens(served):
     _, server = served
     entailer = quick(server)
     await entailer.info()
     server.script([Reply({**rows([0.2, 0.5, 0.3]), "usage": [1]})], "/classify")
     assert (await entailer.entail([PAIR])).usage.prompt_tokens == 0
-    server.script([Reply({"tokens": []})], "/tokenize")
-    with pytest.raises(EngineProtocolError, match="no count"):
-        await entailer.entail([Pair(QUESTION, "Ada " * 600, "Ole")])
     await entailer.aclose()
 
 
@@ -275,21 +258,6 @@ async def test_passing_troubles_are_outlasted_and_lasting_ones_told(served, repl
     await entailer.aclose()
 
 
-async def test_a_refusal_is_told_at_once(served):
-    _, server = served
-    entailer = quick(server)
-    await entailer.info()
-    server.script([Reply({"error": {"message": "no such model"}}, 404)], "/classify")
-    with pytest.raises(EngineRejected, match="no such model"):
-        await entailer.entail([PAIR])
-    assert len(server.paths("/classify")) == 2
-    await entailer.aclose()
-    other = quick(server, model="other")
-    with pytest.raises(EngineRejected, match="nli"):
-        await other.entail([PAIR])
-    await other.aclose()
-
-
 async def test_a_server_that_is_not_there_or_slow(served):
     _, server = served
     entailer = quick(server)
@@ -302,29 +270,6 @@ async def test_a_server_that_is_not_there_or_slow(served):
         await entailer.entail([PAIR])
     await server.start()
     assert (await entailer.entail([PAIR])).p.shape == (1, 3)
-    await entailer.aclose()
-
-
-async def test_a_server_that_cannot_classify():
-    def only_models(request: Request) -> Reply:
-        classifier = FakeClassifier()
-        return (
-            Reply({"detail": "Not Found"}, 404) if request.path == "/classify" else classifier.handle(request)
-        )
-
-    async with MisbehavingServer(only_models) as server:
-        entailer = quick(server)
-        with pytest.raises(EngineRejected, match="404"):
-            await entailer.entail([PAIR])
-        await entailer.aclose()
-
-
-async def test_concurrent_callers_look_once(served):
-    _, server = served
-    entailer = quick(server)
-    answers = await asyncio.gather(*(entailer.entail([Pair(QUESTION, f"{i}", "Ole")]) for i in range(20)))
-    assert all(np.isfinite(answer.p).all() for answer in answers)
-    assert len(server.paths("/v1/models")) == 1
     await entailer.aclose()
 
 

@@ -5,7 +5,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.entailment.classify import ClassifyEntailer
 from ragguard.engines.entailment.connected_entailer import connect_entailer, open_entailer
-from ragguard.engines.entailment.engine_entailer import EngineEntailer
+from ragguard.engines.entailment.entailer import EngineEntailer
 from ragguard.errors import InvalidInput, UnknownName
 
 

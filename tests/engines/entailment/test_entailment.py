@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.entailment.engine_entailer import EngineEntailer
 from ragguard.engines.entailment.entailer import (
+    EngineEntailer,
     Entailer,
     Entailments,
     Pair,
@@ -16,7 +16,6 @@ from ragguard.engines.entailment.entailer import (
     entail_distinct,
     same,
 )
-from ragguard.engines.layers import Cache
 from ragguard.engines.prompts import parse_prompts
 from ragguard.errors import InvalidInput, PromptTooLong
 from ragguard.records import Usage
@@ -136,19 +135,3 @@ async def test_errors_pass_and_closing_leaves_the_engine_open():
         await entailer.entail([ADA_OLE])
     await entailer.aclose()
     assert engine.closed == 0
-
-
-async def test_over_a_cache_a_pair_is_asked_once_for_all():
-    engine = ScriptedEngine()
-    entailer = EngineEntailer(Cache(engine))
-    first, second = await entailer.entail([ADA_OLE]), await entailer.entail([ADA_OLE])
-    np.testing.assert_array_equal(first.p, second.p)
-    assert (len(engine.calls), second.usage.cached) == (1, 1)
-
-
-async def test_where_a_pair_is_too_long_its_answers_may_be_cut_and_never_its_question():
-    engine = ScriptedEngine()
-    await EngineEntailer(engine).entail([ADA_OLE])
-    (prompt,) = engine.calls[0].prompts
-    cuttable = [prompt.messages[span.message].content[span.start : span.end] for span in prompt.cuttable]
-    assert cuttable == ["Ole Dahl", "Ada Berg"]

@@ -71,12 +71,6 @@ async def test_address_without_a_listener_is_unreachable():
         await engine.aclose()
 
 
-async def test_a_name_that_does_not_exist():
-    engine = open_engine("http://no-such-host.invalid/v1")
-    assert isinstance(await failure(engine), EngineUnreachable)
-    await engine.aclose()
-
-
 @pytest.mark.parametrize("after", [-1, 0, 40])
 async def test_a_connection_that_is_reset(pair, after):
     server, engine = pair
@@ -186,15 +180,6 @@ async def test_usage_of_odd_shape_counts_as_no_tokens(usage):
         assert (samples.usage.requests, samples.usage.prompt_tokens) == (1, 0)
 
 
-async def test_a_model_list_of_odd_shape_is_read_as_far_as_it_goes():
-    async with (
-        MisbehavingServer(FakeModel(face="openai").handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
-        server.script([Reply({"data": [{"id": "fake", "meta": [1]}]})], "/models")
-        assert (await engine.info()).context is None
-
-
 def with_logprob(value):
     """Both dialects' answers with one log-probability that is not one."""
     text = json.dumps(value)
@@ -254,18 +239,6 @@ async def test_choices_with_wrong_numbers():
             await engine.sample(["Who?"], n=2, max_tokens=3)
 
 
-async def test_choices_in_another_order_are_put_in_order():
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        await engine.info()
-        choices = [
-            {"index": i, "text": str(i), "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
-            for i in (2, 0, 3, 1)
-        ]
-        server.script([Reply({"choices": choices})], "/completions")
-        samples = await engine.sample(["Who?", "What?"], n=2, max_tokens=3)
-        assert [[answer.text for answer in row] for row in samples] == [["0", "1"], ["2", "3"]]
-
-
 async def test_an_answer_that_the_server_broke_off():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
         await engine.info()
@@ -273,14 +246,6 @@ async def test_an_answer_that_the_server_broke_off():
         server.script([Reply({"choices": [choice]})], "/completions")
         with pytest.raises(EngineUnreachable, match=r"http://127\.0\.0\.1:\d+/v1/completions: .*abort"):
             await engine.sample(["Who?"], n=1)
-
-
-async def test_an_error_in_an_answer_of_200(pair):
-    server, engine = pair
-    server.script([Reply({"error": {"message": "out of credit"}})])
-    error = await failure(engine)
-    assert isinstance(error, EngineRejected)
-    assert "out of credit" in str(error)
 
 
 @pytest.mark.parametrize("status", [301, 400, 401, 403, 413, 422])
@@ -347,18 +312,6 @@ async def test_a_restart_in_the_middle(pair):
     assert await works(engine)
 
 
-async def test_a_restart_with_another_model_is_noticed():
-    model = FakeModel()
-    async with MisbehavingServer(model.handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        assert (await engine.info()).model == "fake"
-        await server.stop()
-        assert isinstance(await failure(engine), EngineUnreachable)
-        model.models = ("another",)
-        await server.start()
-        assert await works(engine)
-        assert (await engine.info()).model == "another"
-
-
 @pytest.mark.parametrize("face", ["vllm", "openai"])
 @pytest.mark.parametrize("open_", [connect, open_engine])
 async def test_a_restart_with_another_model_between_two_calls_is_noticed(face, open_):
@@ -372,17 +325,6 @@ async def test_a_restart_with_another_model_between_two_calls_is_noticed(face, o
             await engine.label_probs(["What?"], LABELS)
         assert await works(engine)
         assert (await engine.info()).model == "another"
-
-
-@pytest.mark.parametrize("face", ["vllm", "openai"])
-async def test_a_server_is_asked_for_its_models_once(face):
-    async with (
-        MisbehavingServer(FakeModel(face=face).handle) as server,
-        aclosing(open_engine(server.url)) as engine,
-    ):
-        assert await works(engine)
-        assert (await engine.info()).kind == face
-        assert len(server.paths("/models")) == 1
 
 
 async def test_a_server_that_comes_back_as_one_of_another_make_is_asked_in_its_own_way():
@@ -469,22 +411,6 @@ async def test_a_model_that_the_server_does_not_have():
         assert (await engine.info()).model == "two"
         assert await works(engine)
         await engine.aclose()
-
-
-async def test_something_else_that_speaks_http():
-    async with MisbehavingServer() as server:
-        for answer, kind, says in (
-            (Reply("<html>Welcome to nginx</html>"), EngineProtocolError, "OpenAI-compatible"),
-            (Reply({"hello": "world"}), EngineProtocolError, "OpenAI-compatible"),
-            (Reply("Not Found", 404), EngineRejected, "404"),
-        ):
-            server.handler = lambda request, answer=answer: answer
-            engine = open_engine(server.url)
-            error = await failure(engine)
-            assert isinstance(error, kind)
-            assert not error.retryable, "a wrong address is said at once"
-            assert says in str(error)
-            await engine.aclose()
 
 
 async def test_a_prompt_that_does_not_fit_names_the_limit(pair):

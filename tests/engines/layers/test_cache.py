@@ -19,7 +19,6 @@ from ragguard.errors import (
     EngineRejected,
     EngineTimeout,
     EngineUnreachable,
-    InvalidInput,
     PromptTooLong,
 )
 
@@ -278,14 +277,6 @@ async def test_a_file_that_breaks_on_the_way_is_let_go(tmp_path, caplog):
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_a_file_that_cannot_be_made(tmp_path, caplog):
-    (tmp_path / "file").write_text("in the way")
-    cache = Cache(ScriptedEngine(), tmp_path / "file" / "cache.db")
-    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
-    assert "memory only" in caplog.text
-    await cache.aclose()
-
-
 async def test_a_pipe_is_let_go_and_not_waited_for(tmp_path, caplog):
     os.mkfifo(tmp_path / "pipe")
     cache = Cache(ScriptedEngine(), tmp_path / "pipe")
@@ -336,23 +327,3 @@ async def test_closing_closes_what_it_wraps_and_only_once_itself(tmp_path):
     assert engine.closed == 2
     with pytest.raises(Closed):
         await cache.label_probs(["a"], ["X"])
-
-
-async def test_an_answer_that_comes_after_closing_still_comes(tmp_path):
-    engine = ScriptedEngine(gate=asyncio.Event())
-    cache = Cache(engine, tmp_path / "cache.db")
-    call = asyncio.create_task(cache.label_probs(["a"], ["X"]))
-    await engine.until_running(1)
-    await cache.aclose()
-    engine.gate.set()
-    assert (await call).p[0, 0] == p("a", "X")
-
-
-async def test_empty_and_bad_input():
-    cache = Cache(ScriptedEngine())
-    assert (await cache.label_probs([], ["X", "Y"])).p.shape == (0, 2)
-    assert len(await cache.sample([], n=2, seed=1)) == 0
-    with pytest.raises(InvalidInput, match="labels"):
-        await cache.label_probs(["a"], [])
-    with pytest.raises(InvalidInput, match="max_items"):
-        Cache(ScriptedEngine(), max_items=0)

@@ -1,7 +1,6 @@
 """Priority: so many at once, the most urgent first, and no slot is ever lost."""
 
 import asyncio
-import threading
 import time
 
 import pytest
@@ -14,18 +13,6 @@ from ragguard.errors import EngineTimeout, EngineUnreachable, InvalidInput
 async def ask(layer: Priority, text: str, priority: int = 0, deadline: float | None = None) -> str:
     await layer.label_probs([text], ["X"], deadline=deadline, priority=priority)
     return text
-
-
-async def test_never_more_at_once_than_allowed():
-    engine = ScriptedEngine(gate=asyncio.Event())
-    layer = Priority(engine, concurrency=3)
-    calls = [asyncio.ensure_future(ask(layer, f"{i}")) for i in range(20)]
-    await engine.until_running(3)
-    await asyncio.sleep(0)
-    assert engine.running == 3
-    engine.gate.set()
-    await asyncio.gather(*calls)
-    assert (engine.most_running, len(engine.calls)) == (3, 20)
 
 
 async def test_a_waiting_guard_overtakes_waiting_background_work():
@@ -73,22 +60,6 @@ async def test_a_deadline_counts_while_waiting():
     await running
     await ask(layer, "next")
     assert "hasty" not in [call.texts[0] for call in engine.calls]
-
-
-def test_several_event_loops_at_once():
-    engine = ScriptedEngine()
-    layer = Priority(engine, concurrency=2)
-    done: list[str] = []
-
-    async def work(name: str) -> None:
-        done.extend(await asyncio.gather(*(ask(layer, f"{name}{i}") for i in range(100))))
-
-    threads = [threading.Thread(target=lambda name=name: asyncio.run(work(name))) for name in "xyz"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(10)
-    assert len(done) == 300
 
 
 async def test_info_close_and_bad_settings():

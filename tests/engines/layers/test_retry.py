@@ -117,46 +117,6 @@ async def test_all_attempts_together_end_in_time():
         await ask(Retry(engine), deadline=time.monotonic() - 1)
 
 
-async def test_the_circuit_opens_and_nobody_is_asked():
-    engine = failing(then=EngineUnreachable("gone"))
-    layer = quick(engine, attempts=1, trip_after=3, pause=60)
-    for _ in range(3):
-        with pytest.raises(EngineUnreachable):
-            await ask(layer)
-    for _ in range(5):
-        with pytest.raises(CircuitOpen, match=r"3 times in a row; it is tried again in .*: gone"):
-            await ask(layer)
-    assert len(engine.calls) == 3
-
-
-async def test_one_request_that_many_wait_for_fails_once():
-    patience = Patience(attempts=1, trip_after=3)
-    request = asyncio.get_running_loop().create_future()
-    callers = [
-        asyncio.ensure_future(patience.persist(lambda: asyncio.shield(request), None)) for _ in range(20)
-    ]
-    await asyncio.sleep(0)
-    request.set_exception(EngineOverloaded("busy"))
-    failed = await asyncio.gather(*callers, return_exceptions=True)
-    assert {type(error) for error in failed} == {EngineOverloaded}
-    await ask(Retry(ScriptedEngine(), patience))
-
-
-async def test_a_cancelled_probe_lets_another_try(breaker_clock):
-    engine = failing(EngineUnreachable("gone"))
-    layer = quick(engine, attempts=1, trip_after=1, pause=0.02)
-    with pytest.raises(EngineUnreachable):
-        await ask(layer)
-    breaker_clock.now += 0.03
-    engine.gate = asyncio.Event()
-    probe = asyncio.ensure_future(ask(layer))
-    await engine.until_running(1)
-    probe.cancel()
-    await asyncio.gather(probe, return_exceptions=True)
-    engine.gate.set()
-    await ask(layer)
-
-
 async def test_a_callers_haste_and_a_servers_advice_do_not_open_it():
     engine = failing(then=EngineTimeout("late"))
     layer = quick(engine, attempts=1, trip_after=1)
@@ -180,17 +140,6 @@ async def test_a_refusal_proves_the_server_well():
     with pytest.raises(EngineRejected):
         await ask(layer)
     await ask(layer)
-
-
-async def test_cancellation_while_waiting_for_the_next_attempt():
-    engine = failing(then=EngineOverloaded("busy", retry_after=30))
-    call = asyncio.ensure_future(ask(Retry(engine)))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert len(engine.calls) == 1
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
 
 
 async def test_retry_passes_every_argument_on():

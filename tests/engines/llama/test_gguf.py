@@ -1,5 +1,6 @@
 """A model from a GGUF file gives the numbers that transformers gives, and a file that cannot be used says why."""
 
+from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -63,18 +64,6 @@ def test_tokenizer_makes_the_tokens_of_transformers(made):
         assert ours.decode(ids) == theirs.decode(ids, skip_special_tokens=False)
 
 
-def test_a_sentencepiece_vocabulary_is_merged_by_its_scores():
-    from ragguard.engines.llama.gguf_tokenizer import _merges
-
-    vocabulary = {"a": 0, "b": 1, "c": 2, "ab": 3, "bc": 4, "abc": 5}
-    assert _merges(vocabulary, [0, 0, 0, -2.0, -1.0, -3.0]) == [
-        ("b", "c"),
-        ("a", "b"),
-        ("a", "bc"),
-        ("ab", "c"),
-    ]
-
-
 def test_file_that_is_not_there_is_refused_with_its_name(tmp_path):
     with pytest.raises(InvalidInput, match=r"none\.gguf"):
         open_engine(f"gguf:{tmp_path}/none.gguf")
@@ -99,3 +88,10 @@ def test_model_of_another_architecture_is_refused_with_the_way_out(tmp_path):
     _, path = make_gguf(tmp_path, architecture="mamba")
     with pytest.raises(EngineRejected, match=r"architecture mamba.*llama\.cpp or Ollama"):
         open_engine(f"gguf:{path}")
+
+
+def test_vocabulary_of_another_kind_is_refused_with_the_way_out(made):
+    file = open_gguf(made[1])
+    values = {**file.values, "tokenizer.ggml.model": "llama"}
+    with pytest.raises(EngineRejected, match=r"of the kind llama .*llama\.cpp or Ollama"):
+        GgufTokenizer(replace(file, values=values))

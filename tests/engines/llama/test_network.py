@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ragguard import world
 from ragguard.engines.llama.network import Config, LayerWeights, Network
 from ragguard.engines.llama.prefixes import LEAST_SHARED, shared_lengths
+from ragguard.engines.nano.nano_engine import load_network
 from ragguard.engines.nano.tokenizer import load_tokenizer
-from ragguard.engines.nano.weights import load_network
 from ragguard.engines.prompts import load_prompts
 
 TOKENIZER = load_tokenizer()

@@ -4,17 +4,16 @@ import asyncio
 import json
 import math
 import threading
-import time
 
 import numpy as np
 import pytest
 from support.polling import aeventually
 from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
-from ragguard.engines.base import Message, Prompt, Span
+from ragguard.engines.base import Message, Prompt
 from ragguard.engines.local.hf import CausalModel, HfEngine
 from ragguard.engines.thinking import SWITCH_OFF
-from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
+from ragguard.errors import EngineRejected, InvalidInput
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
 transformers = pytest.importorskip("transformers", reason="the extra hf is not installed")
@@ -79,14 +78,6 @@ async def test_labels_are_the_models_own_probabilities(engine, plainly):
     assert first.usage.prompt_tokens > 150
 
 
-async def test_labels_that_begin_alike_are_told_apart_by_their_sequence(engine, plainly):
-    both = await engine.label_probs(TEXTS[:2], ["NO-RESPONSE", "NO"])
-    assert both.mode == "sequence"
-    forced = await engine.label_probs(TEXTS[:2], ["NO-RESPONSE", "NO"], mode="first_token")
-    assert forced.p[:, 0] == pytest.approx(forced.p[:, 1])
-    assert (both.p[:, 0] < both.p[:, 1]).all()
-
-
 async def test_samples_carry_the_models_log_probabilities(engine, plainly):
     samples = await engine.sample(TEXTS, n=4, max_tokens=6, seed=11)
     assert [len(answers) for answers in samples] == [4] * 4
@@ -109,19 +100,6 @@ async def test_samples_follow_the_models_distribution(engine, plainly):
     assert drawn.mean() == pytest.approx(expected, abs=4 * drawn.std() / math.sqrt(4000))
     (cold,) = await engine.sample([TEXTS[0]], n=500, max_tokens=1, temperature=0.2, seed=3)
     assert np.mean([sample.logprobs[0] for sample in cold]) > np.mean(np.log(drawn))
-
-
-async def test_a_seed_fixes_what_a_prompt_yields_in_any_company(engine):
-    alone = [(await engine.sample([text], n=3, max_tokens=8, seed=5))[0] for text in TEXTS]
-    together = await engine.sample([*reversed(TEXTS), TEXTS[0]], n=3, max_tokens=8, seed=5)
-    for mine, theirs in zip(alone, reversed(together.answers[:-1]), strict=True):
-        assert [s.text for s in mine] == [s.text for s in theirs]
-        for one, other in zip(mine, theirs, strict=True):
-            assert one.logprobs == pytest.approx(other.logprobs, abs=1e-4)
-    other = await engine.sample(TEXTS, n=3, max_tokens=8, seed=6)
-    assert [s.text for s in other[0]] != [s.text for s in alone[0]]
-    free = [await engine.sample([TEXTS[0]], n=3, max_tokens=8) for _ in range(2)]
-    assert [s.text for s in free[0][0]] != [s.text for s in free[1][0]]
 
 
 async def test_greedy_answers_are_the_most_probable_tokens(engine, plainly):
@@ -152,20 +130,6 @@ async def test_small_batches_change_nothing(checkpoint, engine):
     await small.aclose()
 
 
-async def test_over_long_prompts_lose_passages_not_questions(engine):
-    passage = "Ole Dahl sells maps . " * 300
-    text = f"{passage} Who sells maps ?"
-    prompt = Prompt((Message("user", text),), (Span(0, 0, len(passage)),))
-    answer = await engine.label_probs(["short", prompt], ["A"])
-    assert list(answer.truncated) == [1]
-    assert answer.truncated[1] > 400
-    drawn = await engine.sample([prompt], n=2, max_tokens=100, seed=1)
-    assert drawn.truncated[0] > answer.truncated[1]
-    with pytest.raises(PromptTooLong, match=r"prompt 0 has \d+ tokens") as caught:
-        await engine.label_probs([text], ["A"])
-    assert caught.value.limit < 1024
-
-
 async def test_info_tells_what_it_is(engine, checkpoint):
     info = await engine.info()
     assert (info.kind, info.context, info.mode, info.prompts) == ("hf", 1024, "first_token", "default")
@@ -191,22 +155,6 @@ async def test_other_weights_are_another_model(tmp_path, engine):
     assert unchanged == mark
     await same.aclose()
     await other.aclose()
-
-
-async def test_labels_that_collide_make_sequence_the_mode(tmp_path):
-    engine = HfEngine(make_checkpoint(tmp_path, lowercase=True), device="cpu")
-    info = await engine.info()
-    assert info.mode == "sequence"
-    assert any("sequence" in note for note in info.notes)
-    assert (await engine.label_probs(["who"], ["no-response"])).mode == "sequence"
-    await engine.aclose()
-
-
-async def test_a_template_that_opens_a_thought(tmp_path):
-    opens = TEMPLATE.replace("<turn>assistant :", "<turn>assistant :<think>")
-    engine = HfEngine(make_checkpoint(tmp_path, template=opens), device="cpu")
-    assert any("<think>" in note or "</think>" in note for note in (await engine.info()).notes)
-    await engine.aclose()
 
 
 async def test_a_template_without_system_turns(tmp_path):
@@ -251,46 +199,6 @@ async def test_the_event_loop_is_never_held_up(engine, monkeypatch):
     await call
 
 
-async def test_deadlines_and_cancellation_end_the_work(engine):
-    await engine.info()
-    heavy = [f"{TEXTS[3]} {i}" for i in range(200)]
-    with pytest.raises(EngineTimeout):
-        await engine.sample(heavy, n=20, max_tokens=200, deadline=time.monotonic() + 0.05)
-    call = asyncio.ensure_future(engine.sample(heavy, n=20, max_tokens=200))
-    await asyncio.sleep(0.02)
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    async with asyncio.timeout(20):
-        await engine.label_probs(["still there ?"], ["A"])
-
-
-def test_several_event_loops_share_one_model(checkpoint):
-    engine = HfEngine(checkpoint, device="cpu")
-    found: list[np.ndarray] = []
-
-    async def ask() -> None:
-        found.append((await engine.label_probs(TEXTS, ["A", "B"])).p)
-
-    threads = [threading.Thread(target=lambda: asyncio.run(ask())) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(found) == 3
-    for p in found[1:]:
-        np.testing.assert_allclose(p, found[0], rtol=1e-5)
-    asyncio.run(engine.aclose())
-
-
-async def test_closing(checkpoint):
-    engine = HfEngine(checkpoint, device="cpu")
-    await engine.aclose()
-    await engine.aclose()
-    with pytest.raises(Closed):
-        await engine.label_probs(["a"], ["A"])
-
-
 async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):
     with pytest.raises(InvalidInput, match=r"config\.json"):
         HfEngine(tmp_path)
@@ -301,14 +209,3 @@ async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):
     with pytest.raises(EngineRejected, match="could not load"):
         await engine.info()
     await engine.aclose()
-
-
-async def test_empty_and_odd_input(engine):
-    assert (await engine.label_probs([], ["A", "B"])).p.shape == (0, 2)
-    assert len(await engine.sample([])) == 0
-    with pytest.raises(InvalidInput, match="labels"):
-        await engine.label_probs(["a"], ["A", "A"])
-    with pytest.raises(InvalidInput, match="n:"):
-        await engine.sample(["a"], n=0)
-    odd = await engine.label_probs(["naïve 😀 \ud800 \x00", ""], ["A"])
-    assert np.isfinite(odd.p).all()

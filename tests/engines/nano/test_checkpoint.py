@@ -10,8 +10,8 @@ import pytest
 from ragguard import world
 from ragguard.engines.base import Message
 from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.nano.nano_engine import load_network
 from ragguard.engines.nano.tokenizer import MARKER, load_tokenizer
-from ragguard.engines.nano.weights import load_network
 from ragguard.engines.prompts import load_prompts
 
 torch = pytest.importorskip("torch")

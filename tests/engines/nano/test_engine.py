@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 
 import numpy as np
 import pytest
@@ -17,7 +16,6 @@ from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import find_out
-from ragguard.errors import Closed, EngineTimeout, PromptTooLong
 from ragguard.runtime.notices import NOTICES
 
 PROMPTS = load_prompts("nano")
@@ -47,14 +45,6 @@ async def test_profile_of_nano_is_what_looking_at_it_finds() -> None:
         assert getattr(found.info, name) == getattr(known.info, name)
 
 
-async def test_greedy_answers_are_drawn_and_paid_for_once() -> None:
-    engine = NanoEngine()
-    one = await engine.sample(["Ada Berg ?"], n=1, max_tokens=4, temperature=0.0)
-    five = await engine.sample(["Ada Berg ?"], n=5, max_tokens=4, temperature=0.0)
-    assert five[0] == one[0] * 5
-    assert five.usage.output_tokens == one.usage.output_tokens
-
-
 async def test_nano_answers_from_gold_and_abstains_without_it() -> None:
     cases = world.cases(60, seed=41)
     engine = NanoEngine()
@@ -63,23 +53,6 @@ async def test_nano_answers_from_gold_and_abstains_without_it() -> None:
     p = np.asarray(await engine.label_probs(asked, ["NO-RESPONSE"]))[:, 0]
     assert p[:60].mean() < 0.2
     assert p[60:].mean() > 0.8
-
-
-async def test_a_seed_fixes_a_prompts_samples_whatever_else_is_asked() -> None:
-    engine, asked = NanoEngine(), rendered(3)
-    one = await engine.sample(asked[4:5], n=6, max_tokens=6, seed=7)
-    many = await engine.sample(asked, n=6, max_tokens=6, seed=7)
-    assert [s.text for s in many[4]] == [s.text for s in one[0]]
-    assert np.allclose([s.logprobs[0] for s in many[4]], [s.logprobs[0] for s in one[0]], atol=1e-3)
-
-
-async def test_sequence_mode_multiplies_along_the_label() -> None:
-    engine = NanoEngine()
-    case = world.cases(1, seed=42)[0]
-    prompt = PROMPTS.render("answer", [case.gold[0].text], question=case.question)
-    first = np.asarray(await engine.label_probs([prompt], [case.answer]))[0, 0]
-    whole = np.asarray(await engine.label_probs([prompt], [case.answer], mode="sequence"))[0, 0]
-    assert 0 < whole <= first <= 1
 
 
 async def test_strange_words_warn_once_and_say_what_to_do(
@@ -93,20 +66,6 @@ async def test_strange_words_warn_once_and_say_what_to_do(
     (record,) = caplog.records
     assert "quarks" not in record.getMessage(), "a prompt's text does not belong in a log"
     assert "http://localhost:8000/v1" in record.getMessage()
-
-
-async def test_a_prompt_beyond_the_context_says_the_limit() -> None:
-    with pytest.raises(PromptTooLong, match="1023") as raised:
-        await NanoEngine().label_probs(["Ada Berg " * 600], ["A"])
-    assert raised.value.limit == 1023
-
-
-async def test_an_over_long_prompt_is_cut_where_that_is_allowed() -> None:
-    prompt = PROMPTS.render(
-        "abstention", ["Ada Berg was born in Port Tarnwick. " * 200], query="Where was Ada Berg born?"
-    )
-    result = await NanoEngine().label_probs([prompt], ["NO-RESPONSE"])
-    assert result.truncated[0] > 500
 
 
 async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,19 +94,6 @@ async def test_long_texts_become_ids_off_the_loop(monkeypatch: pytest.MonkeyPatc
     await NanoEngine().label_probs(["Ada Berg was born in Port Tarnwick. " * 100] * 20, ["A"])
     assert where
     assert threading.get_ident() not in where
-
-
-async def test_a_deadline_that_has_passed_is_a_timeout() -> None:
-    with pytest.raises(EngineTimeout):
-        await NanoEngine().label_probs(["Ada"], ["A"], deadline=time.monotonic() - 1)
-
-
-async def test_closed_is_closed() -> None:
-    engine = NanoEngine()
-    await engine.aclose()
-    await engine.aclose()
-    with pytest.raises(Closed):
-        await engine.sample(["Ada"])
 
 
 async def test_a_hostile_passage_cannot_end_the_prompt() -> None:
