@@ -174,7 +174,7 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
             drivers.finish(driver)
         if target == "node":
             cluster.add_node()
-        scored, largest = drivers.rows(), max(part.runs for part in drivers.counts())
+        scored, largest = drivers.rows(), max(part.totals.runs for part in drivers.counts())
         rounds.append({
             "killed": target, "after_runs": after, "lost": len(set(everything) - set(scored)),
             "twice": len(scored) - len(set(scored)), "failures": len(drivers.rows("failures")),

@@ -28,9 +28,8 @@ from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
-from ragguard.storage.files.filesystems import pyarrow_for
+from ragguard.storage.files.partcounts import PartCounts, totals_of
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts, PartRows
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 
@@ -96,55 +95,29 @@ def scored(number: int, rng: random.Random) -> ScoredRun:
 def write_parts(folder: Path) -> int:
     """Writes a folder of parts as `ragguard score --out` does, and returns how many scores it has: of each run one hop
     of four passages, with 13 scores."""
-    from pyarrow.compute import binary_join_element_wise
-
-    pa = pyarrow_for("the benchmark")
-    rng, rows = random.Random(0), PartRows()
-    for number in range(RUNS_A_PART):
-        run = Run(
-            f"run{number:06d}", f"Which {rng.choice(WORDS)} is number {number}?", started_ns=10**18 + number
-        )
-        step = RetrievalStep(
-            f"{run.id}-0", run.id, query="a query", passages=[Passage("", f"p{place}") for place in range(4)]
-        )
-        run.steps.append(step)
-        of: dict[str, Any] = {
-            "run_id": run.id,
-            "step_id": step.id,
-            "engine": "a-model@1",
-            "prompts": "default/1",
-        }
-        scores = [
-            Score(
-                name,
-                rng.uniform(-1, 1),
-                "passage",
-                passage_id=f"p{place}",
-                position=place + 1,
-                usage=Usage(1, 1, 300, 2, 0.01),
-                **of,
-            )
-            for place in range(4)
-            for name in ("p_abstain", "p_relevant", "utility")
-        ]
-        rows.add(number, ScoredRun(run, [*scores, Score("udcg", rng.uniform(0, 1), "step", **of)]))
-    target, one = PartFolder(folder), rows.tables(pa)
+    rng, target = random.Random(0), PartFolder(folder)
     keys = [f"{part:08x}" for part in range(PARTS)]
     target.begin({"settings": {}, "part_bytes": 1}, keys)
     for key in keys:
-        tables: dict[Any, Any] = {}
-        for name, table in one.items():
-            named = table
-            for column in ("run_id", "step_id", "question", *(["id"] if name == "steps" else [])):
-                if column in table.column_names:
-                    text = binary_join_element_wise(table[column], key, " ")
-                    named = named.set_column(named.column_names.index(column), column, text)
-            tables[name] = named
-        target.write(
-            PartCounts(key=key, source="runs.jsonl", kind="lines", start=0, end=1, bytes=1, **rows.totals),
-            tables,
+        runs = [_small_run(f"{key}-{number:06d}", rng) for number in range(RUNS_A_PART)]
+        target.write(PartCounts(key=key, source="runs.jsonl", start=0, end=1, totals=totals_of(runs)), runs)
+    return PARTS * RUNS_A_PART * 13
+
+
+def _small_run(id: str, rng: random.Random) -> ScoredRun:
+    run = Run(id, f"Which {rng.choice(WORDS)} is number {id}?", started_ns=10**18)
+    found = [Passage(f"text {place}", f"p{place}") for place in range(4)]
+    run.steps.append(RetrievalStep(f"{id}-0", id, query="a query", passages=found))
+    of: dict[str, Any] = {"run_id": id, "step_id": f"{id}-0", "engine": "a-model@1", "prompts": "default/1"}
+    scores = [
+        Score(
+            name, rng.uniform(-1, 1), "passage", passage_id=f"p{place}", position=place + 1,
+            usage=Usage(1, 1, 300, 2, 0.01), **of,
         )
-    return PARTS * rows.totals["scores"]
+        for place in range(4)
+        for name in ("p_abstain", "p_relevant", "utility")
+    ]  # fmt: skip
+    return ScoredRun(run, [*scores, Score("udcg", rng.uniform(0, 1), "step", **of)])
 
 
 def measure_parts(folder: Path) -> dict[str, Any]:
@@ -154,7 +127,7 @@ def measure_parts(folder: Path) -> dict[str, Any]:
         "import gc, sys; from ragguard.analysis.pairs import read_questions; gc.disable(); read_questions(sys.argv[1])"
     )
     commands = {
-        "parts_start": [sys.executable, "-c", "import pyarrow.parquet, ragguard.analysis.pairs"],
+        "parts_start": [sys.executable, "-c", "import ragguard.analysis.pairs"],
         "parts_grouped": [sys.executable, "-c", grouping, str(folder)],
         "parts_listed": [*COMMAND, str(folder)],
     }

@@ -3,18 +3,18 @@ driver.
 
     python benchmarks/scale.py
 
-Measures one part of each here (the plan, keys, writing, listing, counts, the search for ids that stand twice), takes
+Measures one part of each here (the plan, keys, writing, listing, counts, checking), takes
 what Ray adds from `results/ray.json` (`make bench-ray`), and multiplies. docs/how-to/scale.md shows the table.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import RESULTS, record
 from ragguard.parts import Part, PartFolder, PartJob, ScoringSettings, find_runs, plan_parts
-from ragguard.records import Run, Score, ScoredRun
-from ragguard.storage.files.parttables import PartCounts, PartRows, Table
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.storage.files.partcounts import PartCounts, totals_of
 
 RUNS_A_PART = 1_000
 BYTES_A_RUN = 16 * 1024
@@ -53,56 +53,49 @@ def planning(parts: int) -> dict[str, float]:
 
 
 def folder(parts: int) -> dict[str, float]:
-    """Milliseconds a part: writing it, listing it, reading its counts, checking its files, reading its run ids."""
+    """Milliseconds a part: writing it, listing it, reading its counts, and checking its store."""
     with tempfile.TemporaryDirectory(prefix="ragguard-scale-") as path:
         job = PartJob(scoring=ScoringSettings(), out=path)
         job.folder.begin({"settings": job.record, "part_bytes": 1})
         keys = [f"{number:032x}" for number in range(parts)]
-        tables = _tables()
+        runs = _runs()
+        totals = totals_of(runs)
 
         def write(key: str) -> None:
-            counts = PartCounts(
-                key=key, source="/runs/0.jsonl", kind="lines", start=0, end=1, bytes=1, runs=RUNS_A_PART,
-                scores=RUNS_A_PART * SCORES_A_RUN,
-            )  # fmt: skip
-            job.folder.write(counts, tables)
+            job.folder.write(PartCounts(key=key, source="/runs/0.jsonl", start=0, end=1, totals=totals), runs)
 
         return {
             "write": timed(lambda: [write(key) for key in keys]) / parts,
             "list": timed(job.folder.finished) / parts,
-            "counts": timed(lambda: list(PartFolder(path).counts(keys))) / parts,
-            "check": timed(lambda: job.folder.check(job.folder.counts(keys))) / parts,
-            "ids": timed(lambda: list(job.folder.tables(job.folder.counts(keys), "runs"))) / parts,
-            "score_kib": sum(file.stat().st_size for file in Path(path, "scores").iterdir()) / parts / 1024,
+            "counts": timed(lambda: [*map(PartFolder(path).counts, keys)]) / parts,
+            "check": timed(lambda: [job.folder.store_of(job.folder.counts(key)) for key in keys]) / parts,
+            "store_kib": sum(file.stat().st_size for file in Path(path, "parts").iterdir()) / parts / 1024,
         }
 
 
-def _tables() -> dict[Table, Any]:
-    import pyarrow
-    import pyarrow.parquet
-
-    rows = PartRows()
+def _runs() -> list[ScoredRun]:
+    """Returns the runs of one part, with passages that fill them."""
+    made = []
     for place in range(RUNS_A_PART):
         run = Run(f"run-{place:08}", "who founded the firm that is based in Oslo?")
-        made = [
-            Score("utility", place / 7 + at, "passage", run.id, "s", f"p{at}", at, engine="model/first_token",
+        found = [Passage(f"{place} {at} " + "x" * (BYTES_A_RUN // 10), f"p{at}") for at in range(10)]
+        run.steps = [
+            RetrievalStep(f"s{step}", run.id, step, step, passages=found[step::2], candidates=found[step::2])
+            for step in range(2)
+        ]
+        scores = [
+            Score("utility", place / 7 + at, "passage", run.id, "s0", f"p{at}", at + 1, engine="model/first_token",
                   prompts="default/1", scorer="utility", version="1")
             for at in range(SCORES_A_RUN)
         ]  # fmt: skip
-        rows.add(place * BYTES_A_RUN, ScoredRun(run, made, []))
-    return rows.tables(pyarrow)
+        made.append(ScoredRun(run, scores))
+    return made
 
 
 def _object_bytes() -> int:
-    """Returns the bytes of what Ray keeps of a part in shared memory: a table with its description."""
-    import pyarrow
-
-    part = Part(source="s3://bucket/runs/0001.jsonl", kind="lines", start=0, end=1, bytes=1, content="0" * 32)
-    sink = pyarrow.BufferOutputStream()
-    table = pyarrow.table({"part": [json.dumps(asdict(part))]})
-    with pyarrow.ipc.new_stream(sink, table.schema) as stream:
-        stream.write_table(table)
-    return int(sink.getvalue().size)
+    """Returns the bytes of a part's description, as Ray takes it."""
+    part = Part(source="/runs/0001.jsonl", start=0, end=1, content="0" * 32)
+    return len(pickle.dumps(part))
 
 
 def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, Any]:
@@ -112,9 +105,9 @@ def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, An
         "parts": parts,
         "plan_and_keys_s": parts * (one["plan"] + one["key"]) / 1000,
         "listing_s": parts * one["list"] / 1000,
-        "counts_and_check_when_resumed_s": parts * (one["counts"] + one["check"]) / 1000,
-        "ids_s": parts * one["ids"] / 1000,
-        "scores_gib": parts * one["score_kib"] / 2**20,
+        "counts_when_resumed_s": parts * one["counts"] / 1000,
+        "check_by_readers_s": parts * one["check"] / 1000,
+        "stores_gib": parts * one["store_kib"] / 2**20,
         "driver_cpu_s": parts * ray["driver_cpu_ms"] / 1000,
         "driver_mib": ray["driver_mib"] + parts * ray["driver_kib"] / 1024,
         "object_store_mib": parts * ray["object_bytes"] / 2**20,

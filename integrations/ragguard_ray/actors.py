@@ -22,7 +22,7 @@ from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import describe
-from ragguard.storage.files.parttables import PartCounts
+from ragguard.storage.files.partcounts import PartCounts
 from ragguard.text.secret_filter import logger
 from ragguard_ray.part_actor import PartActor
 
@@ -153,7 +153,7 @@ def score_on_ray(
     written.
 
     Args:
-        inputs: Run files and folders of run files, local or at addresses of pyarrow's, which every machine reaches.
+        inputs: Run files and folders of run files, at paths that every machine of the cluster sees.
         job: The settings.
         address: The cluster; see `RayActors`.
         actors: How many actors at most.

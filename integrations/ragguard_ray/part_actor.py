@@ -53,7 +53,7 @@ class PartActor:
         if self._job.folder.settings() is None:
             raise StoreError(
                 f"the machine {socket.gethostname()} does not see {self._job.folder}; name a folder that all machines "
-                "of the cluster share, or an address such as s3://BUCKET/FOLDER"
+                "of the cluster share"
             )
         self._scorer = PartScorer(self._job)
         await self._scorer.start(after_loss=after_loss)

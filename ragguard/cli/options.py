@@ -18,14 +18,6 @@ EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"
 JudgeAddress: TypeAlias = Annotated[
     str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
 ]
-TextFiles: TypeAlias = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--runs",
-        metavar="FILE",
-        help="A run file with the texts that a folder of parts does not hold; may be repeated.",
-    ),
-]
 PromptSetName: TypeAlias = Annotated[
     str | None,
     typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/how-to/prompts.md)."),

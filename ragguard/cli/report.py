@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.options import TextFiles
-from ragguard.cli.run_source import runs_of_files
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 from ragguard.scorers.run_facts import BeliefGain
@@ -29,7 +27,6 @@ def run(
     run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
-    runs: TextFiles = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON: each run with its explanation, with --run its scores, too."),
@@ -52,30 +49,19 @@ def run(
     if as_json and html is not None:
         raise InvalidInput("--json", str(html), "one of --json and --html")
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
-    source = open_source(data, runs_of_files(runs))
-    try:
-        if html is not None:
-            title = f"ragguard: {Path(data).name}"
-            count = write_html(source.store.overviews(MISLEADS), html, title, lambda: _remarks(source))
-            say(f"{_runs(count)} written to {html}; open it in a browser")
-        elif as_json:
-            _print_json(source, run_id)
-        elif run_id:
-            _show_run(source, run_id)
-        else:
-            _show_runs(source.store.overviews(MISLEADS, texts=False), sort, most)
-        for remark in source.remarks if not (run_id or html) else _remarks(source):
-            say(f"{remark}.", error=as_json)
-    finally:
-        source.close()
-
-
-def _remarks(source: ScoredSource) -> list[str]:
-    """Returns the remarks that a reader of hops needs."""
-    without = (
-        "there are no texts here, and hops are known by their scores alone: name the run files with --runs"
-    )
-    return [*source.remarks, *([] if source.has_texts else [without])]
+    source = open_source(data)
+    if html is not None:
+        title = f"ragguard: {Path(data).name}"
+        count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
+        say(f"{_runs(count)} written to {html}; open it in a browser")
+    elif as_json:
+        _print_json(source, run_id)
+    elif run_id:
+        _show_run(source, run_id)
+    else:
+        _show_runs(source.overviews(MISLEADS, texts=False), sort, most)
+    for remark in source.remarks:
+        say(f"{remark}.", error=as_json)
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
@@ -145,7 +131,7 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.analysis.hops import hop_table
     from ragguard.analysis.text import run_of_part
 
-    scored = source.store.scored_run(run_of_part(wanted, source.store.run_ids()))
+    scored = source.scored_run(run_of_part(wanted, source.run_ids()))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
@@ -157,13 +143,13 @@ def _print_json(source: ScoredSource, wanted: str) -> None:
     from ragguard.analysis.digest import MISLEADS, explanation_of, summary
     from ragguard.analysis.text import run_of_part
 
-    only = run_of_part(wanted, source.store.run_ids()) if wanted else ""
+    only = run_of_part(wanted, source.run_ids()) if wanted else ""
     found: list[dict[str, Any]] = []
-    for overview in source.store.overviews(MISLEADS):
+    for overview in source.overviews(MISLEADS):
         line = overview.line
         if only in ("", line.id):
             found.append({**summary(line), **explanation_of(overview).as_dict()})
-    scored = source.store.scored_run(only) if only else None
+    scored = source.scored_run(only) if only else None
     if scored is None:
         typer.echo(json.dumps(found, indent=2, default=str))
         return

@@ -77,22 +77,6 @@ class RunSource:
         self._console.print(strip_control_characters(f"{name}: {problem}"))
 
 
-def runs_of_files(files: Sequence[str] | None) -> Callable[[], Iterator[Run]] | None:
-    """Returns a function that yields the runs of these files from the beginning each time, without the lines that
-    cannot be read; None where there are no files.
-
-    Args:
-        files: Whatever `ragguard score --on` takes: run files, Parquet, folders of these, addresses.
-    """
-    if not files:
-        return None
-    from ragguard.parts.part import read_part
-    from ragguard.parts.plan import find_runs, plan_parts
-
-    parts = plan_parts(find_runs(files))
-    return lambda: (line.run for part in parts for line in read_part(part) if line.run is not None)
-
-
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
     from ragguard.storage.files.runfile import opened, read_lines

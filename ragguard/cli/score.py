@@ -79,7 +79,7 @@ def run(
         typer.Option(
             "--out",
             "-o",
-            help="Also write all scores of the store, to .jsonl or .parquet. With --on: the folder of scores.",
+            help="Also write all scores of the store, to a file of JSON lines. With --on: the folder of scores.",
         ),
     ] = None,
     on: Annotated[
@@ -87,8 +87,7 @@ def run(
         typer.Option(
             metavar="WHERE",
             help="Score in parts, into the folder of --out: processes:4 for four processes of this machine, "
-            "ray for a Ray cluster. Inputs "
-            "may be folders, Parquet files with a column `run`, and addresses such as s3://BUCKET/RUNS.",
+            "ray for a Ray cluster. Inputs may be folders.",
         ),
     ] = None,
     address: Annotated[

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from ragguard.cli.run_source import about_references
-from ragguard.cli.terminal import REASONS_SHOWN, progress_bar, reason_lines, say
+from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
 from ragguard.text.control_characters import strip_control_characters
 
@@ -23,10 +24,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.parts.driver import Executor, JobReport, PreparedJob
-    from ragguard.parts.totals import JobProgress
+    from ragguard.parts.progress import JobProgress
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.parttables import PartCounts
+    from ragguard.storage.files.partcounts import PartCounts
 
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""
@@ -147,8 +148,8 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
     ]
     if prepared.job.references and now.referenced < now.runs:
         lines.append(about_references(now.referenced, now.runs))
-    reasons = before.reasons + now.reasons
-    lines += reason_lines(reasons, "the table `failures`")
+    reasons = Counter(before.reasons) + Counter(now.reasons)
+    lines += reason_lines(reasons, "`ragguard report DIR --json --run ID`")
     parts = before.parts_with_failures + now.parts_with_failures
     if parts:
         failures = before.failures + now.failures
@@ -164,9 +165,6 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
         lines.append(summary)
     if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
-    if report.repeated:
-        named = "; ".join(map(str, report.repeated[:REASONS_SHOWN]))
-        lines.append(f"{len(report.repeated):,} run ids stand twice, and so do their scores: {named}")
     return "\n".join(lines)
 
 
@@ -187,7 +185,7 @@ async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
                 total += replace(await pipeline.plan(run), failures=())
             elif line.problem is not None:
                 rejected += 1
-                console.print(strip_control_characters(f"{part.shown}: {line.problem}"))
+                console.print(strip_control_characters(f"{part.source}: {line.problem}"))
     await pipeline.aclose()
     lines: list[str] = []
     if prepared.job.references and referenced < total.runs:

@@ -254,14 +254,11 @@ def _finish(out: Path, stopped: bool, browser: bool) -> None:
     from ragguard.storage.source import open_source
 
     page = out / "report.html"
-    source = open_source(str(out / "ragguard.db"))
     try:
-        write_html(source.store.overviews(MISLEADS), page, "ragguard: your own texts")
+        write_html(open_source(out / "ragguard.db").overviews(MISLEADS), page, "ragguard: your own texts")
     except InvalidInput:  # stopped before the first answer
         say("stopped before anything was answered")
         return
-    finally:
-        source.close()
     say(f"\n{'stopped; what is done is' if stopped else 'written to'} {page}")
     display = (
         sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ

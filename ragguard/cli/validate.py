@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, JudgeAddress, TextFiles
-from ragguard.cli.run_source import runs_of_files
+from ragguard.cli.options import ENGINES, JudgeAddress
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 
@@ -60,7 +59,6 @@ def run(
         ),
     ] = None,
     seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the tests.")] = 0,
-    runs: TextFiles = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
 ) -> None:
@@ -71,7 +69,6 @@ def run(
     from dataclasses import replace
 
     from ragguard.analysis.validation.readers.dataset import read_dataset
-    from ragguard.storage.source import holds_parts
 
     console = notes()
     with console.status("") as status:
@@ -83,14 +80,9 @@ def run(
         remarks: list[str] = []
         labelled = _of_labels(Path(data), format, engine, judge, chosen, threshold, seed)
         if labelled is not None:
-            if runs:
-                raise InvalidInput("--runs", runs, "nothing, as DATA holds labels of people")
             tables = labelled
         else:
-            contexts = read_dataset(data, format, k, texts=runs_of_files(runs), remarks=remarks)
-            if not runs and holds_parts(data) and all(one.outcome is None for one in contexts):
-                allowed = "the run files that were scored: outcomes, references and texts are in them alone"
-                raise InvalidInput("--runs", None, allowed)
+            contexts = read_dataset(data, format, k, remarks=remarks)
             tables = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, seed, tell, remarks))
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
@@ -159,7 +151,7 @@ async def scored_by_engine(
             raise InvalidInput(
                 path,
                 "no texts",
-                "texts of the passages (of scored parts: --runs FILE), or no --engine: it has nothing to read",
+                "texts of the passages, or no --engine: it has nothing to read",
             )
         if left_out := len(contexts) - len(readable):
             remarks.append(

@@ -7,14 +7,12 @@ What calls what, from a command down to a row:
         find_runs, plan_parts       plan.py         files → parts: `Part` is a range of one file (part.py)
         PartJob                     part_job.py     all settings, picklable; `digest` is part of `Part.key`
         PartFolder.finished         ../storage/files/partfolder.py     parts that are complete are skipped
-      carry_out(prepared, executor) driver.py       hands parts to workers, counts attempts, adds up counts (totals.py)
+      carry_out(prepared, executor) driver.py       hands parts to workers, counts attempts (progress.py)
         Executor.worker(job) makes a worker: `Processes` (processes.py), `RayActors` (integrations/ragguard_ray)
           in each worker: PartScorer(job).start(), then .attempt(part) for each part      (part_scorer.py)
             read_part               part.py         the lines of one part, as the reader of run files finds them
             evaluate                ../scorers/evaluation.py   one run → scores and failures, without a service
-            PartRows → PartFolder.write     ../storage/files/parttables.py, partfolder.py    whole or not at all
-
-Nothing in this package imports pyarrow before it is needed.
+            PartFolder.write                ../storage/files/partfolder.py    whole or not at all
 """
 
 from __future__ import annotations

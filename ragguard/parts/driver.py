@@ -10,29 +10,24 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import aclosing, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
-
-import numpy as np
 
 from ragguard.errors import EngineError, InvalidInput, PartUnanswered, StoreError, WorkerLost
 from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import identity_digest
 from ragguard.parts.plan import find_runs, part_bytes, plan_parts
-from ragguard.parts.totals import JobProgress, JobTotals
+from ragguard.parts.progress import JobProgress
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.storage.files.filesystems import locate
+from ragguard.storage.files.partcounts import PartCounts, PartTotals
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts
 
 _LOOP = BackgroundLoop("ragguard-parts")
 _HEAVY = ("vllm:", "hf:")
 """Engines that are loaded by the processes that score alone."""
 _SHOWN = 3
-_MOST_REPEATED = 1000
-"""The most repeated run ids that a report names."""
 _LOST_AT_START = 3
 """The number of workers in a row that are lost before they can score, after which the job ends."""
 
@@ -86,23 +81,9 @@ class PreparedJob:
     """All parts of the inputs; of parts with equal content one."""
     left: list[Part]
     """The parts to score: those that are not complete, and those that are scored again for their failures."""
-    finished: list[PartCounts]
-    """The counts of all other parts, which are complete."""
     settings: Mapping[str, Any]
     """The settings of the folder."""
     progress: JobProgress
-
-
-@dataclass(frozen=True, slots=True)
-class RepeatedId:
-    """A run id that stands in several places of an input; readers take its first run."""
-
-    run_id: str
-    places: tuple[str, ...]
-    """The files and bytes or rows where runs with this id begin."""
-
-    def __str__(self) -> str:
-        return f"{self.run_id!r} in {' and '.join(self.places)}"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -110,11 +91,9 @@ class JobReport:
     """The result of a job."""
 
     progress: JobProgress
-    repeated: list[RepeatedId] = field(default_factory=list)
-    """The run ids that stand in several places of the inputs, in order, at most 1,000."""
 
     @property
-    def totals(self) -> JobTotals:
+    def totals(self) -> PartTotals:
         """The counts of what this call has done."""
         return self.progress.now
 
@@ -122,7 +101,7 @@ class JobReport:
     def whole(self) -> bool:
         """True where every line was read and every score was given."""
         before, now = self.progress.before, self.progress.now
-        return not (before.failures or now.failures or before.rejected or now.rejected or self.repeated)
+        return not (before.failures or now.failures or before.rejected or now.rejected)
 
 
 def prepare(
@@ -137,7 +116,7 @@ def prepare(
     """Returns the parts of a job and which of them are left to do; raises whatever is wrong, and writes nothing.
 
     Args:
-        inputs: Run files and folders of run files, local or at addresses of pyarrow's.
+        inputs: Run files and folders of run files.
         job: The settings.
         workers: How many processes will score; for the size of parts.
         size: About how many bytes a part has. None: the size in the folder, else one that fits inputs and workers.
@@ -157,7 +136,7 @@ def prepare(
                 "size", size, f"{known['part_bytes']}, as {folder} was begun with, or another folder"
             )
         size = int(known["part_bytes"])
-    size = size or part_bytes(files, workers)
+    size = size or part_bytes(sum(file.stat().st_size for file in files), workers)
     parts: dict[str, Part] = {}
     for part in plan_parts(files, size):
         parts.setdefault(part.key(job.digest), part)
@@ -165,14 +144,15 @@ def prepare(
         raise StoreError(f"there are no runs in {', '.join(map(str, inputs))}")
     finished = [] if known is None else folder.finished()
     _check_unchanged(folder, [key for key in finished if key not in parts], files_of=parts.values())
-    complete = {counts.key: counts for counts in folder.counts(sorted(set(finished) & parts.keys()))}
-    folder.check(complete.values())
-    reused = {key: counts for key, counts in complete.items() if not (retry_failures and counts.failures)}
+    complete = {key: folder.counts(key) for key in finished if key in parts}
+    reused = {
+        key: counts for key, counts in complete.items() if not (retry_failures and counts.totals.failures)
+    }
     progress = JobProgress(all_parts=len(parts), all_bytes=sum(part.bytes for part in parts.values()))
     for counts in reused.values():
-        progress.before.add(counts)
+        progress.before.add(counts.totals)
     prepared = PreparedJob(
-        job=job, folder=folder, parts=[*parts.values()], finished=[*reused.values()], progress=progress,
+        job=job, folder=folder, parts=[*parts.values()], progress=progress,
         left=[part for key, part in parts.items() if key not in reused],
         settings={"settings": job.record, "part_bytes": size},
     )  # fmt: skip
@@ -195,7 +175,6 @@ def carry_out(
     """
     folder, progress = prepared.folder, prepared.progress
     keys = [part.key(prepared.job.digest) for part in prepared.parts]
-    counts = [*prepared.finished]
     if prepared.left:
         try:
             executor.connect()  # errors of the connection are raised before anything is written
@@ -203,13 +182,12 @@ def carry_out(
                 folder.begin(prepared.settings, keys)
                 with closing(_completed(prepared.job, executor, prepared.left)) as stream:
                     for completed in stream:
-                        progress.now.add(completed)
-                        counts.append(completed)
+                        progress.now.add(completed.totals)
                         on_part(completed, progress)
                 folder.clean(keys)
         finally:
             executor.close()
-    return JobReport(progress=progress, repeated=_repeated_ids(folder, counts))
+    return JobReport(progress=progress)
 
 
 def _completed(job: PartJob, executor: Executor, parts: Sequence[Part]) -> Generator[PartCounts, None, None]:
@@ -257,7 +235,7 @@ def _completed(job: PartJob, executor: Executor, parts: Sequence[Part]) -> Gener
                         )
                         if len(causes[given_up]) > job.attempts:
                             raise StoreError(
-                                f"{given_up.shown}, {given_up.start} to {given_up.end}: every process that read this "
+                                f"{given_up.source}, {given_up.start} to {given_up.end}: every process that read this "
                                 "part was lost; look at it"
                             ) from error
                         waiting.appendleft(given_up)
@@ -272,9 +250,8 @@ def _completed(job: PartJob, executor: Executor, parts: Sequence[Part]) -> Gener
 
 
 def _check_apart(inputs: Iterable[str | Path], folder: PartFolder) -> None:
-    for address in inputs:
-        path = locate(address).path
-        if f"{folder.place.path}/".startswith(f"{path.rstrip('/')}/"):
+    for given in inputs:
+        if folder.path.is_relative_to(Path(given).absolute()):
             raise InvalidInput("out", str(folder), "a folder outside of the input")
 
 
@@ -293,8 +270,8 @@ def _check_unchanged(folder: PartFolder, foreign: Sequence[str], *, files_of: It
     """Raises where the folder holds parts of a file as it was before: its scores would stand twice."""
     if not foreign:
         return
-    planned = {part.shown for part in files_of}
-    changed = sorted({counts.source for counts in folder.counts(foreign)} & planned)
+    planned = {part.source for part in files_of}
+    changed = sorted({folder.counts(key).source for key in foreign} & planned)
     if changed:
         more = f" and {len(changed) - _SHOWN:,} more files" if len(changed) > _SHOWN else ""
         raise StoreError(
@@ -320,22 +297,3 @@ def _check_engine(prepared: PreparedJob, complete: Sequence[PartCounts]) -> None
 async def _identity(job: PartJob) -> str:
     async with aclosing(job.scoring.build()) as pipeline:
         return await identity_digest(pipeline)
-
-
-def _repeated_ids(folder: PartFolder, parts: Sequence[PartCounts]) -> list[RepeatedId]:
-    """Returns the run ids that stand in several places of these complete parts."""
-    ids = (tables["runs"]["run_id"].to_pylist() for tables in folder.tables(parts, "runs"))
-    hashes = np.sort(np.concatenate([np.fromiter(map(hash, batch), np.int64) for batch in ids]))
-    repeated = set(hashes[1:][hashes[1:] == hashes[:-1]].tolist())
-    if not repeated:
-        return []
-    places_of: dict[str, list[str]] = defaultdict(list)
-    for counts, tables in zip(parts, folder.tables(parts, "runs"), strict=True):
-        unit = "row" if counts.kind == "parquet" else "byte"
-        for run_id, place in zip(
-            *(tables["runs"][name].to_pylist() for name in ("run_id", "place")), strict=True
-        ):
-            if hash(run_id) in repeated:
-                places_of[run_id].append(f"{counts.source}, {unit} {place}")
-    named = sorted((run_id, places) for run_id, places in places_of.items() if len(places) > 1)
-    return [RepeatedId(run_id, tuple(sorted(places))) for run_id, places in named[:_MOST_REPEATED]]

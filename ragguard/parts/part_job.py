@@ -36,7 +36,7 @@ class PartJob:
     scoring: ScoringSettings
     """The models, given as addresses, and the scorers. A budget is refused: it would count for each process alone."""
     out: str
-    """The folder of scores: a local path, or an address of pyarrow's."""
+    """The folder of scores, which all machines that score see."""
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
     """The known right answers by run id or question, for runs that bring none."""
     concurrency: int = 8

@@ -17,7 +17,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import aclosing
 
-from ragguard.errors import EngineError, EngineUnreachable, PartUnanswered, RagguardError, StoreError
+from ragguard.errors import (
+    EngineError,
+    EngineUnreachable,
+    PartUnanswered,
+    RagguardError,
+    RunFormatError,
+    StoreError,
+)
 from ragguard.parts.part import Part, digest_of, read_part
 from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
@@ -29,8 +36,7 @@ from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
-from ragguard.storage.files.filesystems import pyarrow_for
-from ragguard.storage.files.parttables import MOST_REASONS, PartCounts, PartRows
+from ragguard.storage.files.partcounts import MOST_REASONS, PartCounts, PartTotals, totals_of
 
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""
@@ -39,6 +45,7 @@ _AFTER_LOSS = RetrySchedule(attempts=4, first=5.0, longest=20.0)
 _BETWEEN_PASSES = RetrySchedule(attempts=5, first=1.0, longest=30.0)
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
 _PROBE_SECONDS = 60.0
+_OWN_ID = "an id of its own; an earlier line of this part has it"
 LOST = "PartLost"
 """The error of runs whose part was begun as often as allowed, without a result."""
 
@@ -104,11 +111,12 @@ class PartScorer:
             if (earlier := await asyncio.to_thread(self._folder.complete, key)) is not None:
                 return earlier
             await asyncio.to_thread(self._give_up, part, causes[-1], results)
-        counts = results.counts(
-            key, attempts=min(1 + len(causes), job.attempts), identity=self._identity,
-            seconds=time.monotonic() - started,
+        counts = PartCounts(
+            key=key, source=part.source, start=part.start, end=part.end, totals=results.totals,
+            seconds=time.monotonic() - started, attempts=min(1 + len(causes), job.attempts), identity=self._identity,
+            rejected_lines=results.rejected_lines,
         )  # fmt: skip
-        return await asyncio.to_thread(self._write, counts, results)
+        return await asyncio.to_thread(self._folder.write, counts, results.in_order)
 
     async def aclose(self) -> None:
         """Closes the engines."""
@@ -136,7 +144,7 @@ class PartScorer:
                     await self._must_be_alive(results, left[-1][1])
                 break
         for place, scored in left:
-            results.rows.add(place, scored)
+            results.scored[place] = scored
 
     async def _pass(self, runs: Iterable[tuple[int, Run]], results: _Results) -> list[tuple[int, ScoredRun]]:
         """Scores runs once; returns those with something that may be answered later."""
@@ -153,7 +161,7 @@ class PartScorer:
                 if for_now:
                     left.append((place, scored))
                 else:
-                    results.rows.add(place, scored)
+                    results.scored[place] = scored
                 answered = bool(scored.scores) or not for_now
                 results.answered = results.answered or answered
                 in_a_row = 0 if answered else in_a_row + 1
@@ -191,45 +199,52 @@ class PartScorer:
         message = f"its part was begun {self._job.attempts} times without a result; the last time: {cause}"
         for place, run in _runs(part, self._job, results):
             failure = Failure("part", LOST, message, run_id=run.id, attempts=self._job.attempts)
-            results.rows.add(place, ScoredRun(run, [], [failure]))
-
-    def _write(self, counts: PartCounts, results: _Results) -> PartCounts:
-        return self._folder.write(counts, results.rows.tables(pyarrow_for("writing parts")))
+            results.scored[place] = ScoredRun(run, [], [failure])
 
 
 class _Results:
-    """Collects what one attempt at a part has given: rows, counts, and lines that cannot be read."""
+    """Collects what one attempt at a part has given: scored runs, and lines that cannot be read."""
 
     def __init__(self, part: Part) -> None:
-        self.part, self.rows = part, PartRows()
+        self.part = part
+        self.scored: dict[int, ScoredRun] = {}
+        """The runs that are done, by the byte at which each begins."""
         self.answered = False
         """True once a run was answered, with scores or with failures that stay."""
         self.rejected = 0
         self.rejected_lines: list[str] = []
 
+    @property
+    def in_order(self) -> list[ScoredRun]:
+        """The runs that are done, in the order of their lines, whichever was scored first."""
+        return [self.scored[place] for place in sorted(self.scored)]
+
+    @property
+    def totals(self) -> PartTotals:
+        """The counts of the part."""
+        totals = totals_of(self.scored.values())
+        totals.bytes, totals.rejected = self.part.bytes, self.rejected
+        return totals
+
     def reject(self, problem: Exception) -> None:
-        """Counts a line that cannot be read."""
+        """Counts a line that is not scored."""
         self.rejected += 1
         if len(self.rejected_lines) < MOST_REASONS:
-            self.rejected_lines.append(f"{self.part.shown}: {problem}")
-
-    def counts(self, key: str, *, attempts: int, identity: str, seconds: float) -> PartCounts:
-        """Returns the row that makes the part complete."""
-        part = self.part
-        return PartCounts(
-            key=key, source=part.shown, kind=part.kind, start=part.start, end=part.end, bytes=part.bytes,
-            rejected=self.rejected, rejected_lines=self.rejected_lines, attempts=attempts, identity=identity,
-            seconds=seconds, **self.rows.totals,
-        )  # fmt: skip
+            self.rejected_lines.append(f"{self.part.source}: {problem}")
 
 
 def _runs(part: Part, job: PartJob, results: _Results) -> Iterator[tuple[int, Run]]:
+    """Yields the runs of a part, each id once, with the bytes at which they begin; rejects the other lines."""
     references = ReferenceTable(job.references)
+    ids: set[str] = set()
     for line in read_part(part):
-        if line.run is not None:
-            yield line.number, with_references(line.run, references)
-        elif line.problem is not None:
+        if line.problem is not None:
             results.reject(line.problem)
+        elif line.run is not None and line.run.id in ids:
+            results.reject(RunFormatError(line.number, "id", line.run.id, _OWN_ID, unit="byte"))
+        elif line.run is not None:
+            ids.add(line.run.id)
+            yield line.number, with_references(line.run, references)
 
 
 async def identity_digest(pipeline: ScoringPipeline) -> str:

@@ -6,53 +6,46 @@ Planning reads the whole input once, since a part is identified by its content.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.parts.part import Part, PartKind, content_of, open_parquet
-from ragguard.storage.files.filesystems import FileInfo, find_files, locate, opened_at
-from ragguard.storage.files.partfolder import is_part_folder
+from ragguard.parts.part import Part, content_of
+from ragguard.storage.files.partfolder import is_part_folder, local_path
 from ragguard.storage.files.runfile import raw_lines
-from ragguard.text.secret_filter import without_secrets
+from ragguard.storage.sqlite.files import is_store
 
 SMALLEST_PART = 64 * 2**10
 LARGEST_PART = 16 * 2**20
 """Bytes: about a thousand runs, which is what a lost process may cost."""
 _PARTS_A_WORKER = 16
-_SUFFIXES: dict[str, PartKind] = {
-    ".jsonl": "lines",
-    ".ndjson": "lines",
-    ".jsonl.gz": "gzip",
-    ".ndjson.gz": "gzip",
-    ".parquet": "parquet",
-}
-"""How the names of files end that a folder is searched for, and how they are read."""
+_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+"""How the names of files end that a folder is searched for."""
 
 
-def find_runs(inputs: Sequence[str | Path]) -> list[FileInfo]:
+def find_runs(inputs: Sequence[str | Path]) -> list[Path]:
     """Returns the files with runs that some inputs name, each once; raises StoreError for an input that has none.
 
     Args:
-        inputs: Files, and folders that are searched for `.jsonl`, `.jsonl.gz`, `.ndjson`, `.ndjson.gz` and
-            `.parquet`; local paths or addresses of pyarrow's.
+        inputs: Run files, and folders that are searched for `.jsonl`, `.jsonl.gz`, `.ndjson` and `.ndjson.gz`. Links to
+            folders are not followed, and names that begin with `.` or `_` are left out.
     """
     if isinstance(inputs, str | Path):
         raise InvalidInput("inputs", str(inputs), "a list of files and folders")
-    files_by_address: dict[str, FileInfo] = {}
-    for address in inputs:
-        files_by_address |= {file.address: file for file in _files_of(address)}
-    return list(files_by_address.values())
+    return list(dict.fromkeys(file for given in inputs for file in _files_of(given)))
 
 
-def part_bytes(files: Sequence[FileInfo], workers: int) -> int:
-    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose."""
-    wanted = sum(file.size for file in files) // (_PARTS_A_WORKER * max(1, workers))
-    return max(SMALLEST_PART, min(LARGEST_PART, wanted))
+def part_bytes(size: int, workers: int) -> int:
+    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose.
+
+    Args:
+        size: The bytes of all files.
+        workers: How many processes score.
+    """
+    return max(SMALLEST_PART, min(LARGEST_PART, size // (_PARTS_A_WORKER * max(1, workers))))
 
 
-def plan_parts(files: Sequence[FileInfo], size: int = LARGEST_PART) -> list[Part]:
+def plan_parts(files: Sequence[Path], size: int = LARGEST_PART) -> list[Part]:
     """Returns the parts of some files, in order: the same for the same files and size.
 
     Args:
@@ -64,81 +57,57 @@ def plan_parts(files: Sequence[FileInfo], size: int = LARGEST_PART) -> list[Part
     return [part for file in files for part in _parts_of(file, size)]
 
 
-def _parts_of(file: FileInfo, size: int) -> Iterator[Part]:
-    if not file.size:
-        return
-    kind, place = _kind_of(file.address), locate(file.address)
-    with opened_at(place) as opened:
-        if kind == "parquet":
-            ranges = _row_ranges(open_parquet(opened, place.shown).metadata, size)
-        elif kind == "gzip":
-            ranges = [(0, file.size, file.size)]
-        elif opened.read(16) == b"SQLite format 3\0":
-            raise StoreError(
-                f"{place.shown} is a store, which one process reads: score it without --on, or write its runs to a "
-                "run file first, with `ragguard.write_runs`"
-            )
-        else:
-            ranges = [*_line_ranges(opened, file.size, size)]
-        for start, end, weight in ranges:
-            if end > start:
-                content = content_of(opened, kind, start, end, place.shown)
-                yield Part(
-                    source=file.address, kind=kind, start=start, end=end, bytes=weight, content=content
-                )
+def _parts_of(path: Path, size: int) -> Iterator[Part]:
+    if is_store(path):
+        raise StoreError(
+            f"{path} is a store, which one process reads: score it without --on, or write its runs to a run file "
+            "first, with `ragguard.write_runs`"
+        )
+    with open(path, "rb") as file:
+        whole = path.stat().st_size
+        packed = path.name.endswith(".gz")
+        for start, end in [(0, whole)] if packed and whole else _line_ranges(file, whole, size):
+            yield Part(source=str(path), start=start, end=end, content=content_of(file, start, end))
 
 
-def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, int, int]]:
-    """Yields (first byte, byte behind, bytes) of each part: at least `size` bytes, up to the end of a line."""
+def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, int]]:
+    """Yields the first byte of each part and the byte behind it: at least `size` bytes, up to the end of a line."""
     start = 0
     while start < whole:
         last = min(start + size, whole) - 1
         file.seek(last)
         end = last + next((length for _, length in raw_lines(file, 0)), 1)
-        yield start, end, end - start
+        yield start, end
         start = end
 
 
-def _row_ranges(metadata: Any, size: int) -> list[tuple[int, int, int]]:
-    """Returns (first row, row behind, bytes) of each part: whole row groups, and large groups in equal pieces."""
-    groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    sizes = [(int(group.num_rows), int(group.total_byte_size)) for group in groups]
-    ranges: list[tuple[int, int, int]] = []
-    first = rows = held = 0
-    for count, weight in sizes:
-        if held and held + weight > size:
-            ranges.append((first, first + rows, held))
-            first, rows, held = first + rows, 0, 0
-        rows, held = rows + count, held + weight
-        if held > size and rows > 1:
-            pieces = min(rows, -(-held // size))
-            cuts = [first + rows * piece // pieces for piece in range(pieces + 1)]
-            ranges += [(a, b, held // pieces) for a, b in pairwise(cuts)]
-            first, rows, held = first + rows, 0, 0
-    return [*ranges, (first, first + rows, held)]
-
-
-def _kind_of(address: str) -> PartKind:
-    name = address.partition("?")[0] if "://" in address else address
-    packed: PartKind = "gzip" if name.endswith(".gz") else "lines"
-    return next((kind for suffix, kind in _SUFFIXES.items() if name.endswith(suffix)), packed)
-
-
-def _files_of(address: str | Path) -> list[FileInfo]:
-    shown = without_secrets(str(address))
-    if str(address) == "-":
+def _files_of(given: str | Path) -> list[Path]:
+    if str(given) == "-":
         raise InvalidInput(
             "input", "-", "files and folders, which several processes can read; without --on also `-`"
         )
-    if is_part_folder(address):
-        raise StoreError(f"{shown} is a folder of scores; name the run files that were scored")
-    files = find_files(address)
-    if files is None:
-        raise StoreError(f"{shown} does not exist; check the path")
-    if len(files) == 1 and files[0].address == locate(address).address:
-        return files
-    runs = [file for file in files if file.address.partition("?")[0].endswith(tuple(_SUFFIXES))]
-    if not any(file.size for file in runs):
+    path = local_path("input", given)
+    if is_part_folder(path):
+        raise StoreError(f"{path} is a folder of scores; name the run files that were scored")
+    if path.is_file():
+        return [path]
+    if not path.exists():
+        raise StoreError(f"{path} does not exist; check the path")
+    if not path.is_dir():
+        raise StoreError(
+            f"{path} is neither a file nor a folder, and several processes cannot read it; write its runs to a file "
+            "first"
+        )
+    runs = [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name.endswith(_SUFFIXES) and not _is_hidden(file.relative_to(path))
+    ]
+    if not any(file.stat().st_size for file in runs):
         allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
-        raise StoreError(f"{shown} is a folder without runs; files with runs are called {allowed}")
+        raise StoreError(f"{path} is a folder without runs; files with runs are called {allowed}")
     return runs
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(name.startswith((".", "_")) for name in path.parts)

@@ -1,84 +1,88 @@
 """Opens scored runs to read them: a store, a folder of parts that `ragguard score --out DIR` wrote, or a score file.
 
-A folder and a score file are imported into a temporary store first, so that everything is read from a store.
+Each part is a store; the parts of a folder are read one after the other. A score file is read into a store first, so
+that what a mean is stands in one place.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeVar
 
-from ragguard.errors import InvalidInput
-from ragguard.records import Run, ScoredRun
-from ragguard.storage.files.partfolder import is_part_folder
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.records import Level, ScoredRun
+from ragguard.storage.files.partcounts import PartTotals
+from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.scorefile import read_score_file
-from ragguard.storage.imported import ImportedParts, TemporaryStore
 from ragguard.storage.sqlite.files import is_store
 from ragguard.storage.sqlite.means import RunMeans
+from ragguard.storage.sqlite.overview import Overview
 from ragguard.storage.sqlite.store import Store
 
+T = TypeVar("T")
 
-@dataclass(kw_only=True)
+
 class ScoredSource:
-    """A store of scored runs that is open to be read."""
+    """The scored runs of one store, or of several that are read one after the other."""
 
-    store: Store
-    has_texts: bool = True
-    """True where runs come with the texts of their passages."""
-    imported: TemporaryStore | None = None
-    _remarks: list[str] = field(default_factory=list)
+    def __init__(self, stores: list[Path], remarks: list[str]) -> None:
+        self._stores, self._remarks = stores, remarks
 
     @property
     def remarks(self) -> list[str]:
         """The facts that a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read.
         Complete once all runs were read."""
-        return [*self._remarks, *self.store.remarks]
+        return list(dict.fromkeys(self._remarks))
 
-    def close(self) -> None:
-        """Closes the store; removes it where it is a temporary one."""
-        self.store.close()
-        if self.imported is not None:
-            self.imported.close()
+    def run_ids(self) -> list[str]:
+        """Returns the ids of all runs, in the order of their inputs."""
+        return list(self._each(lambda store: iter(store.run_ids())))
 
+    def scored_run(self, run_id: str) -> ScoredRun | None:
+        """Returns the first run of this id with its scores and failures; None where there is none."""
+        found = self._each(lambda store: iter((store.scored_run(run_id),)))
+        return next((scored for scored in found if scored is not None), None)
 
-def is_folder(path: str | Path) -> bool:
-    """True where a path is that of a local folder, or an address such as `s3://bucket/scores`."""
-    return "://" in str(path) or Path(path).is_dir()
+    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
+        """Yields all runs with their failures and their scores, of one level where one is named."""
+        return self._each(lambda store: store.scored_runs(texts=texts, level=level))
 
+    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
+        """Yields all runs for a report; see `Store.overviews`."""
+        return self._each(lambda store: store.overviews(misleads, texts=texts))
 
-def holds_parts(path: str | Path) -> bool:
-    """True where a path is that of a folder of parts; every address such as `s3://…` counts as one."""
-    return "://" in str(path) or is_part_folder(path)
+    def means(self) -> Iterator[RunMeans]:
+        """Yields all runs for a comparison."""
+        return self._each(lambda store: store.means())
+
+    def _each(self, read: Callable[[Store], Iterator[T]]) -> Iterator[T]:
+        for path in self._stores:
+            with closing(Store(path, read_only=True)) as store:
+                try:
+                    yield from read(store)
+                finally:
+                    self._remarks.extend(store.remarks)
 
 
 def is_source(path: str | Path) -> bool:
     """True where a path is that of a store or of a folder."""
-    return is_folder(path) or is_store(path)
+    return Path(path).is_dir() or is_store(path)
 
 
-def open_source(path: str | Path, runs: Callable[[], Iterable[Run]] | None = None) -> ScoredSource:
+def open_source(path: str | Path) -> ScoredSource:
     """Opens a store, or a folder of parts, to read it.
 
     Args:
         path: The store or the folder.
-        runs: Returns the runs of a folder with their texts, which the folder does not hold; a store has the texts.
     """
-    if not is_folder(path):
-        if runs is not None:
-            raise InvalidInput("--runs", str(path), "nothing beside it: a store has the texts of its runs")
-        return ScoredSource(store=Store(path, read_only=True))
-    parts = ImportedParts(path)
-    remarks = parts.remarks
-    try:
-        if runs is not None and (without := _add_texts(parts.store.path, runs())):
-            remarks.append(f"{path}: {without:,} runs are not in the run files and come without texts")
-        store = Store(parts.store.path, read_only=True)
-    except BaseException:
-        parts.store.close()
-        raise
-    return ScoredSource(store=store, has_texts=runs is not None, imported=parts.store, _remarks=remarks)
+    if Path(path).is_dir():
+        return _of_parts(PartFolder(path))
+    Store(path, read_only=True).close()  # a file that is no store is an error now
+    return ScoredSource([Path(path)], [])
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
@@ -88,11 +92,7 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
     Args:
         path: The store, the folder or the score file.
     """
-    if not is_source(path):
-        yield from read_score_file(path)
-        return
-    with closing(open_source(path)) as source:
-        yield from source.store.scored_runs(texts=False)
+    return open_source(path).scored_runs(texts=False) if is_source(path) else read_score_file(path)
 
 
 def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
@@ -102,36 +102,57 @@ def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[R
     """
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a store, of a folder of parts or of a score file")
-    has_steps = is_source(path)
-    with closing(open_source(path) if has_steps else _of_score_file(path)) as source:
-        for means in source.store.means():
+    with TemporaryDirectory(prefix="ragguard-") as folder:
+        has_steps = is_source(path)
+        if not has_steps:
+            imported = Path(folder) / "scores.db"
+            with closing(Store(imported, scored=False)) as store:
+                store.add_scored(read_score_file(path))
+        source = open_source(path if has_steps else imported)
+        for means in source.means():
             means.steps_known = has_steps
             yield means
         if remarks is not None:
             remarks.extend(source.remarks)
 
 
-def _of_score_file(path: str | Path) -> ScoredSource:
-    imported = TemporaryStore()
-    try:
-        for scored in read_score_file(path):
-            imported.add_scored(scored)
-        imported.finish()
-        return ScoredSource(store=Store(imported.path, read_only=True), has_texts=False, imported=imported)
-    except BaseException:
-        imported.close()
-        raise
+def _of_parts(folder: PartFolder) -> ScoredSource:
+    if folder.settings() is None:
+        raise StoreError(
+            f"{folder} is no folder of scored parts: it has no settings; name the folder of "
+            "`ragguard score … --out DIR`, or a store"
+        )
+    order = {key: place for place, key in enumerate(folder.planned())}
+    keys = sorted(folder.finished(), key=lambda key: (order.get(key, len(order)), key))
+    if not keys:
+        raise StoreError(
+            f"{folder} has no complete part yet; the same `ragguard score` command goes on with it"
+        )
+    total = PartTotals()
+    stores: list[Path] = []
+    for key in keys:
+        counts = folder.counts(key)
+        total.add(counts.totals)
+        stores.append(folder.store_of(counts))
+    source = ScoredSource(stores, _remarks(folder, total, missing=len(order.keys() - set(keys))))
+    if twice := sum(count > 1 for count in Counter(source.run_ids()).values()):
+        source._remarks.append(f"{folder}: {twice:,} run ids stand in several parts; all their runs are read")
+    return source
 
 
-def _add_texts(path: Path, runs: Iterable[Run]) -> int:
-    """Puts the runs of the run files in place of those without texts; returns how many runs have no texts then."""
-    store = Store(path, scored=False)
-    try:
-        wanted = {run.id: run.question for run in store.runs()}
-        for run in runs:
-            if wanted.get(run.id) == run.question:
-                del wanted[run.id]
-                store.add_run(run)
-        return len(wanted)
-    finally:
-        store.close()
+def _remarks(folder: PartFolder, total: PartTotals, *, missing: int) -> list[str]:
+    remarks = []
+    if missing:
+        remarks.append(
+            f"{folder} is not complete: {missing:,} of {missing + total.parts:,} parts are missing, and their runs "
+            "with them; the same `ragguard score` command goes on with them"
+        )
+    if total.failures:
+        reason = max(total.reasons, key=lambda reason: total.reasons[reason])
+        remarks.append(
+            f"{folder}: {total.failures:,} scores failed, in {total.failed_runs:,} of {total.runs:,} runs; most often "
+            f"{reason}"
+        )
+    if total.rejected:
+        remarks.append(f"{folder}: {total.rejected:,} lines of the input were rejected and not scored")
+    return remarks

@@ -36,11 +36,10 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scor
     assert shown.count(LEFT_OUT) == shown.count(ALONE) == 2
     assert [metadata.get("cut_tokens", 0) > 1000 for metadata in utilities] == [True, False]
     source = open_source(tmp_path / "runs.db")
-    for overview in source.store.overviews(MISLEADS):
+    for overview in source.overviews(MISLEADS):
         [hop] = detail(overview, {})["steps"]
         assert hop["notice"].startswith(LEFT_OUT)
         assert hop["notice"].endswith(ALONE)
-    source.close()
 
 
 def test_the_remarks_on_a_hop_are_about_all_that_was_read_and_about_each_passage():

@@ -50,7 +50,7 @@ def test_all_ways_out_say_the_same(scored):
     store, explanations, printed, spans = scored
     assert {found.cause for found in explanations.values()} == {"misled", "missing_hop", "right"}
     source = open_source(store)
-    for overview in source.store.overviews(MISLEADS):
+    for overview in source.overviews(MISLEADS):
         expected = explanations[overview.row["id"]]
         assert explanation_of(overview) == expected
         page = detail(overview, {})
@@ -62,7 +62,6 @@ def test_all_ways_out_say_the_same(scored):
             hop: bridge.later.number for hop, bridge in expected.bridges.items()
         }
         assert "\n".join(expected.sentences) in printed
-    source.close()
     on_spans = {
         span.attributes["ragguard.run.id"]: (
             span.attributes["ragguard.run.cause"],
@@ -77,8 +76,7 @@ def test_all_ways_out_say_the_same(scored):
 def test_no_score_is_a_negative_zero(scored):
     store, *_ = scored
     source = open_source(store)
-    values = [score.value for run in source.store.runs() for score in source.store.scores(run.id)]
-    source.close()
+    values = [score.value for scored in source.scored_runs() for score in scored.scores]
     assert 0.0 in values
     assert all(math.copysign(1, value) > 0 for value in values if value == 0)
 
@@ -108,8 +106,7 @@ def test_the_source_of_a_wrong_answer_is_marked_whatever_its_utility(scored):
 def test_a_store_without_texts_says_nothing_of_where_answers_are(scored, tmp_path):
     store, *_ = scored
     source = open_source(store)
-    for overview in source.store.overviews(MISLEADS):
+    for overview in source.overviews(MISLEADS):
         for step in overview.steps:
             step.texts_known = False
         assert " is in " not in explanation_of(overview).text
-    source.close()

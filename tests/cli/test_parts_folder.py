@@ -2,7 +2,6 @@
 
 import json
 import re
-from dataclasses import replace
 
 import pytest
 from support.compared import stored
@@ -45,20 +44,6 @@ def both(tmp_path_factory):
     return here
 
 
-def test_a_validation_without_outcomes_names_the_option_that_brings_them(tmp_path):
-    runs = [replace(world.make_run(case), references=None) for case in world.cases(2, seed=5)]
-    write_runs(
-        [replace(run, metadata={"outcome": at}) for at, run in enumerate(runs)], tmp_path / "runs.jsonl"
-    )
-    options = ("--scorers", "utility", "--engine", "nano", "--quiet")
-    call("score", tmp_path / "runs.jsonl", "--on", "processes:1", "--out", tmp_path / "parts", *options)
-    for engine in ((), ("--engine", "nano")):
-        assert "--runs: got None; allowed: the run files that were scored" in call(
-            "validate", tmp_path / "parts", *engine, code=2
-        )
-    call("validate", tmp_path / "parts", "--runs", tmp_path / "runs.jsonl")
-
-
 def test_list_of_a_folder_is_that_of_its_store(both):
     assert call("report", both / "before") == call("report", both / "before.db")
     assert call("report", both / "before", "--sort", "gain", "-n", "2") == call(
@@ -66,13 +51,9 @@ def test_list_of_a_folder_is_that_of_its_store(both):
     )
 
 
-def test_run_of_a_folder_with_texts_is_that_of_its_store(both):
+def test_run_of_a_folder_is_that_of_its_store(both):
     run = ("--run", "before-3")
-    with_texts = call("report", both / "before", *run, "--runs", both / "before.jsonl")
-    assert with_texts == call("report", both / "before.db", *run)
-    without = call("report", both / "before", *run)
-    assert "name the run files with --runs" in without
-    assert re.findall(r"[+-]\d\.\d\d", without) == re.findall(r"[+-]\d\.\d\d", with_texts)
+    assert call("report", both / "before", *run) == call("report", both / "before.db", *run)
 
 
 def test_the_page_is_the_same_but_for_the_numbers_of_steps(both, tmp_path):
@@ -93,9 +74,7 @@ def test_the_page_is_the_same_but_for_the_numbers_of_steps(both, tmp_path):
             run["cost"]["seconds"] = None
         return data
 
-    assert page(both / "before", "--runs", both / "before.jsonl") == page(both / "before.db")
-    [remark] = page(both / "before")["index"]["remarks"]
-    assert "name the run files with --runs" in remark
+    assert page(both / "before") == page(both / "before.db")
 
 
 @pytest.mark.parametrize("sides", [("before", "after"), ("before.db", "after"), ("before", "after.db")])
@@ -128,19 +107,17 @@ def test_a_folder_validates_as_its_store_does(tmp_path):
 
     runs = [scored(number) for number in range(40)]
     write_parts(tmp_path / "scores", runs, size=9)
-    write_runs([one.run for one in runs], tmp_path / "runs.jsonl")
     store = stored(tmp_path / "s.db", runs)
 
     def tables(*words):
         call("validate", *words, "--json", tmp_path / "tables.json")
         return json.loads((tmp_path / "tables.json").read_text())
 
-    assert tables(tmp_path / "scores", "--runs", tmp_path / "runs.jsonl") == tables(store)
-    assert tables(tmp_path / "scores", "--format", "runs")[0]["rows"][0][0] == "udcg_context"
+    assert tables(tmp_path / "scores") == tables(store)
+    assert tables(tmp_path / "scores", "--format", "runs") == tables(store)
     (tmp_path / "scores" / "parts" / "0001.json").unlink()
     notes = tables(tmp_path / "scores")[0]["notes"]
     assert any("1 of 5 parts are missing" in note for note in notes)
-    assert "--runs" in call("validate", store, "--runs", tmp_path / "runs.jsonl", code=2)
 
 
 @pytest.fixture
@@ -193,10 +170,3 @@ def test_other_folder_is_refused_in_one_sentence(tmp_path, monkeypatch, command)
     said = call(*command, "notes", code=2)
     assert len(said.strip().splitlines()) == 1
     assert "Traceback" not in said
-
-
-def test_run_files_are_for_folders_alone(tmp_path):
-    store = stored(tmp_path / "s.db", [])
-    write_runs([a_run()], tmp_path / "runs.jsonl")
-    assert "a store has the texts" in call("report", store, "--runs", tmp_path / "runs.jsonl", code=2)
-    assert "does not exist" in call("report", store, "--runs", tmp_path / "none.jsonl", code=2)

@@ -12,8 +12,9 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.cli.score_parts import executor_of, progress_line
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts.totals import JobProgress, JobTotals
+from ragguard.parts.progress import JobProgress
 from ragguard.records import Usage
+from ragguard.storage.files.partcounts import PartTotals
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 
@@ -58,8 +59,7 @@ def score(*words):
         (["runs.jsonl", "--gpus", "0.5"], "--gpus: got 0.5; allowed: nothing without --on ray"),
         (["runs.jsonl", "--retry-failures", "--dry-run", "--on", "nowhere"], "--on: got 'nowhere'"),
         (["runs.jsonl", "--address", "auto"], "--address: got 'auto'; allowed: nothing without --on ray"),
-        (["file:///no/such/folder"], "file:///no/such/folder does not exist"),
-        (["nonsense://x"], "is no address that pyarrow opens"),
+        (["s3://bucket/runs"], "mount the object store, or copy from and to it"),
     ],
     ids=lambda value: None if isinstance(value, str) else " ".join(value),
 )  # fmt: skip
@@ -89,13 +89,6 @@ def test_a_folder_for_the_scores_is_needed():
     done = score("runs.jsonl", "--retry-failures")
     assert done.exit_code == 2
     assert "--retry-failures: got True; allowed: nothing without --on" in done.output
-
-
-def test_without_pyarrow_it_is_said_how_to_get_it(monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    done = score("runs.jsonl", *ON, "--out", "out")
-    assert done.exit_code == 2
-    assert done.output.strip().endswith("needs pyarrow: pip install 'ragguard[parquet]'")
 
 
 def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
@@ -234,12 +227,11 @@ def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, s
 
 def test_progress_says_all_counts(monkeypatch):
     progress = JobProgress(all_parts=8, all_bytes=800, started=0.0)
-    progress.before = JobTotals(parts=2, bytes=200)
-    progress.now = JobTotals(
+    progress.before = PartTotals(parts=2, bytes=200)
+    progress.now = PartTotals(
         parts=2, bytes=200, runs=40, scores=1200, failures=3, usage=Usage(9, 9, 5000, 600)
     )
-    monkeypatch.setattr("ragguard.parts.totals.time.monotonic", lambda: 100.0)
-    assert progress.share == 0.5
+    monkeypatch.setattr("ragguard.parts.progress.time.monotonic", lambda: 100.0)
     assert progress_line(progress) == (
         "4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens, 0.4 runs a second, 3 min left"
     )

@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.parts import rows_of
+from support.parts import scored_in
 from support.program import command, environment
 from support.ray_cluster import RayCluster, ray_cluster
 from support.recorded_scorer import Orders
 
 from ragguard import world
-from ragguard.records import Run
+from ragguard.records import Run, ScoredRun
+from ragguard.storage.files.partcounts import PartCounts
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts, Table
 from ragguard.storage.files.runfile import write_runs
 
 DRIVER = """
@@ -88,15 +88,19 @@ class Drivers:
         """Has everything scored that is left."""
         return self.finish(self.start())[0]
 
-    def rows(self, table: Table = "scores") -> list[str]:
-        """Returns the run ids of a table's rows."""
+    def scored(self) -> list[ScoredRun]:
+        """Returns the scored runs of the complete parts."""
         folder = PartFolder(self.out)
-        return rows_of(folder, table, "run_id") if folder.settings() else []
+        return scored_in(folder) if folder.settings() else []
+
+    def rows(self) -> list[str]:
+        """Returns the run id of each score."""
+        return [score.run_id for scored in self.scored() for score in scored.scores]
 
     def counts(self) -> list[PartCounts]:
         """Returns the counts of the complete parts."""
         folder = PartFolder(self.out)
-        return [*folder.counts(folder.finished())]
+        return [*map(folder.counts, folder.finished())]
 
     def all_once(self) -> bool:
         """Returns whether each run has one score."""

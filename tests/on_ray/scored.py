@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from support.parts import rows_of
+from support.parts import scores_in
 from support.program import environment
 
 from ragguard.storage.files.partfolder import PartFolder
@@ -31,8 +31,7 @@ def score(*arguments, code=0):
 
 def in_parts(folder):
     """Returns what the scores of a folder say, by their keys."""
-    found = PartFolder(folder)
-    return by_key(rows_of(found, "scores", *KEY, *SAID))
+    return by_key([getattr(score, name) for name in (*KEY, *SAID)] for score in scores_in(PartFolder(folder)))
 
 
 def in_store(path):

@@ -5,7 +5,7 @@ import json
 import os
 
 import pytest
-from support.parts import ExecutorHere, rows_of
+from support.parts import ExecutorHere, scored_in
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
@@ -46,7 +46,7 @@ def score(inputs, job, executor=None, **more):
 
 
 def run_ids(job):
-    return sorted(rows_of(job.folder, "runs", "run_id"))
+    return sorted(scored.run.id for scored in scored_in(job.folder))
 
 
 def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothing(engine, job, runs):
@@ -56,7 +56,6 @@ def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothin
     report = score([runs], job)  # with the parts that the folder was begun with
     assert report.progress.before.parts == 3
     assert report.progress.before.runs + report.totals.runs == 40
-    assert report.progress.share == 1.0
     assert report.whole
     assert run_ids(job) == sorted(f"r{at}" for at in range(40))
     asked, executor = len(engine.calls), ExecutorHere()
@@ -161,15 +160,14 @@ def test_nothing_is_written_before_everything_is_known_to_be_right(engine, job, 
     assert not (tmp_path / "out").exists()
 
 
-def test_run_ids_that_stand_in_several_files_are_named(engine, job, runs, tmp_path):
-    write_runs([a_run("r5"), a_run("once"), a_run("r39")], tmp_path / "more.jsonl")
-    report = score([runs, tmp_path / "more.jsonl"], job, size=4000)
-    assert [one.run_id for one in report.repeated] == ["r39", "r5"]
-    assert not report.whole
-    first = report.repeated[0].places
-    assert first[0].startswith(f"{tmp_path / 'more.jsonl'}, byte ")
-    assert first[1].startswith(f"{runs}, byte ")
-    assert score([runs, tmp_path / "more.jsonl"], job).repeated == report.repeated
+def test_run_id_that_stands_twice_in_a_part_is_rejected_the_second_time(engine, job, tmp_path):
+    write_runs([a_run("r5"), a_run("once"), a_run("r5", question="another?")], tmp_path / "runs.jsonl")
+    seen = []
+    prepared = prepare([tmp_path / "runs.jsonl"], job)
+    report = carry_out(prepared, ExecutorHere(), lambda counts, progress: seen.extend(counts.rejected_lines))
+    assert (report.totals.runs, report.totals.rejected, report.whole) == (2, 1, False)
+    assert "id: got 'r5'; allowed: an id of its own" in seen[0]
+    assert run_ids(job) == ["once", "r5"]
 
 
 def test_input_that_was_moved_is_not_asked_again(engine, job, runs, tmp_path):
@@ -184,20 +182,16 @@ def test_input_that_was_moved_is_not_asked_again(engine, job, runs, tmp_path):
 def test_equal_files_are_scored_once(engine, job, runs, tmp_path):
     (tmp_path / "copy.jsonl").write_bytes(runs.read_bytes())
     report = score([runs, tmp_path / "copy.jsonl"], job)
-    assert (report.totals.runs, report.repeated, report.whole) == (40, [], True)
+    assert (report.totals.runs, report.whole) == (40, True)
 
 
-@pytest.mark.parametrize("table", ["scores", "parts"])
-def test_damaged_part_is_an_error_that_says_to_remove_it(engine, job, runs, tmp_path, table):
-    """Before anything is asked; `tests/storage/test_imported.py` has the kinds of damage."""
+def test_damaged_part_is_an_error_that_says_to_remove_it(engine, job, runs, tmp_path):
+    """Before anything is asked; `tests/storage/test_partfolder.py` has the kinds of damage."""
     score([runs], job, size=4000)
     key, *_ = job.folder.finished()
-    (file,) = (tmp_path / "out" / table).glob(f"{key}.*")
-    file.write_bytes(b"")
+    (tmp_path / "out" / "parts" / f"{key}.json").write_bytes(b"")
     asked = len(engine.calls)
-    with pytest.raises(
-        StoreError, match=f"{table}/{file.name} in .* is damaged .*remove parts/{key}.json there"
-    ):
+    with pytest.raises(StoreError, match=f"{key}.json is damaged .*remove parts/{key}.json there"):
         score([runs], job)
     assert len(engine.calls) == asked
     (tmp_path / "out" / "parts" / f"{key}.json").unlink()
@@ -239,7 +233,7 @@ def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, r
     with pytest.raises(KeyboardInterrupt):
         score([runs], job, ExecutorHere(stop_after=3), size=4000)
     (key, *_), out = job.folder.finished(), tmp_path / "out"
-    left = out / "scores" / f".{key}.parquet.abc"
+    left = out / "parts" / f".{key}.db.abc"
     left.touch()
     score([runs], job)
     assert not left.exists()

@@ -6,8 +6,6 @@ import json
 import os
 import re
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
@@ -99,23 +97,6 @@ def test_a_packed_file_is_one_part_and_tells_bytes_of_what_was_packed(tmp_path):
     (tmp_path / "runs.jsonl.gz").write_bytes(gzip.compress(content))
     (part,) = plan_parts(find_runs([tmp_path / "runs.jsonl.gz"]), 10)
     assert [(line.number, line.run, without_place(line)) for line in read_part(part)] == whole(content)
-
-
-@pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.large_string()])
-@pytest.mark.parametrize("group", [2, 5, 100])
-def test_rows_of_parquet_at_every_size(tmp_path, kind, group):
-    lines = [*GOOD, b"{", b" ", None, GOOD[0], b"[]", GOOD[1]]
-    column = [line if line is None or pa.types.is_binary(kind) else line.decode() for line in lines]
-    path = tmp_path / "runs.parquet"
-    pq.write_table(pa.table({"other": range(9), "run": pa.array(column, kind)}), path, row_group_size=group)
-    files = find_runs([path])
-    (all_of_it,) = plan_parts(files, 10**9)
-    expected = list(map(str, read_part(all_of_it)))
-    assert len(expected) == 8  # the blank one is none
-    assert "row 5, run: got None; allowed: a run as JSON; it is missing" in str(list(read_part(all_of_it))[4])
-    for size in (1, 30, 60, 100, 150, 300):
-        parts = plan_parts(files, size)
-        assert [str(line) for part in parts for line in read_part(part)] == expected
 
 
 def test_a_file_that_was_changed_since_the_plan_is_not_read(tmp_path):

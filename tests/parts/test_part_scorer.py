@@ -4,7 +4,7 @@ import dataclasses
 import pickle
 
 import pytest
-from support.parts import rows_of
+from support.parts import scored_in, scores_in
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
@@ -53,8 +53,8 @@ async def attempt(job, part, causes=()):
         await scorer.aclose()
 
 
-def rows(job, table, column):
-    return rows_of(job.folder, table, column)
+def failures(job):
+    return [failure for scored in scored_in(job.folder) for failure in scored.failures]
 
 
 LOST = ("its process ended by SIGKILL",) * 3
@@ -71,22 +71,20 @@ def left_over(tmp_path):
 
 async def test_a_part_is_written_with_scores_runs_and_counts(engine, job, part, tmp_path):
     counts = await attempt(job, part)
-    assert (counts.runs, counts.scores, counts.failures, counts.rejected) == (40, 440, 0, 2)
+    totals = counts.totals
+    assert (totals.runs, totals.scores, totals.failures, totals.rejected) == (40, 440, 0, 2)
     assert counts.rejected_lines[0].partition(": line ")[2][:16] == "1, byte 0, JSON:"
-    assert rows(job, "runs", "run_id") == [f"r{at:02}" for at in range(40)]
-    assert len(set(zip(rows(job, "scores", "run_id"), rows(job, "scores", "name"), rows(job, "scores", "position"),
-                       strict=True))) == 440  # fmt: skip
-    (kept,) = job.folder.counts(job.folder.finished())
-    assert kept == dataclasses.replace(counts, rejected_lines=list(counts.rejected_lines))
-    assert len(left_over(tmp_path)) == 5
+    assert [scored.run.id for scored in scored_in(job.folder)] == [f"r{at:02}" for at in range(40)]
+    assert len({(score.run_id, score.name, score.position) for score in scores_in(job.folder)}) == 440
+    assert [job.folder.counts(key) for key in job.folder.finished()] == [counts]
+    assert len(left_over(tmp_path)) == 2
 
 
 async def test_a_run_that_fails_is_a_failure_and_the_others_are_scored(engine, job, part):
     engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)
-    assert counts.failed_runs == 1
-    assert set(rows(job, "failures", "run_id")) == {"r07"}
-    assert counts.runs == 40
+    assert (counts.totals.runs, counts.totals.failed_runs) == (40, 1)
+    assert {failure.run_id for failure in failures(job)} == {"r07"}
 
 
 async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
@@ -103,7 +101,7 @@ async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
 
     engine.fault = once
     counts = await attempt(job, part)
-    assert (counts.failures, counts.scores) == (0, 440)
+    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
 
 
 async def test_runs_are_asked_again_when_the_engine_is_back_at_the_last_moment(engine, job, part):
@@ -119,14 +117,14 @@ async def test_runs_are_asked_again_when_the_engine_is_back_at_the_last_moment(e
     engine.fault = restarting
     counts = await attempt(job, part)
     assert back
-    assert (counts.failures, counts.scores) == (0, 440)
+    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
 
 
 async def test_prompt_that_is_never_answered_is_a_failure_with_its_cause(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)
-    assert counts.failed_runs == 1
-    assert "not this" in str(counts.reasons)
+    assert counts.totals.failed_runs == 1
+    assert "not this" in str(counts.totals.reasons)
 
 
 @pytest.mark.parametrize("answered", [0, 5, 38])
@@ -149,9 +147,10 @@ async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engi
     """Where the engine answers other questions: it is up to the part."""
     engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
     counts = await attempt(job, part, LOST)
-    assert (counts.runs, counts.failed_runs, counts.failures, counts.scores) == (40, 40, 40, 0)
-    assert set(rows(job, "failures", "error")) == {"PartLost"}
-    (message,) = set(rows(job, "failures", "message"))
+    totals = counts.totals
+    assert (totals.runs, totals.failed_runs, totals.failures, totals.scores) == (40, 40, 40, 0)
+    assert {failure.error for failure in failures(job)} == {"PartLost"}
+    (message,) = {failure.message for failure in failures(job)}
     assert (
         message == "its part was begun 3 times without a result; the last time: its process ended by SIGKILL"
     )
@@ -161,10 +160,9 @@ async def test_a_complete_part_that_is_begun_too_often_keeps_its_result(engine, 
     engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
     first = await attempt(job, part)
     engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
-    assert await attempt(job, part, LOST) == dataclasses.replace(
-        first, rejected_lines=list(first.rejected_lines)
-    )
-    assert (first.runs, first.failed_runs, set(rows(job, "failures", "run_id"))) == (40, 1, {"r07"})
+    assert await attempt(job, part, LOST) == first
+    assert (first.totals.runs, first.totals.failed_runs) == (40, 1)
+    assert {failure.run_id for failure in failures(job)} == {"r07"}
 
 
 async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, job, part, tmp_path):
@@ -173,17 +171,17 @@ async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, j
         await attempt(job, part, LOST)
     assert job.folder.finished() == []
     engine.fault = lambda call: None
-    assert (await attempt(job, part)).scores == 440
+    assert (await attempt(job, part)).totals.scores == 440
 
 
 async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
-    def full(self, files, replaced=None):
+    def full(contents, replaced=None):
         raise OSError(28, "No space left on device")
 
     job.folder.begin({"settings": {}, "part_bytes": 1})
     scorer = PartScorer(job)
     await scorer.start()
-    monkeypatch.setattr("ragguard.storage.files.partfolder.PartFolder._write", full)
+    monkeypatch.setattr("ragguard.storage.files.partfolder._write", full)
     with pytest.raises(
         StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
     ):

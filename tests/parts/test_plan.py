@@ -2,8 +2,6 @@
 
 import os
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from support.runs import a_run
 
@@ -11,7 +9,6 @@ from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics import ENGLISH, Language
 from ragguard.parts import PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
-from ragguard.storage.files.filesystems import FileInfo
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 
@@ -24,25 +21,20 @@ def folder(tmp_path):
     (home / "_old").mkdir()
     write_runs([a_run("a")], home / "a.jsonl")
     write_runs([a_run("b")], home / "below" / "b.jsonl.gz")
-    pq.write_table(pa.table({"run": ["{}"]}), home / "below" / "deep" / "c.parquet")
+    write_runs([a_run("c")], home / "below" / "deep" / "c.ndjson")
     for name in ("notes.txt", "_old/x.jsonl", ".hidden.jsonl"):
         (home / name).write_text("nothing")
     return home
 
 
 def test_a_folder_is_searched_for_files_with_runs(folder):
-    names = [file.address.removeprefix(f"{folder}/") for file in find_runs([folder])]
-    assert names == ["a.jsonl", "below/b.jsonl.gz", "below/deep/c.parquet"]
-    assert [part.kind for part in plan_parts(find_runs([folder]))] == ["lines", "gzip", "parquet"]
+    names = [str(file.relative_to(folder)) for file in find_runs([folder])]
+    assert names == ["a.jsonl", "below/b.jsonl.gz", "below/deep/c.ndjson"]
+    assert [part.packed for part in plan_parts(find_runs([folder]))] == [False, True, False]
 
 
-def test_an_address_finds_the_same_files_and_a_file_given_twice_is_one(folder):
-    local, address = find_runs([folder]), find_runs([folder.as_uri()])
-    assert [(one.size, one.modified_ns) for one in local] == [(one.size, one.modified_ns) for one in address]
-    assert all("some%20runs" in one.address for one in address)
-    for file in address:
-        assert find_runs([file.address]) == [file]
-    assert find_runs([folder, folder / "a.jsonl"]) == local
+def test_file_that_is_given_twice_is_one(folder):
+    assert find_runs([folder, folder / "a.jsonl"]) == find_runs([folder])
 
 
 def lines_file(path, count=10):
@@ -90,26 +82,6 @@ def test_part_key_depends_on_content_and_settings_alone(tmp_path):
     ]  # fmt: skip
 
 
-def test_part_of_parquet_is_identified_by_its_column_of_runs(tmp_path):
-    def key(rows, **more):
-        pq.write_table(pa.table({"run": rows, **more}), tmp_path / "runs.parquet", row_group_size=2)
-        return [part.key("s") for part in cut(tmp_path / "runs.parquet", 1)]
-
-    first = key(["a", "b", "c", "d"], other=[1, 2, 3, 4])
-    assert key(["a", "b", "c", "d"], other=[5, 6, 7, 8]) == first
-    changed = key(["a", "b", "c", "x"], other=[1, 2, 3, 4])
-    assert len(set(first)) == 4
-    assert [one == other for one, other in zip(first, changed, strict=True)] == [True, True, False, False]
-
-
-def test_folder_with_a_link_to_itself_is_walked_once(tmp_path):
-    (tmp_path / "runs" / "below").mkdir(parents=True)
-    write_runs([a_run("a")], tmp_path / "runs" / "below" / "a.jsonl")
-    for name in ("self", "again"):
-        (tmp_path / "runs" / name).symlink_to(tmp_path / "runs", target_is_directory=True)
-    assert [file.address for file in find_runs([tmp_path / "runs"])] == [str(tmp_path / "runs/below/a.jsonl")]
-
-
 def test_a_declared_language_decides_about_scores_too():
     def record(**scoring):
         return PartJob(scoring=ScoringSettings(**scoring), out="out").record
@@ -119,12 +91,9 @@ def test_a_declared_language_decides_about_scores_too():
 
 
 def test_parts_are_sized_for_inputs_and_processes():
-    def size(total, workers):
-        return part_bytes([FileInfo("/runs.jsonl", total, 5)], workers)
-
-    assert size(10, 4) == SMALLEST_PART
-    assert size(64 * 2**20, 4) == 2**20
-    assert size(2**50, 4) == LARGEST_PART
+    assert part_bytes(10, 4) == SMALLEST_PART
+    assert part_bytes(64 * 2**20, 4) == 2**20
+    assert part_bytes(2**50, 4) == LARGEST_PART
 
 
 @pytest.mark.parametrize(
@@ -132,30 +101,22 @@ def test_parts_are_sized_for_inputs_and_processes():
     [
         (lambda path: None, "does not exist; check the path"),
         (lambda path: path.mkdir(), "is a folder without runs; files with runs are called"),
-        (lambda path: pq.write_table(pa.table({"x": [1]}), path), "has no column 'run'"),
-        (
-            lambda path: pq.write_table(pa.table({"run": [1]}), path),
-            "has no text but int64 in its column 'run'",
-        ),
-        (lambda path: path.write_text("x"), "could not be read"),
         (lambda path: Store(path).close(), "is a store, which one process reads"),
         (os.mkfifo, "is neither a file nor a folder, and several processes cannot read it"),
     ],
-    ids=["missing", "empty", "column", "numbers", "parquet", "store", "pipe"],
+    ids=["missing", "empty", "store", "pipe"],
 )
-def test_input_without_runs_is_one_sentence(tmp_path, request, make, says):
-    case = request.node.callspec.id
-    suffix = {"column": ".parquet", "numbers": ".parquet", "parquet": ".parquet"}
-    path = tmp_path / f"x{suffix.get(case, '')}"
+def test_input_without_runs_is_one_sentence(tmp_path, make, says):
+    path = tmp_path / "x"
     make(path)
     with pytest.raises(StoreError, match=says):
         plan_parts(find_runs([path]))
 
 
-def test_the_standard_input_and_unknown_addresses_are_refused():
+def test_the_standard_input_and_addresses_of_object_stores_are_refused():
     with pytest.raises(InvalidInput, match="files and folders, which several processes can read"):
         find_runs(["-"])
-    with pytest.raises(StoreError, match="is no address that pyarrow opens"):
-        find_runs(["nonsense://bucket/runs"])
+    with pytest.raises(InvalidInput, match="mount the object store, or copy from and to it"):
+        find_runs(["s3://bucket/runs"])
     with pytest.raises(InvalidInput, match="a list of files and folders"):
         find_runs("runs.jsonl")

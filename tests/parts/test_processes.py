@@ -11,24 +11,19 @@ from contextlib import suppress
 from multiprocessing import active_children
 from pathlib import Path
 
-import pyarrow.parquet as pq
 import pytest
-from support.parts import rows_of
+from support.parts import scores_in
 from support.polling import eventually
 from support.process_scorers import Deadly, DeadlyToMove, Mending
 from support.program import command, environment
 
-from ragguard import read_runs, world, write_runs
+from ragguard import read_runs, read_scored, world, write_runs
 from ragguard.errors import RagguardError, WorkerLost
 from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
 from ragguard.parts.processes import ProcessWorker
+from ragguard.records import Usage
 
 UTILITY = ScoringSettings(scorers=("utility",))
-VALUES = [
-    "run_id", "step_id", "passage_id", "name", "value", "stderr", "label", "position", "stage", "sub_question",
-    "scorer", "version", "engine", "prompts", "references_hash", "expectation", "metadata", "question", "step_index",
-    "level", "reference_source", "explanation",
-]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +61,7 @@ def our_processes():
 
 def score_ids(folder):
     """All that identifies a score, of every score in a folder."""
-    columns = ("run_id", "step_id", "name", "stage", "position", "sub_question")
-    return sorted(map(str, rows_of(folder, "scores", *columns)))
+    return sorted(map(str, (score.key for score in scores_in(folder))))
 
 
 def ragguard(*words):
@@ -82,17 +76,18 @@ def test_one_process_gives_bit_for_bit_the_scores_of_a_store(runs, tmp_path):
     few = tmp_path / "few.jsonl"
     write_runs(list(read_runs(runs))[:6], few)
     shared = ["score", few, "--scorers", "belief,utility,coverage", "-c", "1", "-q"]
-    for more in (["--store", tmp_path / "s.db", "--out", tmp_path / "s.parquet"],
-                 ["--on", "processes:1", "--out", tmp_path / "parts"]):  # fmt: skip
+    for more in (["--store", tmp_path / "s.db"], ["--on", "processes:1", "--out", tmp_path / "parts"]):
         done = subprocess.run(ragguard(*shared, *more), capture_output=True, text=True, env=environment())
         assert done.returncode == 0, done.stderr
 
-    def rows(*paths):
-        return sorted(str(row) for path in paths for row in pq.read_table(path).select(VALUES).to_pylist())
+    def scores(path):
+        """All scores, without what they have cost."""
+        found = [score for scored in read_scored(path) for score in scored.scores]
+        return sorted(str(dataclasses.replace(score, usage=Usage())) for score in found)
 
-    of_parts = rows(*(tmp_path / "parts" / "scores").glob("*.parquet"))
+    of_parts = scores(tmp_path / "parts")
     assert len(of_parts) > 100
-    assert of_parts == rows(tmp_path / "s.parquet")
+    assert of_parts == scores(tmp_path / "s.db")
 
 
 def test_process_that_is_killed_before_it_has_read_a_large_job_is_a_lost_worker(tmp_path):

@@ -60,9 +60,9 @@ def test_a_server_that_is_killed_and_started_again_costs_no_score(server, tmp_pa
         job.wait()
     assert job.returncode == 0, told
     assert f"{RUNS} runs are in" in told
-    counts = [*folder.counts(folder.finished())]
-    assert sum(part.runs for part in counts) == RUNS
-    assert not any(part.failures for part in counts)
+    counts = [*map(folder.counts, folder.finished())]
+    assert sum(part.totals.runs for part in counts) == RUNS
+    assert not any(part.totals.failures for part in counts)
     assert any(part.attempts > 1 for part in counts)
     assert all(
         path.stat().st_mtime_ns == at for path, at in written.items()

@@ -1,12 +1,11 @@
-"""Score files: JSON lines and Parquet, and back."""
+"""Score files: written and read back."""
 
 import json
-import sys
 
 import pytest
 from support.runs import a_run, scores_of
 
-from ragguard.errors import InvalidInput, MissingDependency, StoreError
+from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.scorefile import check_score_file, write_scores
 from ragguard.storage.source import read_scored
@@ -40,31 +39,13 @@ def test_json_lines_come_back_as_they_were(tmp_path):
     assert (data["format"], data["question"], data["step_index"]) == ("ragguard.score/1", a_run().question, 1)
 
 
-def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path, monkeypatch):
+def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
     check_score_file(tmp_path / "scores.jsonl")
     for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
         with pytest.raises(StoreError, match="name another file"):
             check_score_file(path)
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingDependency, match="parquet"):
+    with pytest.raises(InvalidInput, match="a file of JSON lines, which `pandas"):
         check_score_file(tmp_path / "scores.parquet")
-
-
-def test_parquet_holds_the_same_numbers(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert write_scores(scored(), tmp_path / "scores.parquet") == 7
-    rows = parquet.read_table(tmp_path / "scores.parquet").to_pylist()
-    assert [row["value"] for row in rows] == [score.value for one in scored() for score in one.scores]
-    rich = rows[3]
-    assert rich["question"] == a_run().question
-    assert (rich["step_index"], rich["usage_prompt_tokens"], rich["metadata"]) == (1, 300, '{"n": 10}')
-    assert rich["references_hash"] == "ff"
-
-
-def test_a_parquet_file_without_scores_has_its_columns(tmp_path):
-    parquet = pytest.importorskip("pyarrow.parquet")
-    assert write_scores([], tmp_path / "none.parquet") == 0
-    assert "value" in parquet.read_table(tmp_path / "none.parquet").column_names
 
 
 def test_a_store_reads_like_a_score_file(tmp_path):

@@ -12,7 +12,7 @@ prints the interpreter of the environment; where it cannot be had, says why and 
   packages than the tests do;
 - `newest`: what the tests of the store, the service and the guard need, on the newest Python of this machine or on
   INTERPRETER. When connections are closed and collected, and what an event loop does at its end, differs by version;
-- `ray`: Ray, for tests that start a cluster of two nodes on this machine, and a server that speaks S3;
+- `ray`: Ray, for tests that start a cluster of two nodes on this machine;
 - `langchain-floor`, `llamaindex-floor`, `telemetry-floor`: the lowest supported versions.
 """
 
@@ -96,11 +96,11 @@ TELEMETRY_FLOOR = CachedVenv(  # lower versions know no events in log records, o
     "import opentelemetry.sdk.trace, opentelemetry.exporter.otlp.proto.http, pytest_asyncio, pytest_timeout",
 )
 
-RAY_CORE = ("ray>=2.60,<3", "pyarrow>=17")
+RAY_CORE = ("ray>=2.60,<3",)
 RAY = CachedVenv(
     "ray",
-    (*RAY_CORE, "moto[server]>=5.1,<6", *TELEMETRY, *CORE),
-    "import ray.cluster_utils, pyarrow, moto.server, pytest_asyncio, pytest_timeout, numpy, httpx",
+    (*RAY_CORE, *TELEMETRY, *CORE),
+    "import ray.cluster_utils, pytest_asyncio, pytest_timeout, numpy, httpx",
 )
 
 _NEWEST = (
@@ -112,7 +112,6 @@ _NEWEST = (
     OPENINFERENCE_LANGCHAIN,
     OPENINFERENCE_LLAMA_INDEX,
     "fastapi>=0.110",
-    "pyarrow>=15",
     "uvicorn>=0.30",
     "uvloop>=0.20",
     "hypothesis>=6.100",

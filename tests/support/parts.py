@@ -4,23 +4,21 @@ executor in this process."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-
 from ragguard.parts import Part, PartJob, PartScorer
-from ragguard.records import ScoredRun
-from ragguard.storage.files.filesystems import pyarrow_for
+from ragguard.records import Score, ScoredRun
+from ragguard.storage.files.partcounts import PartCounts, totals_of
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.parttables import PartCounts, PartRows, Table
+from ragguard.storage.sqlite.store import Store
 
 
 def write_parts(folder: Path, scored: Sequence[ScoredRun], *, size: int = 2, rejected: int = 0) -> list[str]:
     """Writes runs into a folder, `size` runs a part; returns the keys of the parts, in order."""
-    pyarrow_for("tests")
     cut = [scored[at : at + size] for at in range(0, len(scored), size)]
     keys = [f"{number:04x}" for number in range(len(cut))]
     target = PartFolder(folder)
@@ -30,22 +28,25 @@ def write_parts(folder: Path, scored: Sequence[ScoredRun], *, size: int = 2, rej
     return keys
 
 
-def write_part(folder: PartFolder, key: str, runs: Iterable[ScoredRun], *, rejected: int = 0) -> None:
+def write_part(folder: PartFolder, key: str, runs: Sequence[ScoredRun], *, rejected: int = 0) -> None:
     """Writes one part."""
-    rows = PartRows()
-    for place, one in enumerate(runs):
-        rows.add(place, one)
-    counts = PartCounts(
-        key=key, source="runs.jsonl", kind="lines", start=0, end=1, bytes=1, rejected=rejected, **rows.totals
-    )
-    folder.write(counts, rows.tables(pyarrow))
+    totals = totals_of(runs)
+    totals.rejected = rejected
+    folder.write(PartCounts(key=key, source="/runs.jsonl", start=0, end=1, totals=totals), runs)
 
 
-def rows_of(folder: PartFolder, table: Table, *columns: str) -> list[Any]:
-    """Returns the rows of a table over all complete parts: values of one column, or tuples of some."""
-    found = [tables[table] for tables in folder.tables(folder.counts(folder.finished()), table)]
-    values = [[value for part in found for value in part[name].to_pylist()] for name in columns]
-    return values[0] if len(columns) == 1 else [*zip(*values, strict=True)]
+def scored_in(folder: PartFolder) -> list[ScoredRun]:
+    """Returns the scored runs of all complete parts."""
+    found: list[ScoredRun] = []
+    for key in folder.finished():
+        with closing(Store(folder.store_of(folder.counts(key)), read_only=True)) as store:
+            found += store.scored_runs()
+    return found
+
+
+def scores_in(folder: PartFolder) -> list[Score]:
+    """Returns the scores of all complete parts."""
+    return [score for scored in scored_in(folder) for score in scored.scores]
 
 
 class ExecutorHere:

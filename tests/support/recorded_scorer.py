@@ -88,9 +88,7 @@ def _obey_full_disk(order: Path) -> None:
 
     def full(self: PartFolder, *args: object) -> object:
         if order.exists():
-            from ragguard.storage.files.filesystems import writing
-
-            with writing(self.place):
+            with self._writing():
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         return write(self, *args)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from pathlib import Path
 
-from support.parts import rows_of
+from support.parts import scores_in
 from support.polling import eventually
 from support.program import command, environment
 from support.ray_cluster import ray_cluster
@@ -67,14 +67,14 @@ def test_a_core_that_is_killed_costs_no_score(tmp_path: Path) -> None:
             job.kill()
             job.wait()
         eventually(lambda: not cores(), 60)
-    counts = [*folder.counts(folder.finished())]
+    counts = [*map(folder.counts, folder.finished())]
     again = [part for part in counts if part.attempts > 1]
     print(told)
     assert job.returncode == 0, told
     assert len(complete) < len(counts)
-    assert sum(part.runs for part in counts) == RUNS
-    assert not any(part.failures for part in counts)
-    scores = rows_of(folder, "scores", *KEY)
+    assert sum(part.totals.runs for part in counts) == RUNS
+    assert not any(part.totals.failures for part in counts)
+    scores = [tuple(getattr(score, name) for name in KEY) for score in scores_in(folder)]
     assert {run_id for run_id, *_ in scores} == {run.id for run in made(RUNS)}
     assert len({*scores}) == len(scores)  # none stands twice
     assert 1 <= len(again) <= IN_FLIGHT

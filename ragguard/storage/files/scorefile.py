@@ -1,29 +1,33 @@
-"""Reads and writes score files: one score or failure a line as JSON, or a Parquet table of scores.
-`docs/reference/run-format.md` describes both."""
+"""Reads and writes score files: one score or failure a line, as JSON. `docs/reference/run-format.md` describes them."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from itertools import groupby
 from pathlib import Path
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.schema import read_record
-from ragguard.storage.files.filesystems import pyarrow_for
 from ragguard.storage.files.runfile import text_file
-from ragguard.storage.files.scoretable import FIELDS, FORMAT, about_steps, write_table
-from ragguard.storage.sqlite.columns import dump
+from ragguard.storage.sqlite.columns import Data, dump
 from ragguard.text.plain import plain_metadata
+
+FORMAT = "ragguard.score/1"
+_FIELDS = tuple(field.name for field in fields(Score) if field.name not in ("usage", "metadata"))
 
 
 def score_lines(scored: ScoredRun) -> Iterator[str]:
     """Returns the scores and failures of a run as lines."""
-    about = about_steps(scored.run)
+    steps = {step.id: step.index for step in scored.run.steps}
+
+    def about(step_id: str) -> Data:
+        return {"format": FORMAT, "question": scored.run.question, "step_index": steps.get(step_id)}
+
     for score in scored.scores:
-        data = about(score.step_id) | {name: getattr(score, name) for name in FIELDS}
+        data = about(score.step_id) | {name: getattr(score, name) for name in _FIELDS}
         data |= {"usage": asdict(score.usage), "metadata": plain_metadata(score.metadata)}
         yield dump(data) + "\n"
     for failure in scored.failures:
@@ -35,10 +39,8 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
 
     Args:
         runs: The scored runs.
-        path: The file: Parquet where its name ends in `.parquet` (needs the extra `parquet`), JSON lines otherwise.
+        path: The file, packed where its name ends in `.gz`.
     """
-    if str(path).endswith(".parquet"):
-        return write_table(runs, Path(path))
     count = 0
     with text_file(path) as file:
         for scored in runs:
@@ -52,7 +54,9 @@ def check_score_file(path: str | Path) -> None:
     if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
         raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
     if str(path).endswith(".parquet"):
-        pyarrow_for("writing Parquet")
+        raise InvalidInput(
+            "out", str(path), "a file of JSON lines, which `pandas.read_json(…, lines=True)` reads"
+        )
 
 
 def read_score_file(path: str | Path) -> Iterator[ScoredRun]:

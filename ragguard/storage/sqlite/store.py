@@ -32,6 +32,7 @@ from ragguard.storage.sqlite.means import RunMeans, means_at
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
+from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.time_slice import TimeSlice
 from ragguard.storage.sqlite.unreadable import LeftOut, read_each
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
@@ -51,9 +52,6 @@ class Store:
 
     A store belongs to the process that made it: a forked child makes its own.
     """
-
-    has_texts = True
-    """True, as in every store: runs come with the texts of their passages."""
 
     def __init__(
         self,
@@ -228,6 +226,23 @@ class Store:
         """Writes a whole run that is not to be scored; returns False where the store has it already."""
         with self._transaction() as db:
             return Writing(db, self._process.owner).write_run(run)
+
+    def add_scored(self, scored: Iterable[ScoredRun]) -> None:
+        """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
+        with self._transaction() as db:
+            for one in scored:
+                Writing(db, self._process.owner).write_run(one.run)
+                seq = reading.seq_of(db, one.run.id)
+                assert seq is not None
+                insert_scores(db, seq, one.scores)
+                ledger.insert_failures(db, seq, "", one.failures)
+
+    def content(self) -> bytes:
+        """Returns the content of a file that holds this store."""
+        with self._transaction() as db:
+            owners.resign(db, self._process.owner)
+        with self._db.snapshot() as db:
+            return db.serialize()
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from ragguard.analysis.validation.contexts import Context
@@ -10,8 +10,7 @@ from ragguard.analysis.validation.readers import beir, contexts, runs, trec
 from ragguard.analysis.validation.readers.fields import first
 from ragguard.analysis.validation.readers.rankings import qrel_files
 from ragguard.errors import InvalidInput, StoreError, UnknownName
-from ragguard.records import Run
-from ragguard.storage.source import holds_parts
+from ragguard.storage.files.partfolder import is_part_folder
 from ragguard.storage.sqlite.files import is_store
 
 K = 10
@@ -39,22 +38,18 @@ def read_dataset(
     format: str = AUTO,
     k: int = K,
     *,
-    texts: Callable[[], Iterable[Run]] | None = None,
     remarks: list[str] | None = None,
 ) -> list[Context]:
-    """Returns the contexts of a file, a folder, or an address of scored parts. Two contexts with one id are an error.
+    """Returns the contexts of a file or a folder. Two contexts with one id are an error.
 
-    A context takes `k` passages from a ranking; `texts` gives the runs of scored parts with their passages; `remarks`
-    is given what a reader of the numbers has to know.
+    A context takes `k` passages from a ranking; `remarks` is given what a reader of the numbers has to know.
     """
     if k < 1:
         raise InvalidInput("k", k, "1 or more")
     if format != AUTO and format not in FORMATS:
         raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}, labels")
-    if format in (AUTO, "runs") and holds_parts(path):
-        found = list(runs.read(path, texts, remarks))
-    elif texts is not None:
-        raise InvalidInput("--runs", str(path), "a folder of scored parts beside it")
+    if format in (AUTO, "runs") and is_part_folder(path):
+        found = list(runs.read(path, remarks))
     else:
         found = list(_read(Path(path), format, k))
     if not found:

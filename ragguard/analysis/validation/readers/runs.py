@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from ragguard.analysis.validation.contexts import Context
@@ -19,11 +19,9 @@ _STATES = ("answer_correct", "response_grade")
 """The scores of a store that serve as the outcome; the first that exists."""
 
 
-def read(
-    path: str | Path, runs: Callable[[], Iterable[Run]] | None = None, remarks: list[str] | None = None
-) -> Iterator[Context]:
+def read(path: str | Path, remarks: list[str] | None = None) -> Iterator[Context]:
     """Yields the runs of a run file, a store or a folder of parts as contexts; scores of the latter two are given
-    numbers. `runs` and `remarks`: see `readers.dataset.read_dataset`.
+    numbers. `remarks`: see `readers.dataset.read_dataset`.
     """
     if not is_source(path):
         try:
@@ -31,17 +29,14 @@ def read(
         except RunFormatError as error:
             raise InvalidInput(f"{path}, {error.argument}", error.value, error.allowed) from error
         return
-    source = open_source(path, runs)
-    try:
-        for scored in source.store.scored_runs(level="run"):
-            numbers = {score.name: score.value for score in scored.scores if not score.provisional}
-            outcome = next((numbers[name] for name in _STATES if name in numbers), None)
-            given = {name: value for name, value in numbers.items() if name not in _STATES}
-            yield context_of(scored.run, outcome, given)
-        if remarks is not None:
-            remarks.extend(source.remarks)
-    finally:
-        source.close()
+    source = open_source(path)
+    for scored in source.scored_runs(level="run"):
+        numbers = {score.name: score.value for score in scored.scores if not score.provisional}
+        outcome = next((numbers[name] for name in _STATES if name in numbers), None)
+        given = {name: value for name, value in numbers.items() if name not in _STATES}
+        yield context_of(scored.run, outcome, given)
+    if remarks is not None:
+        remarks.extend(source.remarks)
 
 
 def _retrieved(run: Run) -> bool:

@@ -1,0 +1,206 @@
+"""A folder of scored parts, and a score file, read as a store of the same runs does."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+from support.mean_checks import check_same_means
+from support.means import means_of
+from support.parts import write_part, write_parts
+from support.runs import a_run
+from support.scored_runs import two_hops
+
+from ragguard.analysis.digest import MISLEADS, detail, scores_json, summary
+from ragguard.errors import SchemaMismatch, StoreError
+from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
+from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.source import open_source, read_means, read_scored
+from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.store import Store
+
+
+def scored(number):
+    """A run with a guarded hop, scores of all levels and kinds, and every third time a failure."""
+    run = a_run(f"r{number}", question=f"who is “{number}”?")
+    guarded = run.steps[0]
+    guarded.decision = Decision(
+        guarded.passages[1:], [Dropped(guarded.passages[0], 1, "utility -0.80 < -0.20", -0.8)], "pruned", 1.5
+    )
+    guarded.passages, guarded.k = guarded.passages[1:], 4 + number % 3
+    of = {
+        "run_id": run.id,
+        "step_id": run.steps[number % 2].id,
+        "usage": Usage(1, 3, 100 + number, 2, 0.5, 1),
+    }
+    made = {"prompts": "p/1", "scorer": "utility", "version": "1.a"}
+    value = math.sin(number)
+    scores = [
+        *(
+            Score("utility", value / (place + 1), "passage", passage_id=f"p{place}", position=place + 1,
+                  engine=f"m{place % 2}", **of, **made)
+            for place in range(3)
+        ),
+        Score("answerability", float(number % 6), "passage", position=2, sub_question=1, expectation=2.5, **of),
+        Score("redundancy", 0.5, "passage", passage_id="p1", **of),
+        Score("udcg", value, "step", stderr=0.12345, label='a "label"', **of, **made),
+        Score("udcg", -value, "step", stage="candidates", **of, **made),
+        Score("udcg", value / 3, "step", **of, **made | {"version": "2.b"}),
+        Score("seper", value, "step", reference_source="gold", references_hash="h", **of),
+        Score("seper", value / 2, "step", reference_source="answer", **of),
+        Score("delta_seper_total", value, "run", run.id, reference_source="gold", stderr=abs(value)),
+        Score("delta_seper", value, "step", metadata={"dropped_passages": 2, "cut_tokens": 30}, **of),
+        Score("p_abstain", 0.5, "passage", position=2, metadata={"cut_tokens": 7}, **of),
+        Score("udcg_context", value / 7, "run", run.id, stage="candidates", explanation="why\nso"),
+        Score("coverage_total", 0.25, "run", run.id, metadata={"sub_questions": ["wo?", f"“{number}”"]}),
+        Score("answer_correct", 1.0, "run", run.id, label="correct"),
+    ]  # fmt: skip
+    failures = [Failure("belief", "EngineTimeout", "too late", True, run.id, run.steps[0].id)] * (
+        number % 3 == 0
+    )
+    return ScoredRun(run, scores, failures)
+
+
+RUNS = [
+    *(scored(number) for number in range(7)),
+    replace(two_hops(), started_ns=0, ended_ns=0),
+    ScoredRun(a_run("nothing was said of it", steps=0)),
+    ScoredRun(a_run("it failed"), [], [Failure("run", "EngineUnreachable", "gone", True, "it failed")]),
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    path = tmp_path_factory.mktemp("stores") / "s.db"
+    store = Store(path)
+    for one in RUNS:
+        store.add_run(one.run)
+        store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
+    store.close()
+    return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("folders") / "scores"
+    write_parts(path, RUNS, size=3)
+    return path
+
+
+def listed(source):
+    """The runs as lines of a list."""
+    return [overview.line for overview in source.overviews(MISLEADS, texts=False)]
+
+
+def page_of(source):
+    """What a page is made of, with steps numbered from 0."""
+    pages = []
+    for overview in source.overviews(MISLEADS):
+        numbers = {step.seq: at for at, step in enumerate(overview.steps)}
+        of_passages, of_steps, of_run = json.loads(scores_json(overview))
+        for row in (*of_passages, *of_steps):
+            row[0] = numbers[row[0]]
+        shown = detail(overview, _Shown())
+        for step in shown["steps"]:
+            step["place"] = numbers[step["place"]]
+        pages.append((summary(overview.line), shown, of_passages, of_steps, of_run))
+    return pages
+
+
+class _Shown(dict):
+    """Stands in for the numbers of texts, so that texts are compared and not their numbers."""
+
+    def setdefault(self, text, number):
+        return text
+
+
+def test_means_are_those_of_the_records_and_of_a_store(folder, store):
+    check_same_means(read_means(folder), map(means_of, RUNS))
+    check_same_means(read_means(folder), read_means(store))
+
+
+def test_lines_and_pages_are_those_of_a_store(folder, store):
+    assert listed(open_source(folder)) == listed(open_source(store))
+    assert page_of(open_source(folder)) == page_of(open_source(store))
+
+
+def test_records_are_those_that_were_written(folder):
+    source = open_source(folder)
+    assert list(source.scored_runs()) == RUNS
+    assert source.run_ids() == [one.run.id for one in RUNS]
+    assert source.scored_run("r4") == RUNS[4]
+    assert source.scored_run("none") is None
+    alone = list(read_scored(folder))
+    assert [one.scores for one in alone] == [one.scores for one in RUNS]
+    assert {passage.text for one in alone for step in one.run.steps for passage in step.candidates} == {""}
+
+
+def test_score_file_has_the_means_of_its_scores(tmp_path):
+    write_scores(RUNS[:7], tmp_path / "scores.jsonl")
+    read = {means.question: means.means for means in read_means(tmp_path / "scores.jsonl")}
+    assert read == {means.question: pytest.approx(means.means) for means in map(means_of, RUNS[:7])}
+
+
+def test_missing_parts_failed_scores_and_rejected_lines_are_remarked(tmp_path):
+    keys = write_parts(tmp_path / "scores", RUNS[:6], rejected=1)
+    (tmp_path / "scores" / "parts" / f"{keys[1]}.json").unlink()
+    source = open_source(tmp_path / "scores")
+    assert source.run_ids() == ["r0", "r1", "r4", "r5"]
+    missing, failed, rejected = source.remarks
+    assert "1 of 3 parts are missing" in missing
+    assert "1 scores failed, in 1 of 4 runs; most often belief, EngineTimeout: too late" in failed
+    assert "2 lines of the input were rejected" in rejected
+    remarks = []
+    assert len(list(read_means(tmp_path / "scores", remarks))) == 4
+    assert remarks == source.remarks
+
+
+def test_parts_come_in_the_order_of_the_input(tmp_path):
+    folder = PartFolder(tmp_path / "scores")
+    folder.begin({"settings": {}, "part_bytes": 1}, ["b", "c", "a"])
+    for key, one in zip("abc", RUNS, strict=False):
+        write_part(folder, key, [one])
+    assert open_source(tmp_path / "scores").run_ids() == ["r1", "r2", "r0"]
+
+
+def test_run_ids_that_stand_in_several_parts_are_remarked(tmp_path):
+    again = replace(scored(0).run, question="who asks again?")
+    write_parts(tmp_path / "scores", [RUNS[0], RUNS[1], ScoredRun(again), RUNS[2]])
+    source = open_source(tmp_path / "scores")
+    assert "1 run ids stand in several parts; all their runs are read" in " ".join(source.remarks)
+    assert source.run_ids() == ["r0", "r1", "r0", "r2"]
+    assert source.scored_run("r0") == RUNS[0]
+
+
+@pytest.mark.parametrize("kind", ["db", "json"])
+@pytest.mark.parametrize("damage", ["cut", "gone", "empty", "bit", "of another part"])
+def test_damaged_file_is_named_with_the_way_out(tmp_path, kind, damage):
+    keys = write_parts(tmp_path / "scores", RUNS[:6])
+    file, other = (tmp_path / "scores" / "parts" / f"{keys[at]}.{kind}" for at in (1, 2))
+    content = file.read_bytes()
+    if damage == "gone" and kind == "db":
+        file.unlink()
+    elif damage != "gone":
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        damaged = {"cut": content[:-9], "empty": b"", "bit": flipped, "of another part": other.read_bytes()}
+        file.write_bytes(damaged[damage])
+    else:  # a part without counts is not complete
+        file.unlink()
+        assert open_source(tmp_path / "scores").run_ids() == ["r0", "r1", "r4", "r5"]
+        return
+    with pytest.raises(StoreError, match=f"{file.name} is damaged .* remove parts/{keys[1]}.json there"):
+        open_source(tmp_path / "scores")
+
+
+def test_folder_that_is_none_or_of_another_version_is_an_error(tmp_path):
+    (tmp_path / "other").mkdir()
+    with pytest.raises(StoreError, match="is no folder of scored parts"):
+        open_source(tmp_path / "other")
+    PartFolder(tmp_path / "begun").begin({"settings": {}, "part_bytes": 1}, ["a"])
+    with pytest.raises(StoreError, match="has no complete part yet"):
+        open_source(tmp_path / "begun")
+    (tmp_path / "begun" / "settings.json").write_text('{"format": "ragguard.parts/2"}')
+    with pytest.raises(SchemaMismatch, match=r"ragguard\.parts/2"):
+        open_source(tmp_path / "begun")
