@@ -44,6 +44,7 @@ from ragguard.service.configuration import Configuration, When
 from ragguard.service.flush_report import Report
 from ragguard.service.redaction import Redact
 from ragguard.service.service import SCORER, Service, in_each_process
+from ragguard.storage.files.runfile import is_question_file, sub_questions_in
 from ragguard.storage.sqlite.runs import Runs
 from ragguard.storage.sqlite.store import Durability, Store
 from ragguard.telemetry.sink import Sink
@@ -196,7 +197,7 @@ class RagGuard:
         id: str = "",
         resume: bool = False,
         name: str = "",
-        sub_questions: Sequence[str] | None = None,
+        sub_questions: str | Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None,
     ) -> RunHandle:
@@ -214,13 +215,15 @@ class RagGuard:
             id: An id of your own. Empty: a new one.
             resume: True continues the run of this `id` instead of beginning one.
             name: A name for the kind of run, which reports and spans show.
-            sub_questions: What a full answer has to answer, for coverage. None: the judge makes them from the
-                question.
+            sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
+                it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
             pool: All passages that could have been retrieved, with grades where they are known: the yardstick of
                 RA-nWG and PROC.
             metadata: Anything that JSON can hold, kept with the run.
         """
         services = self._services
+        if is_question_file(sub_questions):
+            sub_questions = sub_questions_in(sub_questions, question)
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,
             sub_questions=sub_questions, pool=pool, metadata=metadata,

@@ -30,6 +30,7 @@ COMMANDS = {
     "doctor": "Tell what an engine is, how exact and how fast, and what to change.",
     "fetch": "Fetch smol, a small real model that a laptop computes.",
     "score": "Score run files into a store; goes on where it was stopped.",
+    "questions": "Write the sub-questions that reference reports answer.",
     "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }

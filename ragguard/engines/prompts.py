@@ -36,6 +36,8 @@ Task = Literal[
     "condense",
     "query",
     "query_closed",
+    "report_questions",
+    "self_contained",
 ]
 TASKS: tuple[str, ...] = get_args(Task)
 

@@ -56,6 +56,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
         "--concurrency": ["1"], "--max-tokens": ["0", "100"], "--out": PATH,
     }),
     "calibrate": (1, {"--max-gold-loss": ["0.1"], "--confidence": ["0.9"], "--min-keep": ["2"], "--out": PATH}),
+    "questions": (1, {"--engine": ["nano"], "--prompts": ["nano", "default"], "--out": PATH}),
     "doctor": (1, {"--model": ["m"], "--timeout": ["0.1"], "--prompts": ["nano"]}),
     "metrics": (1, {}),
     "export-nano": (1, {}),

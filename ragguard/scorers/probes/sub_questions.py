@@ -21,16 +21,21 @@ def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestio
 
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:
-    """Returns the sub-questions in an answer, one for each line, without list markers and repetitions; raises
-    ScoringError where there are none."""
-    found: dict[str, str] = {}
-    for line in answer.samples[0].text.splitlines() if answer.samples else []:
-        text = _MARKER.sub("", line).strip()
-        if key := normalise(text):
-            found.setdefault(key, text)
+    """Returns the sub-questions in an answer, one for each line; raises ScoringError where there are none."""
+    found = read_lines(answer)
     if not found:
         raise ScoringError(
             "the judge was asked for sub-questions, one a line, and gave none; "
             "give them with the run (`sub_questions`) or choose a judge that follows the prompt"
         )
+    return found
+
+
+def read_lines(answer: SampleAnswer) -> list[str]:
+    """Returns the lines of an answer without list markers, blank lines and repetitions."""
+    found: dict[str, str] = {}
+    for line in answer.samples[0].text.splitlines() if answer.samples else []:
+        text = _MARKER.sub("", line).strip()
+        if key := normalise(text):
+            found.setdefault(key, text)
     return list(found.values())

@@ -1,0 +1,105 @@
+"""Makes sub-questions from reference reports, as CRUX does: what an ideal answer answers, and not only what a question
+asks (Ju et al. 2025, section 3.2).
+
+A judge writes the questions that a report answers, and rewrites the report's documents as passages that are understood
+on their own. Kept are the sub-questions that a passage answers; each passage is graded by the best of its ratings. The
+result is a run without steps: `sub_questions` and `pool` as a run file has them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ragguard.analysis.validation.readers.fields import json_objects
+from ragguard.engines.base import Engine
+from ragguard.engines.prompts import PromptSet
+from ragguard.errors import InvalidInput, ScoringError
+from ragguard.records import Passage, Run
+from ragguard.scorers.asker import Asker
+from ragguard.scorers.models import Models
+from ragguard.scorers.probes.question import SampleQuestion, answered
+from ragguard.scorers.probes.sub_questions import read_lines, read_sub_questions
+from ragguard.scorers.ratings import Ratings
+
+ANSWERS = 3
+"""The rating, from 0 to 5, from which a passage answers a sub-question."""
+LONGEST = 1024
+"""The most words of a piece of a document that is rewritten at once."""
+_NO_CAP = 10**12
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceReport:
+    """An ideal answer to a question, with the documents that it was written from."""
+
+    question: str
+    report: str
+    documents: tuple[str, ...] = ()
+    """Empty: the paragraphs of the report are its passages, as they stand."""
+
+
+def read_reports(path: Path) -> Iterator[ReferenceReport]:
+    """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
+    for fields in json_objects(path):
+        if unknown := fields.data.keys() - {"question", "report", "documents"}:
+            raise fields.wrong(min(unknown), fields.data[min(unknown)], "no field of that name")
+        one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
+        for name, text in (("question", one.question), ("report", one.report)):
+            if not text.strip():
+                raise fields.wrong(name, text, "a text that is not empty")
+        yield one
+
+
+async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSet, seed: int = 0) -> Run:
+    """Returns a run with the report's question, the sub-questions that its passages answer, and the passages.
+
+    Raises ScoringError where no passage answers any of them.
+    """
+    ask = Asker(Models(judge, judge), _NO_CAP)
+
+    async def made() -> Run:
+        rendered = [
+            prompts.render("report_questions", question=report.question, report=report.report, cuttable=("report",)),
+            *(prompts.render("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
+        ]  # fmt: skip
+        longest = [prompts.template("report_questions" if not at else "self_contained").max_tokens
+                   for at in range(len(rendered))]  # fmt: skip
+        first, *rest = await ask(
+            [
+                SampleQuestion(prompt, 1, most, 0.0, seed=seed, who="judge")
+                for prompt, most in zip(rendered, longest, strict=True)
+            ]
+        )
+        asked = read_sub_questions(answered(first))
+        written = [text for answer in rest for text in read_lines(answered(answer))]
+        passages = list(dict.fromkeys(written or _PARAGRAPH.split(report.report.strip())))
+        ratings = Ratings(tuple(asked))
+        await ratings.learn(passages, prompts, ask)
+        table = ratings.table(passages)
+        kept = table.max(axis=0) >= ANSWERS
+        if not kept.any():
+            raise ScoringError(
+                f"no passage answers any of the {len(asked)} sub-questions that the judge wrote for "
+                f"{report.question!r}: give the documents that the report was written from, or another judge"
+            )
+        grades = table[:, kept].max(axis=1).clip(1)
+        return Run(
+            question=report.question, references=[report.report],
+            sub_questions=[text for text, keep in zip(asked, kept, strict=True) if keep],
+            pool=[Passage(text, grade=int(grade)) for text, grade in zip(passages, grades, strict=True)],
+        )  # fmt: skip
+
+    (run,) = await ask.together([made()])
+    return run
+
+
+def _pieces(document: str) -> Sequence[str]:
+    """Returns a document in pieces of at most `LONGEST` words, none of which ends inside a word."""
+    if not document.strip():
+        raise InvalidInput("documents", document, "texts that are not empty")
+    words = re.findall(r"\S+\s*", document)
+    return ["".join(words[at : at + LONGEST]).strip() for at in range(0, len(words), LONGEST)]

@@ -1,0 +1,105 @@
+"""Sub-questions out of a reference report: those that its passages answer, in a file that runs name."""
+
+import asyncio
+import json
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from ragguard import RagGuard, connect, read_runs, write_runs
+from ragguard.analysis.report_questions import ReferenceReport, questions_of, read_reports
+from ragguard.cli.app import app
+from ragguard.engines import EngineInfo, LabelProbs, Sample, Samples
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import InvalidInput, RunFormatError, ScoringError
+
+QUESTION = "How did Corwell Mills begin?"
+REPORT = ReferenceReport(
+    QUESTION, "Ursula Almberg founded Corwell Mills in 1921.", ("She founded it. That was in 1921.",)
+)
+WRITTEN = {
+    "Write the questions": (
+        "1. Who founded Corwell Mills?\n2. When was Corwell Mills founded?\n3. Who sold Corwell Mills?"
+    ),
+    "rewrite the document": "- Ursula Almberg founded Corwell Mills.\n- Corwell Mills was founded in 1921.",
+}
+ANSWERED = {("founded Corwell Mills?", "Almberg founded"): 5, ("When was", "in 1921"): 4}
+
+
+class Judge:
+    """Writes what the task asks for; rates a passage by the words that it shares with the sub-question."""
+
+    async def sample(
+        self, prompts, n=10, max_tokens=64, temperature=1.0, seed=None, *, deadline=None, priority=0
+    ):
+        said = [
+            next(text for task, text in WRITTEN.items() if task in one.messages[-1].content)
+            for one in prompts
+        ]
+        return Samples([[Sample(text, (-0.1,))] for text in said])
+
+    async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
+        p = np.full((len(prompts), len(labels)), 0.01)
+        for row, prompt in enumerate(prompts):
+            text = prompt.messages[-1].content
+            rated = (rating for words, rating in ANSWERED.items() if all(one in text for one in words))
+            p[row, next(rated, 1)] = 0.9
+        return LabelProbs(p)
+
+    async def info(self):
+        return EngineInfo(
+            model="judge", kind="own", fingerprint="judge/1", capabilities=frozenset({"exact_labels"})
+        )
+
+    async def aclose(self):
+        pass
+
+
+def made(report=REPORT):
+    return asyncio.run(questions_of(report, connect(Judge()), load_prompts("default")))
+
+
+def test_sub_questions_are_those_that_a_passage_answers():
+    run = made()
+    assert run.sub_questions == ["Who founded Corwell Mills?", "When was Corwell Mills founded?"]
+    assert [(one.text, one.grade) for one in run.pool] == [
+        ("Ursula Almberg founded Corwell Mills.", 5),
+        ("Corwell Mills was founded in 1921.", 4),
+    ]
+
+
+def test_without_documents_the_paragraphs_of_the_report_are_its_passages():
+    run = made(ReferenceReport(QUESTION, "Ursula Almberg founded Corwell Mills.\n\nIt was sold later."))
+    assert run.sub_questions == ["Who founded Corwell Mills?"]
+    assert [one.grade for one in run.pool] == [5, 1]
+    with pytest.raises(ScoringError, match="no passage answers any of the 3 sub-questions"):
+        made(ReferenceReport(QUESTION, "Nothing is known."))
+
+
+def test_runs_name_the_file(tmp_path):
+    path = tmp_path / "questions.jsonl"
+    write_runs([made()], path)
+    with RagGuard("nano", store=None, scorers=()) as rg, rg.run(QUESTION, sub_questions=str(path)) as run:
+        assert run.sub_questions == ["Who founded Corwell Mills?", "When was Corwell Mills founded?"]
+    runs = tmp_path / "runs.jsonl"
+    line = {"question": QUESTION, "steps": [], "sub_questions": str(path)}
+    runs.write_text(json.dumps(line))
+    assert next(read_runs(runs)).sub_questions == run.sub_questions
+    runs.write_text(json.dumps(line | {"question": "Another one?"}))
+    with pytest.raises(RunFormatError, match="a file with sub-questions for 'Another one"):
+        next(read_runs(runs))
+    with RagGuard("nano", store=None, scorers=()) as rg, pytest.raises(InvalidInput, match="can be read"):
+        rg.run(QUESTION, sub_questions=str(tmp_path / "missing.jsonl"))
+
+
+def test_a_judge_that_has_no_such_prompt_is_told_in_a_sentence(tmp_path):
+    path = tmp_path / "reports.jsonl"
+    path.write_text(json.dumps({"question": QUESTION, "report": REPORT.report}))
+    assert list(read_reports(path)) == [ReferenceReport(QUESTION, REPORT.report)]
+    result = CliRunner().invoke(
+        app, ["questions", str(path), "--engine", "nano", "--out", str(tmp_path / "q.jsonl")]
+    )
+    assert result.exit_code == 2
+    assert "report_questions" in result.output
+    assert not (tmp_path / "q.jsonl").exists()
