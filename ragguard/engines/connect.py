@@ -66,7 +66,7 @@ def connect(
     account = Account.of(budget)
     _check_engine_args(engine, engine_args)
     if isinstance(engine, Layer):
-        return Budget(engine, account=account) if account else engine
+        return Budget(engine, account) if account else engine
 
     def make() -> Layer:
         bare = open_engine(
@@ -77,7 +77,7 @@ def connect(
             engine_args=engine_args,
             headers=headers,
         )
-        limited = Budget(bare, account=account) if account else bare
+        limited = Budget(bare, account) if account else bare
         return Cache(Coalesce(Retry(Priority(limited))), cache)
 
     return ConnectedEngine(make)

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 import string
+import tomllib
 import unicodedata
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
+from importlib.resources import files
+from itertools import product
 
 from ragguard.errors import InvalidInput
 
@@ -17,6 +21,7 @@ _ONE_FORM = str.maketrans(
      **dict.fromkeys("\u2018\u2019\u201a\u201b", "'"), **dict.fromkeys("\u201c\u201d\u201e\u201f", '"')}
 )  # fmt: skip
 """Dashes and quotation marks that differ by typography alone."""
+_CHOICE = re.compile(r"\{([^}]*)\}")
 _QUOTED = re.compile(r"""(?<!\S)(["'])(\S|\S.{0,300}?\S)\1(?=[.,;:!?]?(?:\s|$))""", re.DOTALL)
 _OPENING = "([{¿¡«"
 _CLOSING = ".,;:!?…)]}»。、؟،؛۔।॥"
@@ -51,145 +56,28 @@ class Language:
         return f"Language({', '.join(f'{name}={words!r}' for name, words in declared if words)})"
 
 
-_SOURCES = (
-    "passage", "passages", "context", "document", "documents", "text", "texts", "article", "articles", "source",
-    "sources", "excerpt", "excerpts", "material",
-)  # fmt: skip
-_SAY_NOTHING = (
-    "does not", "do not", "doesnt", "dont", "did not", "didnt", "says nothing", "say nothing", "provides no",
-    "provide no", "contains no", "contain no", "makes no", "make no", "gives no", "give no", "has no", "have no",
-    "lacks", "lack", "fails to", "fail to", "is silent", "are silent", "is insufficient", "are insufficient",
-    "provides insufficient", "provide insufficient", "contains insufficient", "contain insufficient",
-    "gives insufficient", "give insufficient", "offers no", "offer no",
-)  # fmt: skip
-_MISSING = (
-    "mentioned", "stated", "given", "specified", "provided", "listed", "discussed", "described", "known", "clear",
-    "available", "found", "disclosed", "recorded", "included", "answered", "covered",
-)  # fmt: skip
-ENGLISH = Language(
-    articles=("a", "an", "the"),
-    abstentions=(
-        "no response", "noresponse", "no answer", "none of passages", "none of documents", "none of these",
-        "i dont know", "i do not know", "dont know", "we dont know", "we do not know", "nobody knows", "no one knows",
-        "not sure", "im not sure", "i am not sure", "im not certain", "i am not certain", "im uncertain",
-        "i am uncertain", "i cannot", "i cant", "i can not", "i could not", "i couldnt", "we cannot", "we cant",
-        "cannot be determined", "cant be determined", "cannot be answered", "cant be answered", "cannot answer",
-        "cant answer", "cannot determine", "cant determine", "cannot say", "cant say", "cannot tell", "cant tell",
-        "unable to", "i am unable", "im unable", "i was unable", "it is not possible to", "its not possible to",
-        "it is impossible to", "its impossible to", "impossible to say", "impossible to tell",
-        "impossible to determine", "impossible to know", "hard to say",
-        "it is hard to say", "its hard to say", "it is unclear", "its unclear", "it is unknown", "its unknown",
-        "it is not known who", "it is not known what", "it is not known when", "it is not known where",
-        "it is not known how", "it is not known whether", "it does not say", "it doesnt say", "it does not mention",
-        "it doesnt mention", "i have no information", "i have no idea", "no idea", "i dont have", "i do not have",
-        "im not able to", "i am not able to", "i have no clue", "no clue", "i have no way of", "i have not found",
-        "i havent found", *(
-            f"{need} more {what}"
-            for need in ("i need", "i would need", "id need")
-            for what in ("information", "context", "details")
-        ),
-        "more information is", "more context is",
-        "hard to tell", "no way to know", "no way to tell", "no way of knowing", "it isnt possible to",
-        "there is insufficient", "there is no way", "theres no way", "i lack", "i dont see", "i do not see",
-        "i did not find", "i didnt find", "i found no", "i would rather not",
-        "id rather not", "i would only be guessing", "id only be guessing", "i must abstain", "i abstain", "ill pass",
-        *(
-            f"{there} {what}"
-            for there in (
-                "there is no", "there are no", "theres no", "there isnt any", "there is not any", "there was no",
-                "i see no", "no", "insufficient", "not enough",
-            )
-            for what in (
-                "information", "mention", "reference to", "details", "detail", "data", "indication", "context",
-                "evidence",
-            )
-        ),
-        *(
-            f"{what} {cannot} be {judged}"
-            for what in ("it", "this", "that", "this question", "that question")
-            for cannot in ("cannot", "cant", "can not", "could not", "couldnt")
-            for judged in ("determined", "answered", "established", "inferred", "known", "said", "told", "found")
-        ),
-        *(
-            f"{none} {source} {says}"
-            for none in ("no", "neither")
-            for source in _SOURCES
-            for says in (
-                "mentions", "mention", "states", "state", "says", "say", "contains", "contain", "gives", "give",
-                "provides", "provide", "answers", "answer", "names", "name", "specifies", "specify",
-            )
-        ),
-        *(
-            f"none of {which}{source}"
-            for which in ("given ", "provided ", "retrieved ", "these ")
-            for source in _SOURCES
-        ),
-        *(f"{which}information is not in" for which in ("", "this ", "that ", "requested ", "required ")),
-        "there is not enough", "there isnt enough", "there is no answer", "there is no record", "it is uncertain",
-        "no relevant", "nothing in", "there is nothing", "theres nothing",
-        *(
-            f"{before}{source}{behind} {silent}"
-            for before, behind in (("", ""), ("provided ", ""), ("given ", ""), ("retrieved ", ""), ("", " provided"))
-            for source in (*_SOURCES, "information")
-            for silent in _SAY_NOTHING
-        ),
-        *(
-            f"i {really} {dont_know}"
-            for really in ("really", "honestly", "simply", "just", "actually")
-            for dont_know in ("dont know", "do not know", "cannot", "cant", "could not", "couldnt")
-        ),
-        *(f"it is not {what}" for what in ("stated", "mentioned", "specified", "given", "provided", "disclosed")),
-        *(
-            f"{we_have_no} {what}"
-            for we_have_no in ("we do not have", "we dont have", "no such", "i have no")
-            for what in (
-                "information", "that information", "this information", "enough", "data", "details", "answer", "record",
-                "knowledge", "person is mentioned",
-            )
-        ),
-        "nothing was found", "nothing found", "no results", "no result", "no matching", "no record of", "no records of",
-        "i found nothing", "id have to guess", "i would have to guess", "i would be guessing", "youd have to look",
-        "i prefer not to", "id prefer not to", "i must decline", "i decline to", "i wont speculate",
-        "i will not speculate",
-        "answer does not appear", "answer doesnt appear",
-        "question cannot be answered", "question cant be answered", "answer cannot be", "answer cant be",
-        "answer is not in", "answer is not given", "answer isnt",
-    ),
-    blanks=(
-        "unknown", "unanswerable", "question is unanswerable", "unclear", "uncertain", "undetermined", "unspecified",
-        "not applicable",
-        "it remains unclear", "it remains unknown", "undisclosed", "who knows", "beats me",
-    ),
-    lead_ins=(
-        "apologies", "apologies but", "my apologies", "my apologies but", "sorry", "i am sorry", "im sorry",
-        "sorry but", "i am sorry but", "im sorry but", "i apologize", "i apologise",
-        "unfortunately", "im afraid", "i am afraid", "im afraid that", "answer is",
-        *(
-            f"{by} {which}{what}"
-            for by in ("based on", "from", "according to", "given", "in")
-            for which in ("", "provided ", "given ", "retrieved ", "these ", "this ")
-            for what in (*_SOURCES, "information")
-        ),
-        *(f"{by} {what} alone" for by in ("based on", "from") for what in (*_SOURCES, "information")),
-        "as an ai", "as ai", "as ai language model", "as ai model",
-        *(f"based on {what} provided" for what in (*_SOURCES, "information")),
-    ),
-    turns=(
-        "but", "however", "although", "though", "yet", "maybe", "perhaps", "possibly", "probably", "most likely",
-        "i think", "i believe", "i guess", "i would guess", "id guess", "my guess", "my best guess", "best guess",
-        "i would say", "id say",
-    ),
-    endings=tuple(
-        f"{is_not} {what}"
-        for is_not in ("not", "isnt", "arent", "wasnt", "werent", "never")
-        for what in _MISSING
-    ) + tuple(
-        f"{remains} {what}"
-        for remains in ("is", "are", "was", "were", "remains", "remain")
-        for what in ("unknown", "unclear", "uncertain", "undetermined", "unspecified")
-    ),
-    sources=(*_SOURCES, "anywhere", "here", "me", "all"),
-)  # fmt: skip
+def _read(name: str) -> Language:
+    """Returns the language in a file of this package, whose phrases stand in patterns."""
+    lists = tomllib.loads((files(__package__) / name).read_text(encoding="utf-8"))
+    named = lists.pop("lists")
+    expanded = {
+        field: tuple(text for phrase in phrases for text in _expanded(phrase, named))
+        for field, phrases in lists.items()
+    }
+    return Language(**expanded)
+
+
+def _expanded(phrase: str, named: Mapping[str, list[str]]) -> Iterator[str]:
+    """Yields the texts that a pattern stands for: `{a|b}` for a and b, `{NAME}` for each text of a named list."""
+    parts = _CHOICE.split(phrase)
+    choices = [
+        [text for option in part.split("|") for text in named.get(option, [option])] if at % 2 else [part]
+        for at, part in enumerate(parts)
+    ]
+    return map("".join, product(*choices))
+
+
+ENGLISH = _read("english.toml")
 
 
 def normalise(text: str, language: Language = ENGLISH) -> str:

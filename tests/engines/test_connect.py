@@ -81,14 +81,6 @@ async def test_an_engine_gets_the_layers_once():
     await engine.aclose()
 
 
-async def test_a_budget_is_kept():
-    engine = connect(ScriptedEngine(), budget={"requests": 1})
-    await engine.label_probs(["Who?"], ["A"])
-    with pytest.raises(BudgetExceeded):
-        await engine.label_probs(["What?"], ["A"])
-    await engine.aclose()
-
-
 @pytest.mark.parametrize("budget", [None, {"requests": 1}])
 def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
     limited = [Budget] if budget else []
@@ -118,19 +110,6 @@ def test_a_password_in_an_address_that_is_wrong_is_not_shown(make, value):
     with pytest.raises(InvalidInput, match="host") as caught:
         make(value)
     assert "ss@" not in str(caught.value)
-
-
-async def test_answers_outlive_the_process_in_a_file(tmp_path):
-    for _ in range(2):
-        async with MisbehavingServer(FakeModel().handle) as server:
-            engine = connect(server.url, cache=tmp_path / "answers.db")
-            await engine.info()
-            server.requests.clear()
-            probs = await engine.label_probs(["Who?"], ["A"])
-            await engine.aclose()
-            asked = len(server.requests)
-    assert asked == 0
-    assert probs.p[0, 0] == pytest.approx(0.6)
 
 
 @pytest.mark.parametrize(

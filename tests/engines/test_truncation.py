@@ -92,15 +92,6 @@ async def test_a_caller_that_allows_no_cut_gets_an_error():
         await fit([asked("word " * 500).without_cuts()], Counter(), 100)
 
 
-async def test_a_cut_prompt_can_be_cut_again():
-    prompt = asked("alpha " * 100, "beta " * 100, "gamma " * 100)
-    (once,), _ = await fit([prompt], Counter(), 300)
-    (twice,), _ = await fit([once], Counter(), 150)
-    text = twice.messages[-1].content
-    assert "beta" not in text
-    assert QUESTION in text
-
-
 @settings(max_examples=60, deadline=None)
 @given(
     st.lists(st.text(alphabet="ab \n東", max_size=60), min_size=1, max_size=6),

@@ -50,17 +50,6 @@ def test_calls_of_one_cause_that_were_under_way_together_are_one_failure(breaker
     assert breaker.failed(breaker.enter(), "gone", shared)
 
 
-def test_a_call_that_says_nothing_of_the_engine_lets_another_one_try(breaker_clock):
-    breaker = CircuitBreaker(1, PAUSES)
-    fail(breaker)
-    breaker_clock.now += 11
-    probe = breaker.enter()
-    with pytest.raises(CircuitOpen, match="trying it just now"):
-        breaker.enter()
-    breaker.left(probe)
-    breaker.enter()
-
-
 @given(
     st.integers(1, 4), st.lists(st.sampled_from(["enter", "fail", "succeed", "leave", "wait"]), max_size=60)
 )

@@ -250,12 +250,3 @@ async def test_a_failure_cancels_the_others():
     with pytest.raises(ValueError, match="one of them"):
         await in_parallel([partial(waits, "a"), fails, partial(waits, "b")], 3)
     assert sorted(ended) == ["a", "b"]
-
-
-async def test_one_call_alone_needs_no_task():
-    async def call():
-        return asyncio.current_task()
-
-    assert await in_parallel([call], 3) == [asyncio.current_task()]
-    first, second = await in_parallel([call, call], 3)
-    assert asyncio.current_task() not in (first, second)

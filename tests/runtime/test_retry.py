@@ -1,7 +1,5 @@
 """The retry schedule: waits double up to a bound, within the jitter, and end."""
 
-import random
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -31,8 +29,3 @@ def test_after_the_last_attempt_there_is_no_wait(attempts):
     assert [schedule.after(number) is None for number in range(1, attempts + 3)] == [
         number >= attempts for number in range(1, attempts + 3)
     ]
-
-
-def test_callers_do_not_come_back_together():
-    random.seed(1)
-    assert len({RetrySchedule().wait(1) for _ in range(100)}) == 100

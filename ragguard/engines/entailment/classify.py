@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.engine import Lazy
 from ragguard.engines.entailment.entailer import (
     RELATIONS,
@@ -152,10 +152,10 @@ class ClassifyEntailer:
         return tuple(dict.fromkeys(str(token) for token in (tokens[0], tokens[-1]) if str(token)[:1] in "<["))
 
     async def _classify(
-        self, served: _Served, texts: Sequence[Prompt], deadline: float | None
+        self, served: _Served, texts: Sequence[tuple[str, str]], deadline: float | None
     ) -> tuple[list[_Classified], int, int]:
         """Returns the classes of each pair, the tokens that the server read, and the number of requests."""
-        joined = [_joined(served, prompt) for prompt in texts]
+        joined = [_joined(served, both) for both in texts]
         parts = [joined[start : start + _ROWS] for start in range(0, len(joined), _ROWS)]
         answers = await in_parallel(
             [
@@ -263,11 +263,10 @@ def _separator(specials: Sequence[str], model: str) -> str:
     )
 
 
-def _joined(served: _Served, texts: Prompt) -> str:
+def _joined(served: _Served, texts: tuple[str, str]) -> str:
     """Returns both texts as one. Special tokens inside a text are broken up, so that it cannot contain a separator."""
     parts = []
-    for message in texts.messages:
-        text = message.content
+    for text in texts:
         for token in {*_SPECIAL, *served.specials, served.separator}:
             text = text.replace(token, f"{token[:1]} {token[1:]}")
         parts.append(text)

@@ -11,12 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.entailer import Entailments, Pair, as_texts, columns_of, entail_distinct
 from ragguard.engines.local.pretrained import Source, batches, context_of, load
 from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.truncation import fit
-from ragguard.errors import EngineProtocolError, InvalidInput
+from ragguard.errors import EngineProtocolError, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 
 
@@ -54,20 +53,12 @@ class CrossEncoder:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """Returns one row for each pair."""
+        """Returns one row for each pair. Raises PromptTooLong where the model has no room for one: nothing is cut."""
 
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             began = time.monotonic()
-            texts = [as_texts(pair) for pair in distinct]
-            classifier = await self._worker.run(lambda model, still_wanted: model, deadline)
-
-            async def count(some: Sequence[Prompt]) -> list[int]:
-                rows = await self._worker.run(lambda model, still_wanted: model.rows(some), deadline)
-                return [len(row["input_ids"]) for row in rows]
-
-            fitting, cut = await fit(texts, count, classifier.context)
             p, tokens = await self._worker.run(
-                lambda model, still_wanted: model.probs(fitting, self._max_batch_tokens, still_wanted),
+                lambda model, still_wanted: model.relations(distinct, self._max_batch_tokens, still_wanted),
                 deadline,
             )
             if not np.isfinite(p).all():
@@ -75,7 +66,7 @@ class CrossEncoder:
                     f"{self._source.name} gave probabilities that are no numbers: load it in another dtype"
                 )
             usage = Usage(1, len(distinct), tokens, 0, seconds=time.monotonic() - began)
-            return Entailments(p @ classifier.columns, usage, truncated=cut)
+            return Entailments(p, usage)
 
         return await entail_distinct(pairs, ask)
 
@@ -120,28 +111,28 @@ class _Classifier:
     identity: str
     device: str
 
-    def rows(self, texts: Sequence[Prompt]) -> list[dict[str, list[int]]]:
-        """Returns each pair as the model reads it. No text in a pair becomes a special token."""
-        encoded = self.tokenizer(
-            [prompt.messages[0].content for prompt in texts],
-            [prompt.messages[1].content for prompt in texts],
-            split_special_tokens=True,
-        )
-        return [{name: values[i] for name, values in encoded.items()} for i in range(len(texts))]
-
-    def probs(
-        self, texts: Sequence[Prompt], max_tokens: int, still_wanted: StillWanted
+    def relations(
+        self, pairs: Sequence[Pair], max_tokens: int, still_wanted: StillWanted
     ) -> tuple[NDArray[np.float64], int]:
-        """Returns the probabilities (pairs, classes), and the number of tokens read."""
+        """Returns the probabilities (pairs, relations), and the number of tokens read. No text in a pair becomes a
+        special token."""
         import torch
 
-        rows = self.rows(texts)
+        encoded = self.tokenizer(*zip(*map(as_texts, pairs), strict=True), split_special_tokens=True)
+        rows = [{name: values[i] for name, values in encoded.items()} for i in range(len(pairs))]
         p = np.empty((len(rows), len(self.columns)))
         lengths = [len(row["input_ids"]) for row in rows]
+        if max(lengths) > self.context:
+            raise PromptTooLong(
+                f"a pair of answers has {max(lengths)} tokens with its question, and {self.context} fit: compare "
+                "shorter answers, or leave out `entailer`, so that the engine compares them",
+                limit=self.context,
+                tokens=max(lengths),
+            )
         for part in batches(lengths, lambda longest: max_tokens // lengths[longest]):
             still_wanted()
             batch = self.tokenizer.pad([rows[i] for i in part], return_tensors="pt")
             with torch.inference_mode():
                 logits = self.model(**{name: tensor.to(self.device) for name, tensor in batch.items()}).logits
             p[part] = logits.float().softmax(-1).cpu().numpy()
-        return p, sum(lengths)
+        return p @ self.columns, sum(lengths)

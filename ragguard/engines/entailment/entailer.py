@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import Engine, EngineInfo, Message, Prompt, Span
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, InvalidInput
 from ragguard.records import Usage
@@ -144,16 +144,10 @@ def _unknown_labels(labels: Mapping[int, str], model: str) -> InvalidInput:
     )
 
 
-def as_texts(pair: Pair) -> Prompt:
-    """Returns the two texts that a classifier compares, as two messages: each answer follows the question.
-
-    Bare answers mean nothing to a classifier ("No", "1922"). Only the answers may be cut.
-    """
-    texts = [f"{pair.question} {answer}".strip() for answer in (pair.premise, pair.hypothesis)]
-    start = len(f"{pair.question} ".lstrip())
-    spans = [Span(index, min(start, len(text)), len(text)) for index, text in enumerate(texts)]
-    longest_first = sorted(spans, key=lambda span: span.start - span.end)
-    return Prompt(tuple(Message("user", text) for text in texts), tuple(longest_first))
+def as_texts(pair: Pair) -> tuple[str, str]:
+    """Returns the two texts that a classifier compares: each answer follows the question, since bare answers mean
+    nothing to a classifier ("No", "1922")."""
+    return f"{pair.question} {pair.premise}".strip(), f"{pair.question} {pair.hypothesis}".strip()
 
 
 class EngineEntailer:

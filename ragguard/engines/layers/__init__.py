@@ -2,7 +2,7 @@
 
 The usual stack, outermost first, and why in this order:
 
-    Cache(Coalesce(Retry(Priority(Budget(engine)))))
+    Cache(Coalesce(Retry(Priority(Budget(engine, account)))))
 
 - `Cache` outermost: what is known costs no wait, no slot, no money, and what two callers want at
   once is asked once, before anything is counted or merged.

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 
-from ragguard.engines.account import Account, Cost, Price, Spent
+from ragguard.engines.account import Account, Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.requests.request import R, Request
@@ -35,35 +35,12 @@ class Budget(Layer):
 
     Args:
         engine: The engine that the layer wraps.
-        requests: How many requests, 0 or more. None: any number.
-        tokens: How many tokens, prompt and output together, 0 or more. None: any number.
-        money: How much money, in the currency of `price`, which must then be given. None: any amount.
-        price: What a million tokens cost.
-        account: An Account that several engines share, in place of the four limits.
+        account: What may be spent; several engines may share it.
     """
 
-    def __init__(
-        self,
-        engine: Engine,
-        requests: int | None = None,
-        tokens: int | None = None,
-        money: float | None = None,
-        price: Price | None = None,
-        *,
-        account: Account | None = None,
-    ) -> None:
+    def __init__(self, engine: Engine, account: Account) -> None:
         super().__init__(engine)
-        self.account = Account(requests, tokens, money, price) if account is None else account
-
-    @property
-    def spent(self) -> Spent:
-        """The amounts that were spent so far; `money` by the given price."""
-        return self.account.spent
-
-    @property
-    def left(self) -> Spent:
-        """The amounts that may still be spent, less those reserved for calls in flight."""
-        return self.account.left
+        self.account = account
 
     async def send(self, request: Request[R]) -> R:
         """Sends the request on if what it may cost is left, in halves where it has to."""

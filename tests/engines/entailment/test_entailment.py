@@ -73,13 +73,9 @@ def test_names_that_say_nothing_are_refused_with_what_to_do(labels):
         columns_of(labels, "m")
 
 
-def test_an_answer_stands_behind_its_question_and_only_it_may_be_cut():
-    texts = as_texts(Pair("Who?", "Ada", "Ole Dahl"))
-    assert [message.content for message in texts.messages] == ["Who? Ada", "Who? Ole Dahl"]
-    cuttable = [texts.messages[s.message].content[s.start : s.end] for s in texts.cuttable]
-    assert cuttable == ["Ole Dahl", "Ada"]
-    bare = as_texts(Pair("", "Ada", "Ole"))
-    assert [message.content for message in bare.messages] == ["Ada", "Ole"]
+def test_answer_stands_behind_its_question():
+    assert as_texts(Pair("Who?", "Ada", "Ole Dahl")) == ("Who? Ada", "Who? Ole Dahl")
+    assert as_texts(Pair("", "Ada", "Ole")) == ("Ada", "Ole")
 
 
 async def test_the_engine_judges_through_its_prompts():

@@ -28,13 +28,13 @@ class Silent(ScriptedEngine):
 
 async def test_requests_run_out_before_they_are_sent():
     engine = ScriptedEngine()
-    budget = Budget(engine, requests=3)
+    budget = Budget(engine, Account(requests=3))
     answers = await asyncio.gather(
         *(budget.label_probs([f"{i}"], ["X"]) for i in range(10)), return_exceptions=True
     )
     assert [isinstance(answer, BudgetExceeded) for answer in answers] == [False] * 3 + [True] * 7
     assert len(engine.calls) == 3
-    assert (budget.spent.requests, budget.left.requests) == (3, 0)
+    assert (budget.account.spent.requests, budget.account.left.requests) == (3, 0)
     with pytest.raises(
         BudgetExceeded, match=r"up to 1 requests are needed, and 3 of 3 are spent.*`requests`"
     ):
@@ -43,23 +43,23 @@ async def test_requests_run_out_before_they_are_sent():
 
 async def test_tokens_are_reserved_at_most_and_settled_as_reported():
     engine = ScriptedEngine()
-    budget = Budget(engine, tokens=2000)
+    budget = Budget(engine, Account(tokens=2000))
     text = "word " * 100
     with pytest.raises(BudgetExceeded, match="tokens"):
         await budget.sample([text], n=10, max_tokens=500)
     assert engine.calls == []
     drawn = await budget.sample([text], n=2, max_tokens=500)
-    assert budget.spent.tokens == drawn.usage.prompt_tokens + drawn.usage.output_tokens
-    assert budget.spent.tokens < 200
-    assert budget.left.tokens == 2000 - budget.spent.tokens
+    assert budget.account.spent.tokens == drawn.usage.prompt_tokens + drawn.usage.output_tokens
+    assert budget.account.spent.tokens < 200
+    assert budget.account.left.tokens == 2000 - budget.account.spent.tokens
 
 
 async def test_concurrent_calls_cannot_overspend_together():
     engine = ScriptedEngine(gate=asyncio.Event())
-    budget = Budget(engine, tokens=1000)
+    budget = Budget(engine, Account(tokens=1000))
     calls = [asyncio.ensure_future(budget.sample(["a"], n=1, max_tokens=400)) for _ in range(5)]
     await engine.until_running(2)
-    assert budget.left.tokens < 200
+    assert budget.account.left.tokens < 200
     engine.gate.set()
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert sum(isinstance(answer, BudgetExceeded) for answer in answers) == 3
@@ -68,12 +68,12 @@ async def test_concurrent_calls_cannot_overspend_together():
 
 async def test_money_follows_the_price_of_the_model():
     engine = ScriptedEngine()
-    budget = Budget(engine, money=0.01, price=Price(prompt=1.0, output=1000.0))
+    budget = Budget(engine, Account(money=0.01, price=Price(prompt=1.0, output=1000.0)))
     with pytest.raises(BudgetExceeded, match="money"):
         await budget.sample(["a"], n=10, max_tokens=64)
     answer = await budget.label_probs(["one two three"], ["X"])
     assert answer.usage.prompt_tokens == 3
-    assert budget.spent.money == pytest.approx((3 * 1.0 + 1 * 1000.0) / 1e6)
+    assert budget.account.spent.money == pytest.approx((3 * 1.0 + 1 * 1000.0) / 1e6)
     assert Price(2.0, 3.0).of(1e6, 2e6) == pytest.approx(8.0)
 
 
@@ -86,9 +86,9 @@ def test_a_price_that_is_none_is_refused(wrong):
 
 
 async def test_reply_without_usage_is_counted_as_reserved():
-    budget = Budget(Silent(), tokens=10_000)
+    budget = Budget(Silent(), Account(tokens=10_000))
     await budget.sample(["x" * 300], n=2, max_tokens=50)
-    assert budget.spent.tokens >= 100 + 300 / 3
+    assert budget.account.spent.tokens >= 100 + 300 / 3
 
 
 class Dense(ScriptedEngine):
@@ -101,32 +101,32 @@ class Dense(ScriptedEngine):
 
 async def test_dense_text_never_overspends():
     engine = Dense()
-    budget = Budget(engine, tokens=20_000)
+    budget = Budget(engine, Account(tokens=20_000))
     texts = [f"{i} " + "字0🜁" * 40 for i in range(200)]
     calls = [budget.label_probs(texts[at : at + 5], ["X"]) for at in range(0, 200, 5)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
     assert {type(answer) for answer in answers} == {LabelProbs, BudgetExceeded}
-    assert 10_000 < budget.spent.tokens <= 20_000
-    assert budget.spent.tokens == sum(
+    assert 10_000 < budget.account.spent.tokens <= 20_000
+    assert budget.account.spent.tokens == sum(
         engine._usage(call, len(call.texts)).prompt_tokens + len(call.texts) for call in engine.calls
     )
 
 
 async def test_prose_goes_out_in_pieces_until_the_budget_is_used():
     engine = ScriptedEngine()  # a word is a token: a sixth of the bound
-    budget = Budget(engine, tokens=20_000)
+    budget = Budget(engine, Account(tokens=20_000))
     texts = [f"{i} " + "words " * 200 for i in range(90)]
     answer = await budget.label_probs(texts, ["X"])
     assert len(answer) == 90
     assert [call.texts for call in engine.calls] != [texts]
     assert [text for call in engine.calls for text in call.texts] == texts
-    assert 18_000 < budget.spent.tokens <= 20_000
+    assert 18_000 < budget.account.spent.tokens <= 20_000
 
 
 async def test_call_beyond_the_whole_budget_is_refused_unsent():
     engine = ScriptedEngine()
     with pytest.raises(BudgetExceeded, match="tokens"):
-        await Budget(engine, tokens=2_000).label_probs(["words " * 200] * 90, ["X"])
+        await Budget(engine, Account(tokens=2_000)).label_probs(["words " * 200] * 90, ["X"])
     assert engine.calls == []
 
 
@@ -172,12 +172,12 @@ async def test_every_request_that_leaves_counts_also_those_that_fail(face):
         return Reply({"error": {"message": "busy"}}, 503) if next(count) % 3 else model.handle(request)
 
     async with MisbehavingServer(handle) as server:
-        budget = Budget(open_engine(server.url), requests=50)
+        budget = Budget(open_engine(server.url), Account(requests=50))
         engine = Retry(budget, Patience(base=0.001, cap=0.002, trip_after=10_000))
         calls = [engine.label_probs([f"{i} {j}" for j in range(5)], ["A", "B"]) for i in range(30)]
         answers = [await outcome(call) for call in calls]
         assert isinstance(answers[-1], EngineError)
-        assert budget.spent.requests == len(server.requests) <= 50
+        assert budget.account.spent.requests == len(server.requests) <= 50
         assert face == "openai" or len(server.requests) == 50
         await engine.aclose()
 
@@ -238,31 +238,35 @@ class Entailing:
 )
 async def test_failures_cost_a_request_and_tokens_only_if_work_may_have_been_done(error, tokens):
     engine = ScriptedEngine(fault=lambda call: error)
-    budget = Budget(engine, requests=5, tokens=10_000)
+    budget = Budget(engine, Account(requests=5, tokens=10_000))
     with pytest.raises(type(error)):
         await budget.sample(["some words"], n=10, max_tokens=100)
-    assert budget.spent.requests == 1
-    assert bool(budget.spent.tokens) is bool(tokens)
-    assert budget.left.tokens == 10_000 - budget.spent.tokens
+    assert budget.account.spent.requests == 1
+    assert bool(budget.account.spent.tokens) is bool(tokens)
+    assert budget.account.left.tokens == 10_000 - budget.account.spent.tokens
 
 
 async def test_a_cancelled_call_gives_back_what_it_reserved():
     engine = ScriptedEngine(gate=asyncio.Event())
-    budget = Budget(engine, tokens=1000)
+    budget = Budget(engine, Account(tokens=1000))
     call = asyncio.ensure_future(budget.sample(["a"], n=1, max_tokens=900))
     await engine.until_running(1)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    assert budget.left.tokens > 900
+    assert budget.account.left.tokens > 900
 
 
 async def test_budget_without_limits_counts_and_empty_calls_cost_nothing():
     engine = ScriptedEngine()
-    budget = Budget(engine)
+    budget = Budget(engine, Account())
     await budget.label_probs([], ["X"])
-    assert budget.spent.requests == 0
+    assert budget.account.spent.requests == 0
     await budget.label_probs(["a"], ["X"])
-    assert (budget.spent.requests, budget.left.requests, budget.left.money) == (1, None, None)
+    assert (budget.account.spent.requests, budget.account.left.requests, budget.account.left.money) == (
+        1,
+        None,
+        None,
+    )
     assert await budget.info() == await engine.info()
     await budget.aclose()
     assert engine.closed == 1
@@ -273,4 +277,4 @@ async def test_budget_without_limits_counts_and_empty_calls_cost_nothing():
 )
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match="price" if "money" in wrong else next(iter(wrong))):
-        Budget(ScriptedEngine(), **wrong)
+        Account(**wrong)

@@ -8,14 +8,14 @@ import pytest
 from support.scripted_engine import ScriptedEngine, unit
 
 from ragguard.engines.base import Engine, LabelProbs
-from ragguard.engines.layers import Budget, Cache, Coalesce, Patience, Priority, Retry
+from ragguard.engines.layers import Account, Budget, Cache, Coalesce, Patience, Priority, Retry
 from ragguard.errors import CircuitOpen, EngineError, EngineOverloaded, EngineUnreachable, PromptTooLong
 
 PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
 
 
 def stack(engine: Engine) -> Engine:
-    return Cache(Coalesce(Retry(Priority(Budget(engine), 4), PATIENCE)))
+    return Cache(Coalesce(Retry(Priority(Budget(engine, Account()), 4), PATIENCE)))
 
 
 async def test_500_callers_share_a_few_calls():
@@ -61,7 +61,7 @@ async def test_a_storm_of_faults_and_cancellations():
 async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_what_it_is(breaker_clock):
     engine = ScriptedEngine()
     patience = Patience(attempts=2, base=0.001, cap=0.001, trip_after=6, pause=30)
-    layers = Cache(Coalesce(Retry(Priority(Budget(engine)), patience)))
+    layers = Cache(Coalesce(Retry(Priority(Budget(engine, Account())), patience)))
     await layers.label_probs(["before"], ["A"])
     engine.calls.clear()
     engine.fault = lambda call: EngineOverloaded("503")
@@ -81,12 +81,12 @@ async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_wh
 
 async def test_a_cached_answer_costs_no_slot_no_request_and_no_wait():
     engine = ScriptedEngine()
-    budget = Budget(engine, requests=1)
+    budget = Budget(engine, Account(requests=1))
     layers = Cache(Coalesce(Retry(Priority(budget))))
     await layers.label_probs(["a"], ["A"])
     for _ in range(3):
         assert (await layers.label_probs(["a"], ["A"])).usage.cached == 1
-    assert budget.spent.requests == 1
+    assert budget.account.spent.requests == 1
 
 
 async def test_every_layer_is_an_engine_and_closes_what_it_wraps():

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import ragguard.engines.nano
 from ragguard import world
-from ragguard.engines.base import Message
 from ragguard.engines.nano.tokenizer import MARKER, SPECIAL, load_tokenizer
 from training.nano.vocabulary import build_vocabulary
 
@@ -56,11 +55,6 @@ def test_decoding_reads_well(text: str) -> None:
     assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
 
 
-def test_lines_survive_decoding() -> None:
-    ids = [*TOKENIZER.encode("Who founded it?"), TOKENIZER.ids["\n"], *TOKENIZER.encode("Where is it?")]
-    assert TOKENIZER.decode(ids).splitlines() == ["Who founded it?", "Where is it?"]
-
-
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from([*SPECIAL, "Ada", " ", "<", "\n"]), max_size=12).map("".join)
@@ -68,21 +62,6 @@ def test_lines_survive_decoding() -> None:
 def test_no_text_spells_a_special_token(text: str) -> None:
     special = {TOKENIZER.ids[token] for token in SPECIAL} - {TOKENIZER.unknown} | {TOKENIZER.ids["\n"]}
     assert not special & set(TOKENIZER.encode(text))
-
-
-def test_a_conversation_ends_where_the_answer_begins() -> None:
-    ids = TOKENIZER.encode_chat(
-        [Message("user", "Ada"), Message("assistant", "Berg"), Message("user", "Oslo")]
-    )
-    assert [TOKENIZER.words[i] for i in ids] == [
-        "<bos>",
-        "Ada",
-        "<answer>",
-        "Berg",
-        "<eos>",
-        "Oslo",
-        "<answer>",
-    ]
 
 
 def test_unknown_words_are_named() -> None:
