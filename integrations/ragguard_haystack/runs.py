@@ -151,7 +151,6 @@ class Operations:
             self.recorder.step_ended(step_id, passages_of(documents_in(operation.result) or ()))
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
-        self.recorder.calls.called(operation.name, self.tools)
         splitter, output = self.tools.get(operation.name), operation.result
         if error is not None or operation.tags.get("haystack.tool.error"):
             result = ToolResult(error=error or str(output))

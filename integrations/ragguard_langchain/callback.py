@@ -248,7 +248,6 @@ class RagGuardCallback(BaseCallbackHandler):
         scope = open_call.notes
         call = ToolCall(name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata)
         call.trace = span_of(run_id)
-        self._recorder.calls.called(name, self._options.tools)
         open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
         if name in self._options.tools:
             tree.steps.begin(open_call, query, "", metadata)

@@ -49,11 +49,7 @@ class Deliveries:
 
     def tool_began(self, call: Call) -> None:
         """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
-        options = self._runs.options
-        if not options.tools:
-            return
-        self._recorder.calls.called(call.tool, options.tools)
-        splitter = options.tools.get(call.tool)
+        splitter = self._runs.options.tools.get(call.tool)
         if splitter is not None and not call.step_id:
             call.splitter = splitter
             self._open(call)

@@ -16,10 +16,9 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
-from ragguard.capture.plain_steps import keep_advice, note_decision, record_failure, record_step
+from ragguard.capture.plain_steps import advisers, keep_advice, note_decision, record_failure, record_step
 from ragguard.capture.snapshot import text_of
-from ragguard.errors import AdviceError
-from ragguard.records import Advice, Decision, Status
+from ragguard.records import Advice, Decision
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
 
@@ -42,23 +41,13 @@ class FrameworkRun:
         """The run's id in the store, as far as it is known; see `RunHandle.id`."""
         return self._call.recorder.ids.stored(self._call.run_id)
 
-    def retrieved(
-        self, query: str, passages: object, *, candidates: object = None, k: int | None = None, tool: str = "",
-        turn: int | None = None, started_ns: int = 0, decision: Decision | None = None,
-        metadata: Mapping[str, Any] | None = None, id: str = "",
-    ) -> str:  # fmt: skip
-        """Records one retrieval and returns the step's id; see `RunHandle.retrieved`."""
-        return record_step(
-            self._call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
-            decision=decision, metadata=metadata, id=id,
-        )  # fmt: skip
+    def retrieved(self, query: str, passages: object, **more: Any) -> str:
+        """Records one retrieval and returns the step's id; takes the arguments of `RunHandle.retrieved`."""
+        return record_step(self._call, query, passages, **more)
 
-    def failed(
-        self, query: str, error: BaseException | str, *, status: Status = "error", tool: str = "",
-        turn: int | None = None,
-    ) -> str:  # fmt: skip
-        """Records a retrieval that gave nothing and returns the step's id."""
-        return record_failure(self._call, query, error, status=status, tool=tool, turn=turn)
+    def failed(self, query: str, error: BaseException | str, **more: Any) -> str:
+        """Records a retrieval that gave nothing, as `RunHandle.failed` does, and returns the step's id."""
+        return record_failure(self._call, query, error, **more)
 
     def answered(self, answer: object) -> None:
         """Records what the pipeline answered, in place of what the framework returns."""
@@ -77,14 +66,8 @@ class FrameworkRun:
 
     def _advisers(self) -> tuple[Advise, AdviseAsync]:
         """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
-        call = self._call
-        if not call.recorder.sampling.takes(call.run_id):
-            raise AdviceError(
-                f"run {self.id} was not sampled, so that nothing is known of it: raise RagGuard(sample_rate=...)"
-            )
-        if call.recorder.advise is None or call.recorder.aadvise is None:
-            raise AdviceError("advice needs the engine of a RagGuard: give the integration a RagGuard")
-        return call.recorder.advise, call.recorder.aadvise
+        sampled = self._call.recorder.sampling.takes(self._call.run_id)
+        return advisers(self._call.recorder, self.id, sampled=sampled)
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
 import threading
 from collections import Counter
-from collections.abc import Collection
-from functools import partial
 
 from ragguard.runtime.notices import NOTICES
 
 TOOL = "tool"
 """The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
 _MOST_NAMES = 50
-_PATIENCE = 25
-"""The number of tool calls after which a declared tool that was not called is taken for a mistake."""
 _NOT_INSIDE = (
     ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
     "(ragguard_resume), which then gets its retrievals. A plain thread or pool of threads does not know the run: "
@@ -32,12 +27,10 @@ _NAMES_SHOWN = 8
 class CallsSeen:
     """Counts calls by kind and name; of more than 50 names, the further ones count as one."""
 
-    __slots__ = ("counts", "not_called")
+    __slots__ = ("counts",)
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()
-        self.not_called: set[str] = set()
-        """The tools that are declared as retrievals and were not called in any run so far."""
 
     def add(self, kind: str, name: str) -> None:
         """Counts a call."""
@@ -61,36 +54,18 @@ class CallsSeen:
             parts.append(f"{kind}: {', '.join(names[:_NAMES_SHOWN])}{more}")
         return "; ".join(parts)
 
-    def way_out(self) -> str:
-        """Returns a sentence that says what to declare, so that retrievals in or beside these calls are captured."""
-        tools = self.tools()
-        declare = (
-            f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; " if tools else ""
-        )
-        if tools and self.not_called:
-            names = ", ".join(map(repr, sorted(self.not_called)[:_NAMES_SHOWN]))
-            declare = f"check the spelling of tools={{...}}, since no call of {names} was seen; {declare}"
-        return (
-            f"{declare}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
-            "run.retrieved(query, passages)"
-        )
-
 
 def what_to_do(calls: CallsSeen) -> str:
-    """Describes the calls in one sentence, and says what to do where one of them retrieves."""
-    seen = str(calls)
+    """Describes the calls in one sentence, and says what to declare, so that retrievals in them are captured."""
+    seen, tools = str(calls), calls.tools()
+    begin = f"calls that were seen in place of retrievals: {seen}. What to do: " if seen else ""
     if not seen:
-        return f"no call of a framework was seen. What to do: {_ATTACH}; {calls.way_out()}"
-    return f"calls that were seen in place of retrievals: {seen}. What to do: {calls.way_out()}"
-
-
-def never_called(declared: Collection[str], called: Collection[str]) -> str:
-    """Returns the warning about declared tools that were not called; `called` are the names of the tools that were."""
-    names = ", ".join(map(repr, declared))
-    seen = ", ".join(map(repr, called))
+        begin = f"no call of a framework was seen. What to do: {_ATTACH}; "
+    elif tools:
+        begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
     return (
-        f"tools={{...}} declares {names}, and no tool of {'that name' if len(declared) == 1 else 'those names'} was "
-        f"called; tools that were called: {seen}. Check the spelling"
+        f"{begin}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
+        "run.retrieved(query, passages)"
     )
 
 
@@ -103,30 +78,9 @@ class CallLog:
         self._named: set[str] = set()
         """The tools that a warning has named."""
         self._warned = 0
-        self._tools: set[str] = set()
-        """The tools that were called where others were declared."""
-        self._tool_calls = 0
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
-
-    def called(self, tool: str, declared: Collection[str]) -> None:
-        """Notes a call of a tool where others are `declared` as retrievals. Warns of declared tools without a call: as
-        soon as a tool of a similar name is called that is not declared, else at the 25th call of any tool."""
-        if not declared:
-            return
-        with self._lock:
-            self._tool_calls += 1
-            if tool in declared or len(self._tools) < _MOST_NAMES:
-                self._tools.add(tool)
-            self.total.not_called.update(declared)
-            self.total.not_called -= self._tools
-            missing, others = sorted(self.total.not_called), self._tools.difference(declared)
-        if self._tool_calls > _PATIENCE:
-            return
-        close = any(difflib.get_close_matches(name, others, 1) for name in missing)
-        if missing and (close or self._tool_calls == _PATIENCE):
-            NOTICES.once(f"declared {missing}", partial(never_called, missing, sorted(self._tools)))
 
     def seen(self, run_id: str, kind: str, name: str) -> None:
         """Counts a call of a run; the run need not be known to the recorder."""
@@ -137,7 +91,6 @@ class CallLog:
                 if len(self._of_run) >= _MOST_RUNS:
                     del self._of_run[next(iter(self._of_run))]
                 calls = self._of_run[run_id] = CallsSeen()
-                calls.not_called = self.total.not_called
             calls.add(kind, name)
 
     def forget(self, run_id: str) -> CallsSeen:

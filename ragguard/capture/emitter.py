@@ -7,7 +7,7 @@ only; a run's end is held back until the steps that are on their way have gone t
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -21,10 +21,6 @@ from ragguard.capture.run_ids import RunIds
 from ragguard.capture.sampling import Sampling
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
-from ragguard.runtime.notices import NOTICES
-
-CUT_SHORT_KEPT = 65_536
-"""The number of runs closed at the bound of open runs that are remembered until they end."""
 
 
 @dataclass(slots=True)
@@ -35,49 +31,7 @@ class CaptureCounts:
     steps: int = 0
     unsampled: int = 0
     cut_short: int = 0
-    """Runs that were closed since too many were open, and have not ended since."""
-    cut_off: int = 0
-    """Retrievals of such runs that were open, or began later, and so are not recorded."""
-
-
-class CutShortRuns:
-    """The latest runs that were closed since too many were open: the end of each is still recorded."""
-
-    def __init__(self, runs: OpenRuns, counts: CaptureCounts, most: int) -> None:
-        self._runs, self._counts, self._most = runs, counts, most
-        self._ids: dict[str, None] = {}
-
-    def note(self, runs: Sequence[OpenRun]) -> None:
-        """Counts runs that are closed since too many are open, and says so. The lock of the open runs is held."""
-        for run in runs:
-            self._counts.cut_short += run.sampled
-            self._counts.cut_off += len(run.steps)
-            self._ids |= {run.id: None} if run.sampled else {}
-            if len(self._ids) > CUT_SHORT_KEPT:
-                del self._ids[next(iter(self._ids))]
-        NOTICES.warn(
-            "runs cut short",
-            f"more than {self._most:,} runs are open: the one without an event for longest ends as `abandoned`, and "
-            "what it retrieves from now on is not recorded. Raise max_open_runs=, or end runs sooner",
-        )
-
-    def run_of_step(self, run_id: str) -> OpenRun | None:
-        """Returns the open run in which a retrieval begins; counts a retrieval of a run that was cut short."""
-        run = self._runs.get(run_id)
-        if run is None and run_id in self._ids:
-            self._counts.cut_off += 1
-        return run
-
-    def reopened(self, run_id: str, now: float) -> OpenRun | None:
-        """Opens a run that was cut short, so that it can end with its answer; returns None for any other."""
-        with self._runs.lock:
-            if run_id not in self._ids:
-                return None
-            del self._ids[run_id]
-            self._counts.cut_short -= 1
-            run = OpenRun(run_id, True, now, index=1)
-            self._runs.put(run)
-            return run
+    """Runs that were closed since too many were open."""
 
 
 class Emitter:
@@ -204,7 +158,6 @@ class OpenCapture:
         self.runs = OpenRuns(max_open, ttl)
         self.counts, self.faults = CaptureCounts(), Faults()
         self.ids, self.calls = RunIds(self.runs, sampling), CallLog()
-        self.cut_short = CutShortRuns(self.runs, self.counts, max_open)
         self.listeners: dict[str, RunListener] = {}
         self.emitter = Emitter(
             intake, self.runs, self.calls, counts=self.counts, faults=self.faults, listeners=self.listeners

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
 from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
-from ragguard.capture.plain_steps import came_late, keep_advice, record_failure, record_step
+from ragguard.capture.plain_steps import advisers, came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
@@ -292,17 +292,10 @@ class RunHandle:
 
     def _advisers(self) -> tuple[Advise, AdviseAsync]:
         """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
-        if self.recorder.advise is None or self.recorder.aadvise is None:
-            raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
-        if not self.sampled:
-            raise AdviceError(
-                f"run {self.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
-                "RagGuard(sample_rate=...)"
-            )
-        return self.recorder.advise, self.recorder.aadvise
+        return advisers(self.recorder, self.id, sampled=self.sampled)
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""

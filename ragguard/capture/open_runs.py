@@ -344,24 +344,6 @@ class OpenRuns:
         return found
 
 
-def begun(
-    run_id: str,
-    question: str,
-    references: list[str] | None,
-    sub_questions: list[str] | None,
-    pool: list[Passage] | None,
-    metadata: Mapping[str, Any] | None,
-    name: str,
-    started_ns: int,
-    trace: TraceContext | None,
-) -> Run:
-    """Returns the record of a run that has begun."""
-    return Run(
-        run_id, question, references, None, steps=[], status="open", metadata=metadata or {},
-        sub_questions=sub_questions, pool=pool, name=name, started_ns=started_ns, ended_ns=0, trace=trace,
-    )  # fmt: skip
-
-
 def unpacked(
     found: Any, unpack: Unpack | None, metadata: Mapping[str, Any], name: str = ""
 ) -> tuple[list[Passage], Mapping[str, Any]]:

@@ -10,8 +10,10 @@ from ragguard.capture.context import CurrentCall
 from ragguard.capture.decisions import Verdict, about
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import ASKED
+from ragguard.capture.interfaces import Advise, AdviseAsync
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
+from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS
 from ragguard.runtime.notices import NOTICES
@@ -30,8 +32,9 @@ class StartedStep(NamedTuple):
 
 
 def record_step(
-    call: CurrentCall, query: str, passages: object, *, candidates: object, k: object, tool: str, turn: int | None,
-    started_ns: int, decision: Decision | None, metadata: Mapping[str, Any] | None, id: str,
+    call: CurrentCall, query: str, passages: object, *, candidates: object = None, k: object = None, tool: str = "",
+    turn: int | None = None, started_ns: int = 0, decision: Decision | None = None,
+    metadata: Mapping[str, Any] | None = None, id: str = "",
 ) -> str:  # fmt: skip
     """Records a retrieval that has ended, and returns the step's id."""
     step = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
@@ -40,8 +43,9 @@ def record_step(
 
 
 def record_failure(
-    call: CurrentCall, query: str, error: BaseException | str, *, status: Status, tool: str, turn: int | None
-) -> str:
+    call: CurrentCall, query: str, error: BaseException | str, *, status: Status = "error", tool: str = "",
+    turn: int | None = None,
+) -> str:  # fmt: skip
     """Records a retrieval that gave nothing, and returns the step's id."""
     step = start_step(call, query, tool, turn)
     call.recorder.step_failed(step.key, error, status)
@@ -103,6 +107,18 @@ def came_late(recorder: Recorder, run_id: str, what: str) -> None:
         f"run {run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "
         f"happens inside `with rg.run(...)`; to go on with this one: with rg.run(id={run_id!r}, resume=True) as run",
     )
+
+
+def advisers(recorder: Recorder, run_id: str, *, sampled: bool) -> tuple[Advise, AdviseAsync]:
+    """Returns what gives advice about a run, blocking and not; raises AdviceError where the run can get no advice."""
+    if recorder.advise is None or recorder.aadvise is None:
+        raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
+    if not sampled:
+        raise AdviceError(
+            f"run {run_id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
+            "RagGuard(sample_rate=...)"
+        )
+    return recorder.advise, recorder.aadvise
 
 
 def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:

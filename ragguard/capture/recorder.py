@@ -20,20 +20,25 @@ from ragguard.capture.enclosing import enclosing_step, is_paused
 from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
-from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun, begun
+from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
 from ragguard.capture.run_ids import RunIds
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
 from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
-from ragguard.records import Advice, Decision, Passage, Status, TraceContext
+from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
+from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
 
 Here: TypeAlias = Literal["here"]
 """The span that is current where the recorder is called."""
+_TOO_MANY = (
+    "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves and "
+    "answers from now on is not recorded. Raise max_open_runs=, or end runs sooner"
+)
 
 
 class Recorder:
@@ -151,7 +156,7 @@ class Recorder:
                 self._runs.put(run)
                 if len(self._runs) > self._max_open:
                     overdue = self._runs.overdue(now)
-                    self._here.get().cut_short.note(overdue)
+                    self.counts.cut_short += sum(old.sampled for old in overdue)
                 if not sampled:
                     self.counts.unsampled += 1
                     return False
@@ -161,15 +166,18 @@ class Recorder:
                 trace = trace_context()
             if identity is not None and identity.instead_of:
                 metadata = {**(metadata or {}), ASKED: identity.instead_of}
-            about = (references, sub_questions, pool, metadata, name, started_ns or time.time_ns(), trace)
-            self._here.get().emitter.emit(
-                run, RunStarted(partial(begun, run_id, question, *about), identity, run_id)
-            )
+            record = partial(
+                Run, run_id, question, references, status="open", metadata=metadata or {}, sub_questions=sub_questions,
+                pool=pool, name=name, started_ns=started_ns or time.time_ns(), trace=trace,
+            )  # fmt: skip
+            self._here.get().emitter.emit(run, RunStarted(record, identity, run_id))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
             return False
         finally:
+            if overdue:
+                NOTICES.warn("runs cut short", _TOO_MANY.format(self._max_open))
             for old in overdue:
                 self._here.get().emitter.close(old, "abandoned")
 
@@ -237,7 +245,7 @@ class Recorder:
         """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
         were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
         try:
-            run = self._runs.get(run_id) or self._here.get().cut_short.reopened(run_id, self._clock())
+            run = self._runs.get(run_id)
             if run is None:
                 return
             with self._runs.lock:
@@ -281,7 +289,7 @@ class Recorder:
         step's id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
         `followed` those passages count as read that stand in the inputs of the run's later model calls."""
         try:
-            run = self._here.get().cut_short.run_of_step(run_id)
+            run = self._runs.get(run_id)
             if run is None or not run.sampled or is_paused():
                 return
             if (around := enclosing_step.get()) is not None and not within and around.of(self, run_id):

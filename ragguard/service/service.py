@@ -186,7 +186,7 @@ class Service:
 
     def _late(self) -> int:
         """Returns how many retrievals and answers came after the ends of their runs."""
-        return self.store.counts["events_late"] + self.recorder.counts.cut_off
+        return self.store.counts["events_late"]
 
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""

@@ -102,21 +102,3 @@ def test_empty_run_warns_though_others_have_retrieved(caplog):
         with rg.run("Where?") as empty:
             pass
     assert f"the run {empty.id!r} ended without a retrieval" in caplog.text
-
-
-def test_declared_tool_is_missed_once_one_of_a_similar_name_was_called(caplog):
-    log = CallLog()
-    for tool in ("calc", "search", "search"):
-        log.called(tool, {"serach"})
-    (record,) = caplog.records
-    assert "declares 'serach'" in record.getMessage()
-    assert "'calc', 'search'" in record.getMessage()
-
-
-def test_declared_tool_is_missed_at_the_25th_call_of_any_tool(caplog):
-    log = CallLog()
-    for _ in range(24):
-        log.called("calc", {"wiki", "calc"})
-    assert not caplog.records
-    log.called("calc", {"wiki", "calc"})
-    assert "declares 'wiki'" in caplog.text
