@@ -22,6 +22,7 @@ with suppress(ImportError):  # not every environment has it
     settings.load_profile("no_clock")
 
 os.environ["RAGGUARD_ENGINE"] = "nano"  # whatever serves on the machine that tests
+os.environ["HAYSTACK_TELEMETRY_ENABLED"] = "False"  # it looks up a host that no test needs
 
 _ATTEMPTS, _FIRST_PAUSE, *_OTHERS = Patience.__init__.__defaults__
 

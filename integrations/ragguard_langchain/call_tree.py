@@ -87,8 +87,7 @@ class CallTree:
             open_call.turn = ((("calls", self.recorder.models_asked(run.id)), id),)
         elif holds and not run.owned:
             run.held = True
-            self.recorder.run_held(run.id)
-            open_call.turn = self.recorder.call_began(run.id, id)
+            open_call.turn = self.recorder.run_held(run.id, id)
         open_call.started_ns = time.time_ns()
         self.open_calls.add_root(open_call, owner=run.owned)
         if not run.begun and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):

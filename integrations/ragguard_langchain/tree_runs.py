@@ -17,8 +17,6 @@ from ragguard_langchain.options import KEYS
 from ragguard_langchain.scopes import TreeRun
 from ragguard_langchain.spans import span_of
 
-REMEMBERED_THREADS = 1024
-"""The number of remembered threads that were interrupted before their first retrieval."""
 THREAD = "thread_id"
 """LangGraph's metadata key of the thread that is resumed after an interrupt."""
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
@@ -29,8 +27,6 @@ class TreeRuns:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self._interrupted: dict[str, TreeRun] = {}
-        """The notes of calls that were interrupted before their first retrieval, and so have no run, by thread."""
 
     def identify(self, run: TreeRun, *, resumes: bool) -> None:
         """Gives a tree's run the id that the application names, or that of the run which waits under its thread."""
@@ -39,9 +35,6 @@ class TreeRuns:
             return
         if thread := run.given.get(THREAD):
             run.thread = f"langgraph:{thread}"
-        before = self._interrupted.pop(run.thread, None) if run.thread else None
-        if before is not None and resumes:
-            run.question, run.given = run.question or before.question, {**before.given, **run.given}
         thread = run.thread if resumes else ""
         if named := run.given.get(RUN_ID):
             run.claim(named, resumes=resumes)
@@ -83,10 +76,6 @@ class TreeRuns:
         if status == "ok" and run.name and not run.first_query:
             self.recorder.calls.seen(root.run_id, "chain", run.name)
         if not run.begun:
-            if run.thread and (run.interrupted or answer.calls_tools):
-                self._interrupted[run.thread] = run
-                if len(self._interrupted) > REMEMBERED_THREADS:
-                    self._interrupted.pop(next(iter(self._interrupted)), None)
             if status == "ok" and root.sampled and not run.interrupted:
                 self.recorder.without_steps(run.id)
             return
@@ -109,8 +98,7 @@ class TreeRuns:
             trace=span_of(root.id), waits_for=waits_for,
         )  # fmt: skip
         if run.held:
-            self.recorder.call_ended(run.id, root.id)
-            self.recorder.run_released(run.id)
+            self.recorder.run_released(run.id, root.id)
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -104,7 +104,7 @@ class RunWriter:
         """Keeps a run that the user opened open until the call has ended, even where the user ends it before."""
         if not call.run.owned and not call.holds:
             call.holds = True
-            self.recorder.run_held(call.run.id)
+            call.turn = self.recorder.run_held(call.run.id, call.id)
 
     @never_raises
     def end(
@@ -116,7 +116,7 @@ class RunWriter:
         )
         if call.holds:
             call.holds = False
-            self.recorder.run_released(call.run.id)
+            self.recorder.run_released(call.run.id, call.id)
 
     def finish(
         self, run: Invocation, response: object, status: Status, error: BaseException | None, asked: str = ""

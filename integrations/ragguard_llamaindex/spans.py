@@ -165,7 +165,6 @@ class Spans:
             )
         elif call.kind is Kind.TOOL:
             self._deliveries.tool_failed(call, err)
-        self._ended_in_handle(call)
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -273,7 +272,6 @@ class Spans:
             self._deliveries.tool_ended(call, result)
         elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person
             self._waits()
-        self._ended_in_handle(call)
         if call.parts:
             call.run.sub_questions = call.run.sub_questions or call.parts
         if kind in ANSWERING and call.outermost:
@@ -307,21 +305,15 @@ class Spans:
         the user has left `with rg.run(...)`."""
         around = self._open.get().current.get()
         if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
-            self.recorder.run_held(handle.run.id)
+            self.recorder.run_held(handle.run.id, handle.id)
             handle.starting += 1
 
     def _starts(self, call: Call, handle: Call) -> None:
         """Notes that a workflow has begun in a run that the user opened; the run stays open until the workflow ends."""
+        self.runs.hold(call)
         if handle.starting:
             handle.starting -= 1
-            call.holds = True
-        else:
-            self.runs.hold(call)
-        call.turn = self.recorder.call_began(handle.run.id, call.id)
-
-    def _ended_in_handle(self, call: Call) -> None:
-        if call.kind is Kind.WORKFLOW and call.parent is not None and call.parent.kind is Kind.HANDLE:
-            self.recorder.call_ended(call.run.id, call.id)
+            self.recorder.run_released(handle.run.id, handle.id)
 
     def _waits(self) -> None:
         """Notes that the run waits for a person: a run that is cancelled now counts as interrupted."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -153,19 +152,15 @@ def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]
 def warn_of_missing(argument: str, key: str, there: Iterable[object]) -> None:
     """Warns once that the key which an argument names is not among those that are there."""
     names = sorted(map(str, there))
-    close = difflib.get_close_matches(key, names, 1)
     NOTICES.once(
         f"{argument} {key}",
-        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read"
-        f"{f'; did you mean {close[0]!r}?' if close else '.'} There: {', '.join(names) or 'nothing with a name'}",
+        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read. There: "
+        f"{', '.join(names) or 'nothing with a name'}",
     )
 
 
 def unknown_key(key: str, known: Iterable[str]) -> str:
     """Returns the warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
-    names = sorted(known)
-    # Compared without the prefix, by which any two keys are alike.
-    endings = {name.removeprefix(_PREFIX): name for name in names}
-    close = difflib.get_close_matches(key.removeprefix(_PREFIX), list(endings), 1)
-    meant = f"; did you mean {endings[close[0]]!r}?" if close else "."
-    return f"{key!r} is not a key that ragguard reads, so it is ignored{meant} Known keys: {', '.join(names)}"
+    return (
+        f"{key!r} is not a key that ragguard reads, so it is ignored. Known keys: {', '.join(sorted(known))}"
+    )

@@ -12,15 +12,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
-from types import TracebackType
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.anywhere import current_call, warn_outside
-from ragguard.capture.context import CurrentCall
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step
 from ragguard.capture.handle import status_of
-from ragguard.capture.plain_steps import StartedStep, end_step, start_step
+from ragguard.capture.plain_steps import end_step, start_step
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput
@@ -81,42 +79,50 @@ def _decorated(
             "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
         )
 
-    def recording(args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Recording:
+    def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AbstractContextManager[_DecoratedCall]:
         given = _arguments(signature, args, kwargs)
-        asked = given.get(query)
-        if asked is None:
-            asked = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
-        text = str(getattr(asked, "query_str", None) or text_of(asked)[0])
+        words = given.get(query)
+        if words is None:
+            words = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+        text = str(getattr(words, "query_str", None) or text_of(words)[0])
         places = given.get(k) if isinstance(k, str) else k
         top_k = next((given[name] for name in _TOP_K if name in given), None) if k is None else None
         name = getattr(function, "__name__", "")
-        return _Recording(text, tool, name=name, k=places, top_k=top_k_in(top_k))
+        return _recorded(text, tool, name=name, k=places, top_k=top_k_in(top_k))
 
     async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        with recording(args, kwargs) as step:
+        with asked(args, kwargs) as retrieval:
             items = function(*args, **kwargs)
             while True:
                 try:
-                    with step.enclosing():
+                    with retrieval.inside():
                         item = await anext(items)
                 except StopAsyncIteration:
-                    break
-                step.found.append(item)
+                    return
+                retrieval.found.append(item)
                 yield item
 
     def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        with recording(args, kwargs) as step:
-            yield from step.given(function(*args, **kwargs))
+        with asked(args, kwargs) as retrieval:
+            items = function(*args, **kwargs)
+            while True:
+                try:
+                    with retrieval.inside():
+                        item = next(items)
+                except StopIteration:
+                    return
+                retrieval.found.append(item)
+                yield item
 
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        with recording(args, kwargs) as step, step.enclosing():
-            step.found = await function(*args, **kwargs)
-        return step.found
+        with asked(args, kwargs) as retrieval, retrieval.inside():
+            retrieval.found = await function(*args, **kwargs)
+        return retrieval.found
 
     def plain(*args: Any, **kwargs: Any) -> Any:
-        with recording(args, kwargs) as step, step.enclosing():
-            step.found = function(*args, **kwargs)
-        return step.found
+        with asked(args, kwargs) as retrieval, retrieval.inside():
+            retrieval.found = function(*args, **kwargs)
+        return retrieval.found
 
     wrapper: Callable[..., Any] = plain
     if inspect.isasyncgenfunction(function):
@@ -128,66 +134,48 @@ def _decorated(
     return functools.wraps(function)(wrapper)
 
 
-class _Recording:
-    """Records one call of a decorated function as a step, up to its result, its error or its iterator's end."""
+class _DecoratedCall:
+    """One call of a decorated function."""
 
-    def __init__(self, query: str, tool: str, *, name: str, k: object, top_k: int | None) -> None:
-        self._query, self._tool, self._name, self._k, self._top_k = query, tool, name, k, top_k
-        self._call: CurrentCall | None = None
-        self._step = StartedStep("", "")
+    def __init__(self, step: EnclosingStep | None) -> None:
+        self._step = step
         self.found: Any = []
-        """The value that the function gave."""
-
-    def __enter__(self) -> _Recording:
-        call = self._call = current_call()
-        if call is None:
-            warn_outside()
-            return self
-        self._step = start_step(call, self._query, self._tool, name=self._name, top_k=self._top_k)
-        return self
+        """The value that the function gave, or the items that it has yielded."""
 
     @contextmanager
-    def enclosing(self) -> Iterator[None]:
+    def inside(self) -> Iterator[None]:
         """Makes the retrievals inside the `with` block parts of the step. A generator leaves the block whenever it
         yields, since its caller's code runs in the same context."""
-        call = self._call
-        if call is None:
-            yield
-            return
-        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, self._step.key))
+        token = None if self._step is None else enclosing_step.set(self._step)
         try:
             yield
         finally:
-            with suppress(
-                ValueError
-            ):  # an async generator that another task closes ends in that one's context
-                enclosing_step.reset(token)
+            # An async generator that another task closes ends in that task's context.
+            with suppress(ValueError):
+                if token is not None:
+                    enclosing_step.reset(token)
 
-    def given(self, items: Iterator[Any]) -> Iterator[Any]:
-        """Yields the items one by one, and keeps them as what was found."""
-        while True:
-            try:
-                with self.enclosing():
-                    item = next(items)
-            except StopIteration:
-                return
-            self.found.append(item)
-            yield item
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        if self._call is None:
-            return
-        self._end(self._call, error)
-
-    def _end(self, call: CurrentCall, error: BaseException | None) -> None:
-        if isinstance(error, GeneratorExit):
-            error = None  # the caller stopped reading: the items so far are what was retrieved
-        if error is None:
-            end_step(call, self._step, self._query, _documents(self.found), k=self._k)
-        else:
-            call.recorder.step_failed(self._step.key, error, status_of(error))
+@contextmanager
+def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None) -> Iterator[_DecoratedCall]:
+    """Records one call of a decorated function as a step, up to its result, its error or its iterator's end."""
+    call = current_call()
+    if call is None:
+        warn_outside()
+        yield _DecoratedCall(None)
+        return
+    step = start_step(call, query, tool, name=name, top_k=top_k)
+    retrieval = _DecoratedCall(EnclosingStep(call.recorder, call.run_id, step.key))
+    try:
+        yield retrieval
+    except BaseException as error:
+        if not isinstance(error, GeneratorExit):  # else the items so far are what the caller has read
+            call.recorder.step_failed(step.key, error, status_of(error))
+        raise
+    finally:
+        end_step(
+            call, step, query, _documents(retrieval.found), k=k
+        )  # does nothing where the step has failed
 
 
 def _takes(signature: inspect.Signature, name: str) -> bool:

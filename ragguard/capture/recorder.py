@@ -210,21 +210,24 @@ class Recorder:
             if (run := self._runs.get(run_id)) is not None:
                 run.note(question, answer, metadata, sub_questions)
 
-    @never_raises
-    def run_held(self, run_id: str) -> None:
-        """Keeps a run open beyond its end, for a stream that is read or a task that is awaited only afterwards. Each
-        call needs one `run_released`; a run that ends with an error is not held."""
+    def run_held(self, run_id: str, call: Hashable) -> TurnKey:
+        """Keeps a run open beyond its end, for an outermost call of a framework that is under way: a stream that is
+        read, a task that is awaited only afterwards. Each needs one `run_released`; a run that ends with an error is
+        not held. Returns the parallel branch of the call beside the others that are under way."""
         with self._runs.lock:
-            if (run := self._runs.get(run_id)) is not None:
-                run.holds += 1
+            if (run := self._runs.get(run_id)) is None:
+                return ()
+            run.holds += 1
+            return run.turns.began(call)
 
     @never_raises
-    def run_released(self, run_id: str) -> None:
+    def run_released(self, run_id: str, call: Hashable) -> None:
         """Releases a run that was held; the last release ends it, if it was to end meanwhile."""
         with self._runs.lock:
             run = self._runs.get(run_id)
             if run is None:
                 return
+            run.turns.ended(call)
             run.holds -= 1
             end = run.withheld if run.holds <= 0 else None
         if end is not None:
@@ -394,16 +397,6 @@ class Recorder:
     def models_asked(self, run_id: str) -> int:
         """Returns how often a model was asked in an open run: the tool calls after one reply are parallel."""
         return 0 if (run := self._runs.get(run_id)) is None else run.model_calls.asked_so_far
-
-    def call_began(self, run_id: str, call: Hashable) -> TurnKey:
-        """Returns the branch of a framework's outermost call in an open run, beside the others that are open there."""
-        with self._runs.lock:
-            return () if (run := self._runs.get(run_id)) is None else run.turns.began(call)
-
-    def call_ended(self, run_id: str, call: Hashable) -> None:
-        """Notes that a framework's outermost call in a run has ended."""
-        if (run := self._runs.get(run_id)) is not None:
-            run.turns.ended(call)
 
     @never_raises
     def sweep(self) -> None:

@@ -59,7 +59,7 @@ class Turns:
 
     def began(self, call: Hashable) -> TurnKey:
         """Returns the branch of an outermost call of a framework: those that are open at the same time are parallel."""
-        group = self._beside[call] = next(iter(self._beside.values()), call)
+        group = self._beside[call] = next(iter(self._beside.values()), object())
         return ((group, call),)
 
     def ended(self, call: Hashable) -> None:

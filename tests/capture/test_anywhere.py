@@ -250,19 +250,6 @@ def test_a_generator_that_is_dropped_ends_its_run(recorder, captured):
     assert captured.run.status == "cancelled"
 
 
-def test_a_context_manager_of_ones_own_holds_its_run_open_for_its_body(recorder, captured):
-    import contextlib
-
-    @contextlib.contextmanager
-    def traced():
-        with RunHandle(recorder, "who?") as run:
-            yield run
-
-    with traced():
-        search("body")
-    assert steps(captured) == [("body", ["about body"])]
-
-
 def test_a_name_of_the_query_that_the_function_lacks_is_refused():
     def search(question, **filters):
         return []

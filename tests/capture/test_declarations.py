@@ -8,11 +8,10 @@ from ragguard.capture.declarations import checked_tools, unknown_key
 from ragguard.errors import InvalidInput
 
 
-def test_an_unknown_key_names_the_one_that_was_meant():
-    sentence = unknown_key("ragguard_qestion", ["ragguard_question", "ragguard_run_id"])
-    assert "'ragguard_qestion'" in sentence
-    assert "did you mean 'ragguard_question'?" in sentence
-    assert "did you mean" not in unknown_key("ragguard_qestion", ["ragguard_resume", "ragguard_run_id"])
+def test_unknown_key_is_named_beside_the_known_ones():
+    sentence = unknown_key("ragguard_qestion", ["ragguard_run_id", "ragguard_question"])
+    assert sentence.startswith("'ragguard_qestion' is not a key")
+    assert sentence.endswith("Known keys: ragguard_question, ragguard_run_id")
 
 
 @pytest.mark.parametrize("tools", [str.split, {"a": "text"}, {"a": None}, {"a": 3}, "a", [1]])

@@ -57,9 +57,9 @@ def test_a_retrieval_before_the_run_begins_is_counted_too(rg):
 def test_an_answer_after_the_block_counts_while_a_stream_holds_the_run_open(rg):
     with rg.run("Who founded Nordvik?") as run:
         run.retrieved("founder of Nordvik", PASSAGES)
-        rg.recorder.run_held(run.key)
+        rg.recorder.run_held(run.key, "a stream")
     run.answered("Ada Berg")
-    rg.recorder.run_released(run.key)
+    rg.recorder.run_released(run.key, "a stream")
     assert rg.flush(30)
     assert rg.runs()[0].answer == "Ada Berg"
 

@@ -6,13 +6,12 @@ import logging
 import os
 import threading
 from itertools import count
-from uuid import uuid4
 
 import pytest
 from support.captured import Captured
 from support.clock import Clock
 
-from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import Delivered, RunEnded, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
@@ -72,17 +71,6 @@ def test_repeated_event_is_recorded_once(recorder, captured):
     for _ in range(2):
         recorder.run_ended("r")
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
-
-
-def test_words_about_the_unknown_are_passed_over(recorder, captured):
-    recorder.step_started("s", "nobody", "hop")
-    recorder.step_ended("s", [])
-    recorder.step_failed("s", "x")
-    recorder.step_amended("s", "nobody", [])
-    recorder.run_ended("nobody")
-    recorder.run_noted("nobody", "q")
-    assert captured.events == []
-    assert recorder.faults.count == 0
 
 
 def test_parts_stand_inside_their_step_in_the_order_of_their_starts(recorder, captured):
@@ -181,15 +169,6 @@ def test_deferred_value_is_not_computed_in_the_hook(recorder, captured):
     assert (step.passages, step.metadata, asked) == ([Passage("b")], {"by": "the tool"}, [1])
 
 
-def test_candidates_are_kept_apart_where_they_differ(recorder, captured):
-    recorder.run_started("r")
-    recorder.step_started("s", "r", "q")
-    recorder.step_ended("s", [Passage("b")], candidates=[Passage("a"), Passage("b")], decision=Decision([]))
-    (step,) = captured.run.steps
-    assert ([p.text for p in step.passages], [p.text for p in step.candidates]) == (["b"], ["a", "b"])
-    assert step.decision == Decision([])
-
-
 def test_passages_are_unpacked_when_somebody_reads_the_step(recorder, captured):
     unpacked = []
 
@@ -230,21 +209,6 @@ def test_a_whole_run_in_one_word(recorder, captured):
     )
     assert step.candidates == [Passage("x")]
     assert recorder.open_runs == 0
-
-
-def test_parallel_steps_share_a_turn_by_overlap(recorder, captured):
-    recorder.run_started("r")
-    for step in ("a", "b"):
-        recorder.step_started(step, "r", step)
-    for step in ("b", "a"):
-        recorder.step_ended(step, [])
-    recorder.step_started("c", "r", "c")
-    recorder.step_ended("c", [])
-    assert {step.id: (step.index, step.turn) for step in captured.run.steps} == {
-        "a": (0, 0),
-        "b": (1, 0),
-        "c": (2, 1),
-    }
 
 
 def test_unsampled_runs_cost_no_event(captured):
@@ -316,24 +280,6 @@ def test_open_runs_are_bounded_whatever_comes(captured):
     assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
 
 
-def test_run_that_was_cut_short_keeps_its_answer_and_its_later_retrievals_are_counted(recorder, captured):
-    recorder.run_started("r0", "who?")
-    recorder.step_started("open", "r0", "q")
-    for number in range(1, 6):
-        recorder.run_started(f"r{number}")
-    recorder.step_ended("open", [])
-    recorder.step_started("later", "r0", "q")
-    assert (recorder.counts.cut_short, recorder.counts.cut_off) == (1, 2)
-    recorder.run_ended("r0", "Ada Berg")
-    ends = [event for event in captured.events if isinstance(event, RunEnded)]
-    assert [(end.run_id, end.status, end.answer) for end in ends] == [
-        ("r0", "abandoned", None),
-        ("r0", "ok", "Ada Berg"),
-    ]
-    assert (recorder.counts.cut_short, recorder.counts.cut_off) == (0, 2)
-    assert recorder.open_runs == 5
-
-
 def test_an_interrupted_run_ends_its_part_and_says_what_it_waits_for(recorder, captured):
     recorder.run_started("r", "who?")
     recorder.step_started("s", "r", "q")
@@ -358,12 +304,6 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
     assert len(caplog.records) == 1
     assert "disk full" in caplog.text
     assert (recorder.open_runs, recorder.open_steps) == (0, 0)
-
-
-def test_the_id_of_a_whole_run_may_be_a_frameworks_own(captured):
-    id = uuid4()
-    Recorder(captured).run_made(WholeRun(id, "q"), [Passage("x")])
-    assert (captured.run.id, captured.run.steps[0].run_id) == (str(id), str(id))
 
 
 def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):
@@ -435,22 +375,6 @@ def test_the_end_of_a_run_waits_for_a_step_that_is_on_its_way():
     go_on.set()
     thread.join(30)
     assert kinds(captured) == ["RunStarted", "StepEnded", "RunEnded"]
-
-
-def test_a_hook_may_run_inside_a_hook():
-    """As when a garbage collection closes a generator while the recorder is at work."""
-    captured = Captured()
-
-    def intake(event):
-        captured(event)
-        if isinstance(event, RunStarted) and event.run.id == "outer":
-            recorder.run_started("inner")
-            recorder.run_ended("inner")
-
-    recorder = Recorder(intake)
-    recorder.run_started("outer")
-    recorder.run_ended("outer")
-    assert [run.status for run in captured.runs] == ["ok", "ok"]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -94,45 +93,3 @@ def test_an_advised_example_stops_in_time(name):
     assert [line.split(" ")[:2] for line in said] == [
         ["hop", "1:"], ["advice:", "continue"], ["hop", "2:"], ["advice:", "answer"],
     ]  # fmt: skip
-
-
-STREAM = """
-import asyncio, json, runpy, sys
-from langchain_core.messages import HumanMessage, ToolMessage
-from langchain_core.runnables import RunnableLambda
-
-async def deltas(runnable, given):
-    return [one async for one in runnable.astream(given)]
-
-for path in sys.argv[1:]:
-    example = runpy.run_path(path)
-    if "Nano" in example:
-        question = example["CASE"].question if "CASE" in example else next(iter(example["HOPS"]))
-        found = [ToolMessage("Ada Berg founded it.", tool_call_id=str(hop)) for hop in range(2)]
-        model, given = example["Nano"](), [HumanMessage(question), *found]
-        streamed = [one.content for one in asyncio.run(deltas(model, given))]
-        whole = model.invoke(given).content
-    else:
-        model, given = RunnableLambda(example["read"]), {"context": [], "question": "Who founded it?"}
-        streamed, whole = asyncio.run(deltas(model, given)), asyncio.run(model.ainvoke(given))
-    print(json.dumps([streamed, whole]))
-"""
-"""Streams the answer of each example's model, and asks for it in one piece."""
-
-
-def test_models_of_the_langchain_examples_stream_deltas():
-    names = [name for name in HOPS if name.startswith("lang")]
-    path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    done = subprocess.run(
-        [sys.executable, "-c", STREAM, *(str(ROOT / "examples" / f"{name}.py") for name in names)],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=240,
-    )
-    assert done.returncode == 0, done.stderr
-    answers = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("[[")]
-    assert len(answers) == len(names)
-    for name, (streamed, whole) in zip(names, answers, strict=True):
-        assert len([delta for delta in streamed if delta]) > 1, name
-        assert "".join(streamed) == whole, name

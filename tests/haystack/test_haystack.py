@@ -17,7 +17,6 @@ from haystack.dataclasses import ChatMessage, ToolCall
 from haystack.document_stores.in_memory import InMemoryDocumentStore
 from haystack.tools import PipelineTool
 
-import ragguard
 from ragguard.guard import DistractorGuard, TopUtility
 from ragguard_haystack import DocumentGuard, instrument
 
@@ -83,38 +82,11 @@ def texts(passages) -> list[str]:
     return [one.text for one in passages]
 
 
-def test_pipeline_is_a_run_with_its_retrieval_question_and_answer(recorder, captured):
-    ask(pipeline())
-    run = captured.run
-    (step,) = run.steps
-    assert (run.question, run.answer, run.status) == (QUESTION, "East Dundale", "ok")
-    assert (step.query, step.metadata["retriever"]) == (QUESTION, "InMemoryBM25Retriever")
-    assert texts(step.passages) == [BORN, JUDGE, FOUNDED]
-    assert step.passages[0].metadata == {"source": "town book"}
-    assert step.passages[0].id
-    assert step.passages[0].score is not None
-
-
 def test_pipeline_on_an_event_loop_is_captured_alike(recorder, captured):
     built = pipeline()
     asyncio.run(built.run_async({"retriever": {"query": QUESTION}, "prompt": {"question": QUESTION}}))
     assert texts(captured.run.steps[0].passages) == [BORN, JUDGE, FOUNDED]
     assert captured.run.answer == "East Dundale"
-
-
-def test_pipeline_inside_a_run_of_the_user_joins_it(captured):
-    with ragguard.RagGuard(scorers=[], store=None) as rg:
-        instrument(rg)
-        try:
-            with rg.run(QUESTION, references=["East Dundale"]) as run:
-                ask(pipeline())
-                ask(pipeline())
-        finally:
-            from ragguard_haystack import uninstrument
-
-            uninstrument()
-        assert len(run.steps) == 2
-        rg.flush(timeout=30)
 
 
 def test_pipeline_without_a_retriever_is_no_run(recorder, captured):

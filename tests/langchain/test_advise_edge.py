@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import TypedDict
 
 import pytest
-from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import Command, Send, interrupt
 from support.advised import CASE, PATIENT, PLAN, finds
 
 import ragguard
@@ -119,43 +117,10 @@ def test_the_nodes_that_it_may_lead_to_are_drawn():
     assert edges == {("search", "search"), ("search", "answer"), ("search", "reword")}
 
 
-@MODES
-async def test_a_call_that_was_interrupted_goes_on_with_the_hops_of_its_state(rg, mode):
-    def asking(state):
-        if state.get("asked", 0) == 1:
-            interrupt("go on?")
-        return search(state)
-
-    edge = advise_edge("search", "answer", max_hops=2, hops=lambda state: state["asked"])
-    graph = looping(edge, search=asking, checkpointer=InMemorySaver())
-    await go(graph, {"question": CASE.question}, watching(rg, thread_id="t"), mode)
-    done = await go(graph, Command(resume="yes"), watching(rg, thread_id="t"), mode)
-    assert (done["asked"], done["answer"]) == (2, "done")
-
-
 def test_a_count_that_fails_is_said_once_and_the_edge_counts(rg, caplog):
     edge = advise_edge("search", "answer", max_hops=2, hops=lambda state: state["no such key"])
     assert looping(edge).invoke({"question": CASE.question}, watching(rg))["asked"] == 2
     assert caplog.text.count("hops= of advise_edge failed") == 1
-
-
-def test_searches_sent_side_by_side_are_one_hop(rg):
-    def one(state):
-        ragguard.retrieved(state["question"], finds(state["question"]))
-        return {}
-
-    graph = (
-        StateGraph(State).add_node("plan", lambda state: {}).add_node("one", one).add_node("answer", answer)
-    )
-    graph.add_edge(START, "plan")
-    graph.add_conditional_edges(
-        "plan", lambda state: [Send("one", {"question": q}) for q in ("a", "b", "c")], ["one"]
-    )
-    graph.add_conditional_edges("one", advise_edge("plan", "answer", max_hops=2)).add_edge("answer", END)
-    graph.compile().invoke({"question": CASE.question}, watching(rg))
-    rg.flush(timeout=60)
-    (run,) = rg.runs()
-    assert len(run.steps) == 6
 
 
 @pytest.mark.parametrize(

@@ -3,47 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 
 import pytest
 from langchain_core.messages import AIMessage
-from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
+from support.langchain_agents import QUESTION, SEQUENTIAL, agent, asked, hops, search_tool
 from support.langchain_parts import ListRetriever, call
-
-from ragguard_langchain import RagGuardCallback
 
 
 def only_step(captured):
     (step,) = captured.run.steps
     return step
-
-
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
-@pytest.mark.parametrize(
-    ("turns", "expected"),
-    [
-        (SEQUENTIAL, [("1 firm in Oslo", 0, "ok"), ("2 founder of Fjord", 1, "ok")]),
-        (PARALLEL, [("1a", 0, "ok"), ("1b", 0, "ok"), ("2", 1, "ok")]),
-    ],
-)
-async def test_an_agents_hops_with_their_turns(captured, config, mode, turns, expected):
-    built = agent(*turns)
-    if mode == "invoke":
-        built.invoke(asked(), config)
-    elif mode == "ainvoke":
-        await built.ainvoke(asked(), config)
-    elif mode == "stream":
-        list(built.stream(asked(), config))
-    else:
-        [update async for update in built.astream(asked(), config)]
-    run = captured.run
-    assert (run.question, run.answer, run.status, run.name) == (QUESTION, ANSWER, "ok", "LangGraph")
-    assert hops(run) == expected
-    assert sorted(step.index for step in run.steps) == list(range(len(expected)))
-    for step in run.steps:
-        assert (step.tool, step.sub_steps, len(step.passages)) == ("search", [], 2)
-        assert step.metadata["tool_call_id"] == f"call-search-{step.query}"
-        assert all(step.query in passage.text for passage in step.passages)
 
 
 async def test_the_user_gets_every_token_of_a_streaming_agent(captured, config):
@@ -74,22 +43,6 @@ async def test_ten_concurrent_agents_never_mix(captured, config):
         assert run.answer == f"answer {word}"
         assert hops(run) == [(f"hop a of {word}", 0, "ok"), (f"hop b of {word}", 1, "ok")]
         assert all(word in p.text for step in run.steps for p in step.passages)
-
-
-def test_ten_threads_of_agents_never_mix(captured, rg):
-    def ask(n):
-        built = agent(call("search", query=f"hop of {n};"), f"answer {n};")
-        built.invoke(asked(f"question {n};"), {"callbacks": [RagGuardCallback(rg)]})
-
-    threads = [threading.Thread(target=ask, args=(n,)) for n in range(10)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert len(captured.runs) == 10
-    for run in captured.runs:
-        word = run.question.split(" ")[1]
-        assert (run.answer, [step.query for step in run.steps]) == (f"answer {word}", [f"hop of {word}"])
 
 
 async def test_a_cancelled_agent(captured, config):

@@ -15,7 +15,7 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.graph import START, StateGraph
 from pydantic import BaseModel
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents, says
@@ -98,7 +98,7 @@ def test_a_key_that_is_not_there_is_warned_about(captured, rg, caplog):
         config = {"callbacks": [RagGuardCallback(rg, answer="verdikt")]}
         graph().invoke({"topic": QUESTION}, config)
     assert "answer='verdikt' is not in what the pipeline was given or gives" in caplog.text
-    assert "did you mean 'verdict'?" in caplog.text
+    assert "There: draft, found, topic, verdict" in caplog.text
 
 
 def chain(answer=ANSWER):
@@ -142,36 +142,6 @@ def test_query_of_an_agents_tool_is_no_standalone_questions(captured, config):
     assert captured.run.question == "And who founded it?"
 
 
-FOLLOW_UP = {"messages": [*HISTORY, HumanMessage("And who founded it?")]}
-
-
-def hops(state):
-    ListRetriever().invoke("Fjord founder")
-    ListRetriever().invoke("Was it founded by Ada?")
-    return {"messages": [AIMessage(ANSWER)]}
-
-
-@pytest.mark.parametrize(
-    ("built", "given"),
-    [
-        (StateGraph(MessagesState).add_node(hops).add_edge(START, "hops").compile(), FOLLOW_UP),
-        (RunnableLambda(hops), {"input": "And who founded it?", "chat_history": HISTORY}),
-        (
-            RunnablePassthrough.assign(
-                found=(lambda given: "") | says("Who founded it?") | StrOutputParser() | ListRetriever()
-            )
-            | (lambda given: ANSWER),
-            FOLLOW_UP,
-        ),
-    ],
-    ids=["a hop in a node", "a hop in a chain", "what a model wrote"],
-)
-def test_query_of_no_history_aware_retriever_is_no_standalone_question(captured, config, built, given):
-    built.invoke(given, config)
-    assert captured.run.question == "And who founded it?"
-    assert "original_question" not in captured.run.metadata
-
-
 @pytest.mark.parametrize("known", ["And who founded it?", "Who founded Fjord?"])
 def test_references_are_known_by_the_users_question_and_by_the_standalone_one(known):
     prompt = ChatPromptTemplate.from_messages([("placeholder", "{chat_history}"), ("human", "{input}")])
@@ -189,12 +159,6 @@ def test_a_mapped_chain_is_a_run_an_input(captured, config):
     chain().map().invoke([f"question {n}" for n in range(100)], config)
     assert sorted(run.question for run in captured.runs) == sorted(f"question {n}" for n in range(100))
     assert {(run.answer, len(run.steps)) for run in captured.runs} == {(ANSWER, 1)}
-
-
-def test_inside_a_run_it_is_a_part_of_that(captured, recorder, config):
-    with RunHandle(recorder, QUESTION):
-        chain().map().invoke(["one", "two"], config)
-    assert len(captured.run.steps) == 2
 
 
 def test_names_stand_on_every_step(captured, config):
@@ -215,26 +179,8 @@ def test_names_stand_on_every_step(captured, config):
         assert step.metadata["tool_call_id"]
 
 
-def test_a_key_that_nothing_reads_is_warned_about(captured, config, caplog):
-    with caplog.at_level(logging.WARNING):
-        ListRetriever().invoke(QUESTION, {**config, "metadata": {"ragguard_reference": "Ada"}})
-        assert captured.run.steps  # read on the intake's side
-    assert "'ragguard_reference' is not a key that ragguard reads" in caplog.text
-    assert "did you mean 'ragguard_references'?" in caplog.text
-
-
 @pytest.mark.parametrize("make", [RagGuardCallback, instrument])
 @pytest.mark.parametrize("given", [RagGuard, "nano", None])
 def test_argument_that_is_no_ragguard_is_refused(make, given):
     with pytest.raises(InvalidInput, match="a RagGuard, such as"):
         make(given)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"tools": "search"}, {"tools": ["search"]}, {"tools": {"search": "---"}}, {"question": 3}, {"answer": ""},
-     {"text_of": "title"}],
-)  # fmt: skip
-def test_options_that_cannot_be_right_are_refused(rg, options):
-    with pytest.raises(InvalidInput, match=next(iter(options))):
-        RagGuardCallback(rg, **options)

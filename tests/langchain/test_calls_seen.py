@@ -19,26 +19,6 @@ def warnings(caplog):
     ]
 
 
-def test_a_chain_that_retrieves_nothing_is_named(caplog):
-    with RagGuard(engine="nano", store=None, scorers=()) as rg:
-        chain = RunnableLambda(lambda question: "Fjord").with_config(run_name="answers")
-        chain.invoke(QUESTION, {"callbacks": [RagGuardCallback(rg)]})
-        rg.flush()
-    (warning,) = warnings(caplog)
-    assert "calls that were seen in place of retrievals: chain: 'answers'" in warning
-    assert "no call of a framework" not in warning
-    assert "stream" not in warning
-
-
-def test_a_chain_inside_a_run_that_retrieves_nothing_is_named(caplog):
-    with RagGuard(engine="nano", store=None, scorers=()) as rg:
-        with rg.run(QUESTION):
-            RunnableLambda(lambda question: "Fjord").invoke(QUESTION, {"callbacks": [RagGuardCallback(rg)]})
-        rg.flush()
-    (warning,) = warnings(caplog)
-    assert "chain: 'RunnableLambda'" in warning
-
-
 def test_a_run_that_ends_before_its_stream_is_read_says_that_a_stream_can_continue_it(caplog):
     with RagGuard(engine="nano", store=None, scorers=()) as rg:
         chain = ListRetriever() | RunnableLambda(lambda documents: "Fjord")

@@ -15,8 +15,8 @@ from langchain_core.documents.compressor import BaseDocumentCompressor
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda, RunnableParallel, RunnablePassthrough
-from support.langchain_parts import ListRetriever, documents, says
+from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from support.langchain_parts import ListRetriever, says
 
 from ragguard.capture.handle import RunHandle
 from ragguard_langchain import instrument, uninstrument
@@ -40,29 +40,9 @@ def only_step(captured):
     return step
 
 
-async def test_async_is_the_same(captured, config):
-    assert await rag().ainvoke(QUESTION, config) == ANSWER
-    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
-    assert only_step(captured).query == QUESTION
-
-
 def test_a_streamed_chain_gives_every_token_and_its_question_at_the_end(captured, config):
     assert [token for token in rag().stream(QUESTION, config) if token] == ["Ada", " Berg", " of", " Oslo"]
     assert (captured.run.question, captured.run.answer, captured.run.status) == (QUESTION, ANSWER, "ok")
-    assert only_step(captured).query == QUESTION
-
-
-async def test_an_async_stream_is_the_same(captured, config):
-    tokens = [token async for token in rag().astream(QUESTION, config) if token]
-    assert tokens == ["Ada", " Berg", " of", " Oslo"]
-    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
-
-
-async def test_a_stream_of_events_is_the_same(captured, config):
-    events = [event async for event in rag().astream_events(QUESTION, config, version="v2")]
-    tokens = [e["data"]["chunk"] for e in events if e["event"] == "on_parser_stream"]
-    assert "".join(tokens) == ANSWER
-    assert (captured.run.question, captured.run.answer) == (QUESTION, ANSWER)
     assert only_step(captured).query == QUESTION
 
 
@@ -72,13 +52,6 @@ def test_synchronous_stream_that_is_left_early_ends_as_langchain_reports_it(capt
     stream.close()
     # LangChain reports an end, with an answer that lacks the last word that was read.
     assert (captured.run.status, captured.run.answer) == ("ok", "Ada")
-
-
-def test_a_stream_whose_last_chunk_was_read_is_over_only_at_its_end(captured, config):
-    stream = rag().stream(QUESTION, config)
-    assert "".join(stream) == ANSWER
-    stream.close()
-    assert (captured.run.status, captured.run.answer) == ("ok", ANSWER)
 
 
 def test_a_stream_inside_of_an_invoked_call_ends_no_run(captured, config):
@@ -111,31 +84,6 @@ def test_a_batch_is_one_run_a_question(captured, config):
 def test_a_chain_that_retrieves_nothing_is_no_run(captured, config):
     (ChatPromptTemplate.from_template("{q}") | says("hi")).invoke({"q": "hello"}, config)
     assert captured.events == []
-
-
-def test_unless_its_metadata_asks_for_it(captured, config):
-    chain = ChatPromptTemplate.from_template("{question}") | says("hi")
-    chain.invoke({"question": QUESTION}, {**config, "metadata": {"ragguard_references": ["Ada"]}})
-    assert (captured.run.question, captured.run.answer, captured.run.steps) == (QUESTION, "hi", [])
-
-
-@pytest.mark.parametrize("mode", ["invoke", "ainvoke"])
-async def test_parallel_branches_share_a_turn(captured, config, mode):
-    chain = RunnableParallel(
-        left=ListRetriever(shelf="left"), right=ListRetriever(shelf="right"), question=RunnablePassthrough()
-    )
-    if mode == "invoke":
-        chain.invoke(QUESTION, config)
-    else:
-        await chain.ainvoke(QUESTION, config)
-    assert sorted((s.passages[0].id, s.turn) for s in captured.run.steps) == [("left-0", 0), ("right-0", 0)]
-
-
-def test_a_fallback_is_a_step_like_the_one_that_failed(captured, config):
-    broken = ListRetriever(shelf="first", fault=lambda query: KeyError("gone"))
-    rag(broken.with_fallbacks([ListRetriever(shelf="second")])).invoke(QUESTION, config)
-    assert [(step.status, len(step.passages)) for step in captured.run.steps] == [("error", 0), ("ok", 2)]
-    assert captured.run.status == "ok"
 
 
 async def test_a_cancelled_chain_takes_its_retrieval_with_it(captured, config):
@@ -176,9 +124,9 @@ async def test_a_retry_after_a_timeout_in_the_same_task_is_not_lost(captured, co
     ]
 
 
-async def test_a_thousand_cancelled_chains_leave_nothing_behind(captured, recorder, config):
+async def test_many_cancelled_chains_leave_nothing_behind(captured, recorder, config):
     chain = rag(ListRetriever(gate=asyncio.Event()))
-    tasks = [asyncio.create_task(chain.ainvoke(f"question {n}", config)) for n in range(1000)]
+    tasks = [asyncio.create_task(chain.ainvoke(f"question {n}", config)) for n in range(100)]
     for _ in range(20):
         await asyncio.sleep(0)
     for task in tasks:
@@ -264,11 +212,6 @@ def test_wrapper_that_hands_on_no_callbacks_is_recorded_beside_its_inner_retriev
     assert len(captured.runs) == (1 if around == "chain" else 2)
 
 
-def test_rewritten_queries_are_kept_with_the_parts(captured, config):
-    MultiQueryRetriever.from_llm(ListRetriever(), says("one\ntwo")).invoke(QUESTION, config)
-    assert [sub.query for sub in only_step(captured).sub_steps] == ["one", "two"]
-
-
 def test_a_part_that_fails_fails_its_step(captured, config):
     broken = ListRetriever(fault=lambda query: KeyError("gone"))
     ensemble = EnsembleRetriever(retrievers=[ListRetriever(), broken], weights=[0.5, 0.5])
@@ -277,17 +220,3 @@ def test_a_part_that_fails_fails_its_step(captured, config):
     step = only_step(captured)
     assert step.status == "error"
     assert sorted(sub.status for sub in step.sub_steps) == ["error", "ok"]
-
-
-async def test_the_same_query_at_the_same_time_is_two_steps(captured, config):
-    async def twice(query):
-        await asyncio.gather(ListRetriever(shelf="a").ainvoke(query), ListRetriever(shelf="b").ainvoke(query))
-        return "Ada"
-
-    await RunnableLambda(twice).ainvoke(QUESTION, config)
-    assert [(step.turn, len(step.sub_steps)) for step in captured.run.steps] == [(0, 0), (0, 0)]
-
-
-def test_a_callable_retriever_cannot_be_seen_and_is_no_step(captured, config):
-    rag(RunnableLambda(lambda query: documents("hidden", 2, query))).invoke(QUESTION, config)
-    assert captured.events == []

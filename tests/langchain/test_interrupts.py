@@ -143,7 +143,7 @@ def test_interrupted_runs_that_nobody_resumes_leave_nothing_open():
     captured = CapturedInStore()
     recorder = Recorder(captured)
     config = {"callbacks": [RagGuardCallback(SimpleNamespace(recorder=recorder))]}
-    for n in range(100):
+    for n in range(20):
         interruptible(call("search", query="hop"), call("ask_human", query="?")).invoke(
             asked(), on_thread(config, str(n))
         )
@@ -181,3 +181,17 @@ def test_a_run_that_another_ragguard_has_begun_counts_where_it_goes_on(tmp_path)
             built.invoke(given, on_thread({"callbacks": [RagGuardCallback(rg)]}))
             assert rg.flush(timeout=30).captured == 1
             assert len(rg.runs()) == 1
+
+
+def test_part_whose_first_part_was_not_sampled_is_not_recorded(tmp_path):
+    turns = (
+        (call("search", query="1 firm"), call("ask_human", query="which?")),
+        call("search", query="2 town"),
+        ANSWER,
+    )
+    built = interruptible(*turns)
+    for given, rate in ((asked(), 0.0), (Command(resume="the blue one"), 0.999999999)):
+        with RagGuard("nano", store=tmp_path / "runs.db", scorers=(), sample_rate=rate) as rg:
+            built.invoke(given, on_thread({"callbacks": [RagGuardCallback(rg)]}))
+            rg.flush(timeout=30)
+            assert not rg.runs()

@@ -6,7 +6,6 @@ import asyncio
 
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import ModelRetryMiddleware
 from langchain_core.messages import HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
@@ -14,7 +13,7 @@ from langgraph.types import Command, interrupt
 from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, check_stopped, troubled
 from support.langchain_advised import SYNC_AND_ASYNC, Searches, go, search, searches, searching, watching
 from support.langchain_agents import asked
-from support.langchain_parts import ListRetriever, call
+from support.langchain_parts import call
 from support.polling import eventually
 from support.scripted_engine import ScriptedEngine
 
@@ -48,25 +47,6 @@ async def test_an_agent_answers_once_what_it_found_suffices(rg, mode):
     check_stopped(run, model.heard)
 
 
-async def test_an_engine_that_calls_langchain_itself_adds_nothing_to_the_run(nano):
-    class Retrieving:
-        """An engine of the user's own, in which a retriever of LangChain's is asked."""
-
-        def __getattr__(self, name):
-            return getattr(nano, name)
-
-        async def label_probs(self, *args, **kwargs):
-            ListRetriever().invoke("a question of the engine's own")
-            return await nano.label_probs(*args, **kwargs)
-
-    with RagGuard(Retrieving(), store=None, scorers=()) as rg:
-        built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(budget_ms=PATIENT)])
-        await go(built, asked(CASE.question), watching(rg), "ainvoke")
-        rg.flush(timeout=60)
-        (run,) = rg.runs()
-        assert [step.query for step in run.steps] == CASE.sub_questions
-
-
 @MODES
 async def test_never_more_hops_than_allowed(rg, mode):
     model = searching("a", ("b", "c"), "d", "e", "f")
@@ -84,33 +64,6 @@ async def test_an_agent_that_nobody_captures_keeps_to_its_hops_and_says_so_once(
         messages = await go(built, asked(CASE.question), {}, mode)
         assert (len(searches(messages)), messages[-1].text) == (3, ANSWER)
     assert caplog.text.count("outside of any captured run") == 1
-
-
-@pytest.mark.parametrize("opened", [True, False])
-async def test_a_run_that_is_not_sampled_keeps_to_its_hops_and_says_so_once(nano, caplog, opened):
-    with RagGuard(nano, store=None, sample_rate=0.0) as rg:
-        for _ in range(2):
-            built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(max_hops=3)])
-            if opened:
-                with rg.run(CASE.question):
-                    messages = await go(built, asked(CASE.question), watching(rg))
-            else:
-                messages = await go(built, asked(CASE.question), watching(rg))
-            assert (len(searches(messages)), messages[-1].text) == (3, ANSWER)
-    assert caplog.text.count("was not sampled") == 1
-
-
-async def test_tools_that_nobody_declared_as_retrievals_are_named_once(nano, caplog):
-    @tool
-    def search(query: str) -> str:
-        """Searches, and gives a text."""
-        return "Ada Berg founded it."
-
-    with RagGuard(nano, store=None) as rg:
-        built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(max_hops=3)])
-        messages = await go(built, asked(CASE.question), watching(rg))
-        assert (len(searches(messages)), messages[-1].text) == (3, ANSWER)
-    assert caplog.text.count("no step") == 1
 
 
 @SYNC_AND_ASYNC
@@ -139,37 +92,6 @@ async def test_the_loop_goes_on_where_the_engine_does_not(trouble, mode, caplog)
 def test_wrong_settings_are_refused_at_once(settings, argument):
     with pytest.raises(InvalidInput, match=f"^{argument}: got "):
         AdviceMiddleware(**settings)
-
-
-@SYNC_AND_ASYNC
-async def test_an_agent_that_was_interrupted_counts_on(rg, mode):
-    @tool
-    def ask_human(query: str) -> str:
-        """Asks a person."""
-        return str(interrupt(query))
-
-    model = Searches(
-        turns=[
-            call("search", query="a"), call("ask_human", query="which?"), call("search", query="b"),
-            call("search", query="c"), call("search", query="d"), ANSWER,
-        ],
-        heard=[], disable_streaming=True,
-    )  # fmt: skip
-    middleware = AdviceMiddleware(max_hops=2, search_tools=["search"])
-    built = create_agent(model, [search, ask_human], middleware=[middleware], checkpointer=InMemorySaver())
-
-    def on_thread():
-        return {**watching(rg), "configurable": {"thread_id": "t"}}
-
-    await go(built, asked(CASE.question), on_thread(), mode)
-    messages = await go(built, Command(resume="this one"), on_thread(), mode)
-    assert [one.tool_call_id for one in searches(messages)] == [
-        "call-search-a", "call-ask_human-which?", "call-search-b",
-    ]  # fmt: skip
-    assert model.heard[-1][0] == ["ask_human"]
-    model._next = 0
-    messages = await go(built, asked("And who else?"), on_thread(), mode)
-    assert len(searches(messages)) == 4  # a new question begins anew, up to where it asks the person
 
 
 @SYNC_AND_ASYNC
@@ -210,24 +132,6 @@ async def test_the_system_message_stays_in_front_of_the_note(rg, prompt):
     await go(built, asked(CASE.question), watching(rg))
     assert model.heard[0][1] == "Be brief."
     assert model.heard[1][1].startswith("Be brief.\n\nNo further search")
-
-
-async def test_a_model_that_is_asked_again_after_an_error_gets_no_second_advice(rg):
-    class Failing(Searches):
-        failed: bool = False
-
-        def _generate(self, messages, *args, **kwargs):
-            if searches(messages) and not self.failed:
-                self.failed = True
-                raise ValueError("once")
-            return super()._generate(messages, *args, **kwargs)
-
-    turns = [*(call("search", query=one) for one in PLAN), ANSWER]
-    model = Failing(turns=turns, heard=[], disable_streaming=True)
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0.0, jitter=False)
-    built = create_agent(model, [search], middleware=[retry, AdviceMiddleware(budget_ms=PATIENT)])
-    messages = await go(built, asked(CASE.question), watching(rg))
-    assert len(searches(messages)) == 2
 
 
 async def test_advice_is_about_what_a_guard_let_through(rg, nano):

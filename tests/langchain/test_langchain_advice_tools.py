@@ -87,14 +87,6 @@ async def test_a_name_of_no_tool_is_refused_at_the_first_call(rg, mode):
             await go(built, asked(CASE.question), watching(rg), mode)
 
 
-async def test_a_name_of_no_tool_beside_one_of_a_tool_is_told_once(rg, caplog):
-    for _ in range(2):
-        middleware = AdviceMiddleware(max_hops=1, search_tools=["search", "serach"])
-        built = create_agent(searching("a", "b"), [search], middleware=[middleware])
-        assert len(searches(await go(built, asked(CASE.question), watching(rg)))) == 1
-    assert caplog.text.count("not offered ['serach'] of search_tools") == 1
-
-
 async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, caplog):
     class OfferedLater(AgentMiddleware):
         """Offers the tools once the model has been asked so often."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
+from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
@@ -13,14 +13,13 @@ from langchain_core.tools import tool
 from langgraph.graph import END, START, StateGraph
 from langgraph.types import Command
 from support.guards import guarding, judging
-from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, search_tool
+from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 from typing_extensions import TypedDict
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
-from ragguard.guard import Deduplicate
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -106,75 +105,6 @@ async def test_a_link_of_a_chain(captured, config, mode):
     assert captured.run.question == QUESTION
 
 
-async def test_a_link_streams(captured, config):
-    assert [part async for part in chain().astream(QUESTION, config)] == ["shelf-0 / shelf-2"]
-    assert told(captured.run.steps[0])[1:] == (["shelf-0", "shelf-2"], DROPPED)
-
-
-@MODES
-async def test_without_capture_and_outside_of_any_run(mode):
-    link = drop_distractors(guarding(), documents="docs", query="q")
-    kept = await run(link, {"docs": documents("shelf", 4, "x"), "q": "x", "other": 1}, None, mode)
-    assert (ids(kept["docs"]), kept["other"]) == (["shelf-0", "shelf-2"], 1)
-    assert await run(chain(), QUESTION, None, mode) == "shelf-0 / shelf-2"
-    assert ids(await run(compression(), QUESTION, None, mode)) == ["shelf-0", "shelf-2"]
-
-
-@MODES
-async def test_two_retrievals_before_one_link_have_a_decision_each(captured, config, mode):
-    both = {
-        "context": {"a": ListRetriever(shelf="a", count=2), "b": ListRetriever(shelf="b", count=4)}
-        | RunnableLambda(lambda found: found["a"] + found["b"]),
-        "question": RunnablePassthrough(),
-    } | drop_distractors(guarding())
-    assert ids((await run(both, QUESTION, config, mode))["context"]) == ["a-0", "b-0", "b-2"]
-    steps = {step.passages[0].metadata["source"]: told(step)[1:] for step in captured.run.steps}
-    assert steps == {"a": (["a-0"], [(2, "a-1")]), "b": (["b-0", "b-2"], [(2, "b-1"), (4, "b-3")])}
-
-
-@MODES
-async def test_a_guarded_arm_of_an_ensemble(captured, config, mode):
-    arms = [
-        GuardedRetriever(ListRetriever(shelf="a", count=2), guarding()),
-        ListRetriever(shelf="b", count=2),
-    ]
-    found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
-    assert sorted(ids(found)) == ["a-0", "b-0", "b-1"]
-    (step,) = captured.run.steps
-    assert [drop.passage.id for drop in step.decision.dropped] == ["a-1"]
-    assert sorted(ids(step.candidates)) == ["a-0", "a-1", "b-0", "b-1"]
-
-
-def test_two_guards_are_one_decision(captured, config):
-    twice = compression(retriever=GuardedRetriever(ListRetriever(count=4), guarding()))
-    assert ids(twice.invoke(QUESTION, config)) == ["shelf-0", "shelf-2"]
-    (step,) = captured.run.steps
-    assert sorted(drop.passage.id for drop in step.decision.dropped) == ["shelf-1", "shelf-3"]
-
-
-def test_a_handler_that_is_attached_twice_hears_of_it_once(captured, rg):
-    handler = RagGuardCallback(rg)
-    chain().invoke(QUESTION, {"callbacks": [handler, handler, RagGuardCallback(rg)]})
-    assert told(captured.run.steps[0])[2] == DROPPED
-
-
-@MODES
-@pytest.mark.parametrize("turns", [SEQUENTIAL, PARALLEL], ids=["sequential", "parallel"])
-async def test_an_agents_hops(captured, config, turns, mode):
-    result = await run(guarded_agent(*turns), asked(), config, mode)
-    for message in tool_messages(result):
-        assert ids(message.artifact) == ["shelf-0", "shelf-2"]
-        assert "shelf 1" not in message.content
-        assert "shelf 0 about" in message.content
-        assert message.content.count("\n\n") == 1
-    steps = captured.run.steps
-    assert len(steps) == len(tool_messages(result)) > 1
-    for step in steps:
-        assert told(step) == (["shelf-0", "shelf-1", "shelf-2", "shelf-3"], ["shelf-0", "shelf-2"], DROPPED)
-        assert step.decision.dropped[0].passage.text == f"shelf 1 about {step.query}"
-    assert captured.run.answer == ANSWER
-
-
 @MODES
 async def test_a_tool_that_gives_one_string(rg, captured, mode):
     @tool
@@ -233,44 +163,6 @@ def test_a_tool_that_gives_a_command(config, captured):
     assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
 
 
-def test_a_text_without_the_passages_is_left_as_it_is():
-    from langgraph.prebuilt.tool_node import ToolCallRequest
-
-    found = documents("shelf", 3, "x")
-    message = ToolMessage("three results", tool_call_id="1", artifact=found)
-    request = ToolCallRequest(call("search", query="x"), None, {}, None)
-    fewer = GuardMiddleware(guarding()).wrap_tool_call(request, lambda request: message)
-    assert (fewer.content, ids(fewer.artifact)) == ("three results", ["shelf-0", "shelf-2"])
-    assert (message.content, len(message.artifact)) == ("three results", 3)
-
-
-def test_one_document_given_twice(config, captured):
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
-        """Finds the same again."""
-        (found,) = documents("shelf", 1, query)
-        return f"1. {found.page_content}\n2. {found.page_content}", [found, found]
-
-    guard = guarding(policies=[Deduplicate()])
-    result = guarded_agent(call("search", query="x"), ANSWER, guard=guard, tools=[search]).invoke(
-        asked(), config
-    )
-    (message,) = tool_messages(result)
-    assert (message.content, ids(message.artifact)) == ("1. shelf 0 about x", ["shelf-0"])
-    assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-0")])
-
-
-def test_a_tool_with_several_results_passes(config, captured):
-    @tool
-    def several(query: str) -> list:
-        """Gives commands."""
-        return [Command(update={"messages": [ToolMessage("shelf 1 about x", tool_call_id="call-several-x")]})]
-
-    asking = guarded_agent(call("several", query="x"), ANSWER, tools=[several])
-    assert [one.content for one in tool_messages(asking.invoke(asked(), config))] == ["shelf 1 about x"]
-    assert captured.events == []
-
-
 @MODES
 async def test_a_guarded_node_of_a_graph(captured, config, mode):
     class State(TypedDict, total=False):
@@ -295,16 +187,6 @@ async def test_a_guarded_node_of_a_graph(captured, config, mode):
     result = await graph.compile().ainvoke({"question": QUESTION}, config)
     assert result["answer"] == "shelf-2"
     assert told(captured.run.steps[0])[1:] == (["shelf-0", "shelf-2"], DROPPED)
-
-
-@MODES
-@pytest.mark.parametrize("place", ["filter", "retriever", "link", "middleware"])
-async def test_a_late_engine_keeps_everything_on_time(captured, config, place, mode):
-    guard = guarding(ScriptedEngine(label=judging, gate=asyncio.Event()), budget_ms=50)
-    await run(*guarded_at(place, guard), config, mode)
-    (step,) = captured.run.steps
-    assert (step.decision.status, step.decision.dropped) == ("timeout", [])
-    assert (len(step.passages), captured.run.status) == (4, "ok")
 
 
 def guarded_at(place, guard):

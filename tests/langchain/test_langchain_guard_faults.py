@@ -18,12 +18,11 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from support.guards import guarding, judging
-from support.langchain_agents import ANSWER, PARALLEL, QUESTION, SEQUENTIAL, agent, asked, search_tool
+from support.langchain_agents import ANSWER, PARALLEL, SEQUENTIAL, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect
-from ragguard.capture.handle import RunHandle
 from ragguard_langchain import (
     DistractorFilter,
     GuardedRetriever,
@@ -31,7 +30,6 @@ from ragguard_langchain import (
     RagGuardCallback,
     drop_distractors,
 )
-from ragguard_langchain.call_tree import CallTree
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 DROPPED = [(2, "shelf-1"), (4, "shelf-3")]
@@ -46,7 +44,7 @@ def guarded_agent(*turns, guard=None, retriever=None, **options):
     return agent(*turns, tools=tools, middleware=[GuardMiddleware(guard or guarding())], **options)
 
 
-async def test_a_thousand_cancelled_agents_leave_nothing_behind(captured, recorder, config):
+async def test_many_cancelled_agents_leave_nothing_behind(captured, recorder, config):
     model = ScriptedEngine(label=judging, gate=asyncio.Event())
     slow = guarded_agent(call("search", query="x"), guard=guarding(model))
     for _ in range(10):
@@ -56,7 +54,7 @@ async def test_a_thousand_cancelled_agents_leave_nothing_behind(captured, record
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await model.until_running(0)
-    for _ in range(800):
+    for _ in range(100):
         task = asyncio.create_task(slow.ainvoke(asked(), config))
         await asyncio.sleep(0)
         task.cancel()
@@ -65,24 +63,6 @@ async def test_a_thousand_cancelled_agents_leave_nothing_behind(captured, record
     steps = [step for run in captured.runs for step in run.steps]
     assert len(steps) >= 10
     assert {step.decision for step in steps} == {None}
-
-
-async def test_cancelled_hops_in_an_open_run_leave_nothing_behind(captured, recorder, config, monkeypatch):
-    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
-    model = ScriptedEngine(label=judging, gate=asyncio.Event())
-    async with RunHandle(recorder, QUESTION):
-        for _ in range(50):
-            task = asyncio.create_task(
-                GuardedRetriever(ListRetriever(), guarding(model)).ainvoke("x", config)
-            )
-            await model.until_running(1)
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-            await model.until_running(0)
-        await GuardedRetriever(ListRetriever(), guarding()).ainvoke("y", config)
-        recorder.sweep()
-    assert [step.status for step in captured.run.steps if step.query == "y"] == ["ok"]
-    assert not CallTree.of(recorder).open_calls
 
 
 @MODES

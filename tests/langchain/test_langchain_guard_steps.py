@@ -8,10 +8,9 @@ from langchain_core.documents import Document
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import create_retriever_tool, tool
 from support.guards import guarding
-from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
+from support.langchain_agents import ANSWER, QUESTION, agent, asked
 from support.langchain_parts import ListRetriever, call, documents
 
-from ragguard.capture.handle import RunHandle
 from ragguard.capture.splitters import paragraphs
 from ragguard_langchain import (
     DistractorFilter,
@@ -19,8 +18,6 @@ from ragguard_langchain import (
     GuardMiddleware,
     RagGuardCallback,
     drop_distractors,
-    instrument,
-    uninstrument,
 )
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -40,71 +37,10 @@ def told(step):
     return step.query, ids(step.candidates), ids(step.passages), dropped
 
 
-class Fixed(ListRetriever):
-    """Gives the same documents for a query, whoever asks."""
-
-    found: dict[str, list[Document]]
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        return [one.model_copy() for one in self.found[query]]
-
-
 A, B, C, D = (
     Document(id=name, page_content=text)
     for name, text in zip("ABCD", ("w 0 about", "w 1 about", "w 2 about", "w 3 about"), strict=True)
 )
-
-
-@MODES
-async def test_a_later_hop_that_finds_the_same_leaves_the_earlier_one_alone(captured, config, mode):
-    retriever, link = Fixed(found={"one": [A, B, C], "two": [A, D]}), drop_distractors(guarding())
-
-    async def hops(_):
-        for query in ("one", "two"):
-            found = await run(retriever, query, None, mode)
-            await run(link, {"context": found, "question": query}, None, mode)
-
-    await RunnableLambda(hops).ainvoke(QUESTION, config)
-    assert [told(step) for step in captured.run.steps] == [
-        ("one", ["A", "B", "C"], ["A", "C"], [(2, "B")]),
-        ("two", ["A", "D"], ["A"], [(2, "D")]),
-    ]
-
-
-@pytest.mark.parametrize("query", ["one", "two"])
-def test_of_two_hops_that_found_the_very_same_the_query_decides(captured, config, query):
-    retriever, link = Fixed(found={"one": [A, B], "two": [A, B]}), drop_distractors(guarding())
-
-    def hops(_):
-        found = [retriever.invoke(one) for one in ("one", "two")]
-        return link.invoke({"context": found[0], "question": query})
-
-    RunnableLambda(hops).invoke(QUESTION, config)
-    decided = {step.query: step.decision is not None for step in captured.run.steps}
-    assert decided == {"one": query == "one", "two": query == "two"}
-
-
-@MODES
-async def test_calls_whose_ids_repeat(captured, config, mode):
-    """Some models number their calls anew in each turn."""
-    turns = [{**call("search", query=query), "id": "call_0"} for query in ("one", "two")]
-    tools = [search_tool(Fixed(found={"one": [A, B, C], "two": [A, D]}))]
-    guarded = agent(*turns, ANSWER, tools=tools, middleware=[GuardMiddleware(guarding())])
-    await run(guarded, asked(), config, mode)
-    assert [told(step) for step in captured.run.steps] == [
-        ("one", ["A", "B", "C"], ["A", "C"], [(2, "B")]),
-        ("two", ["A", "D"], ["A"], [(2, "D")]),
-    ]
-
-
-def test_two_links_behind_one_retrieval_are_one_decision(captured, config):
-    first, second = drop_distractors(guarding()), drop_distractors(guarding(threshold=1.0))
-    chain = RunnableLambda(lambda query: {"context": ListRetriever(count=4).invoke(query), "question": query})
-    kept = (chain | first | second).invoke(QUESTION, config)["context"]
-    (step,) = captured.run.steps
-    assert ids(kept) == ids(step.passages) == ["shelf-0"]
-    assert ids(step.candidates) == [f"shelf-{n}" for n in range(4)]
-    assert [drop.position for drop in step.decision.dropped] == [2, 3, 4]
 
 
 def one_string(splitting, *, declared):
@@ -132,29 +68,6 @@ async def test_tool_result_that_the_guard_splits_is_a_step_declared_or_not(captu
     assert [drop.position for drop in step.decision.dropped] == [2]
     assert step.metadata["tool_call_id"] == "call-wiki-hop"
     assert 0 < step.started_ns <= step.decision.started_ns
-
-
-@MODES
-async def test_parallel_tools_of_one_string_share_a_turn(captured, config, mode):
-    turns = [(call("wiki", query="a"), call("wiki", query="b")), call("wiki", query="c"), ANSWER]
-    built = agent(*turns, tools=[wiki], middleware=[GuardMiddleware(guarding(), tools={"wiki": paragraphs})])
-    await run(built, asked(), config, mode)
-    steps = sorted(captured.run.steps, key=lambda step: step.query)
-    assert [(step.query, step.turn, len(step.passages)) for step in steps] == [
-        ("a", 0, 2), ("b", 0, 2), ("c", 1, 2),
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("declared", [False, True])
-def test_a_retriever_behind_one_string_keeps_its_ids(captured, rg, declared):
-    shelf = create_retriever_tool(ListRetriever(count=3), "search", "Searches.")
-    built, tools = one_string(shelf, declared=declared)
-    built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]})
-    (step,) = captured.run.steps
-    assert [drop.position for drop in step.decision.dropped] == [2]
-    assert [passage.text for passage in step.passages] == ["shelf 0 about hop", "shelf 2 about hop"]
-    if not declared:
-        assert told(step)[1:] == (["shelf-0", "shelf-1", "shelf-2"], ["shelf-0", "shelf-2"], [(2, "shelf-1")])
 
 
 def test_a_guarded_retriever_in_a_declared_tool_of_one_string(captured, rg):
@@ -190,51 +103,12 @@ async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
     assert told(step)[1:] == (["shelf-0", "shelf-1", "shelf-2"], ["shelf-0", "shelf-2"], [(2, "shelf-1")])
 
 
-def test_a_guard_in_a_tool_and_one_behind_it(captured, config):
-    tools = [search_tool(GuardedRetriever(ListRetriever(count=4), guarding()))]
-    behind = GuardMiddleware(guarding(threshold=1.0))
-    agent(call("search", query="hop"), ANSWER, tools=tools, middleware=[behind]).invoke(asked(), config)
-    (step,) = captured.run.steps
-    assert told(step)[1:] == (
-        [f"shelf-{n}" for n in range(4)], ["shelf-0"], [(2, "shelf-1"), (3, "shelf-2"), (4, "shelf-3")],
-    )  # fmt: skip
-
-
 @MODES
 async def test_documents_that_nobody_saw_retrieved_are_a_step(captured, config, mode):
     chain = RunnableLambda(lambda query: {"context": documents("db", 2, query), "question": query})
     await run(chain | drop_distractors(guarding()), "hop", config, mode)
     (step,) = captured.run.steps
     assert told(step) == ("hop", ["db-0", "db-1"], ["db-0"], [(2, "db-1")])
-
-
-@MODES
-@pytest.mark.parametrize("attached", ["callbacks", "globally"])
-async def test_a_pipeline_written_by_hand(captured, recorder, rg, config, mode, attached):
-    keep = DistractorFilter(guarding())
-    callbacks = config["callbacks"] if attached == "callbacks" else None
-    if attached == "globally":
-        instrument(rg)
-    try:
-        with RunHandle(recorder, QUESTION) as handle:
-            for query in ("one", "two"):
-                found = await run(ListRetriever(count=2), query, {"callbacks": callbacks}, mode)
-                if mode == "sync":
-                    kept = keep.compress_documents(found, query, callbacks)
-                else:
-                    kept = await keep.acompress_documents(found, query, callbacks)
-                assert [id(one) for one in kept] == [id(found[0])]
-            assert [step.decision is not None for step in handle.steps] == [True, True]
-    finally:
-        uninstrument()
-    assert [told(step) for step in captured.run.steps] == [
-        (query, ["shelf-0", "shelf-1"], ["shelf-0"], [(2, "shelf-1")]) for query in ("one", "two")
-    ]
-
-
-def test_outside_of_any_run_nothing_is_said(captured, config):
-    kept = DistractorFilter(guarding()).compress_documents(documents("w", 2, "x"), "x", config["callbacks"])
-    assert (ids(kept), captured.events) == (["w-0"], [])
 
 
 @MODES

@@ -169,16 +169,6 @@ def test_guarded_tool_without_a_splitter_is_refused():
     assert GuardMiddleware(guarding(), tools={"search": paragraphs, "add": None})
 
 
-async def test_the_artifact_of_one_document(captured, config):
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, Document]:
-        """Searches."""
-        return "shelf 1 about x", Document("shelf 1 about x")
-
-    (message,) = await results([search], config=config)
-    assert message.content == "shelf 1 about x"
-
-
 def bare(artifact):
     """The ids that an artifact holds, in its own form."""
     if isinstance(artifact, dict):
@@ -210,15 +200,3 @@ async def test_artifacts_in_every_form_that_capture_recognises(captured, config,
     assert bare(message.artifact) == expected
     (step,) = captured.run.steps
     assert [drop.passage.id for drop in step.decision.dropped] == ["shelf-1", "shelf-3"]
-
-
-async def test_an_artifact_that_found_nothing_is_understood(caplog):
-    @tool(response_format="content_and_artifact")
-    def search(query: str) -> tuple[str, list[Document]]:
-        """Finds nothing."""
-        return "Nothing was found.", []
-
-    guard = guarding()
-    await results([search], guard=guard)
-    assert not_understood(caplog) == []
-    assert guard.health().not_understood == {}

@@ -6,7 +6,6 @@ import copy
 import pickle
 
 import pytest
-from langchain_core.documents import Document
 from langchain_core.runnables import RunnablePassthrough
 from support.guards import guarding
 from support.langchain_agents import ANSWER, agent, asked, search_tool
@@ -112,13 +111,3 @@ async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
     assert GuardedRetriever(ListRetriever(count=4), mine).model_copy(deep=True).guard is mine
     with pytest.raises(TypeError, match="Make one in each process"):
         pickle.dumps(DistractorFilter(mine))
-
-
-def test_a_document_is_never_changed():
-    given = [
-        Document("shelf 0 about x", metadata={"title": "Oslo"}),
-        Document("b", metadata={"title": "Oslo"}),
-    ]
-    before = copy.deepcopy(given)
-    DistractorFilter(guard(), text_of=titled).compress_documents(given, "x")
-    assert given == before

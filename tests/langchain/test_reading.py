@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any, TypedDict
 
-import pytest
-from langchain_classic.chains.combine_documents import create_stuff_documents_chain
 from langchain_core.documents import Document
-from langchain_core.prompts import ChatPromptTemplate, PromptTemplate
-from langchain_core.runnables import RunnableLambda, RunnablePassthrough
+from langchain_core.prompts import ChatPromptTemplate
 from langgraph.graph import END, START, StateGraph
 from support.langchain_agents import ANSWER, QUESTION
 from support.langchain_parts import ListRetriever, says
@@ -71,37 +68,8 @@ def test_documents_that_a_grading_model_rejected_were_not_read(captured, config)
     assert captured.run.steps[0].metadata["ragguard.judged_only"] == 2
 
 
-def test_documents_that_are_cut_to_thirty_characters_make_it_unknown(captured, config):
-    cut = graph(context=lambda found: "\n".join(one.page_content[:30] for one in found))
-    assert read(captured, config, cut) == (LONG, "unknown")
-
-
-def test_document_that_is_put_into_the_prompt_by_hand_was_read_alone(captured, config):
-    by_hand = graph(context=lambda found: f"They say: {found[2].page_content!r}")
-    assert read(captured, config, by_hand) == ([LONG[2]], "")
-
-
 def test_guard_in_a_node_of_its_own_decides_what_is_read(captured, config):
     guard = DistractorFilter(DistractorGuard("nano", policies=[TopUtility(1)], budget_ms=60_000))
     texts, unknown = read(captured, config, graph(lambda found: guard.compress_documents(found, QUESTION)))
     assert (len(texts), unknown) == (1, "")
     assert [one.text for one in captured.run.steps[0].decision.kept] == texts
-
-
-def test_graph_that_asks_no_model_of_langchain_leaves_it_unknown(captured, config):
-    own = graph(model=RunnableLambda(lambda prompt: says(ANSWER).turns and _Reply()))
-    assert read(captured, config, own) == (LONG, "unknown")
-
-
-class _Reply:
-    text = ANSWER
-
-
-@pytest.mark.parametrize("kept", [0, 1, 3])
-def test_documents_dropped_before_a_stuff_chain_were_not_read(captured, config, kept):
-    stuff = create_stuff_documents_chain(
-        says(ANSWER), PROMPT, document_prompt=PromptTemplate.from_template("Title: {page_content}")
-    )
-    fewer = (lambda given: given["input"]) | Shelf() | (lambda found: found[:kept])
-    (RunnablePassthrough.assign(context=fewer) | stuff).invoke({"input": QUESTION}, config)
-    assert [one.text for one in captured.run.steps[0].passages] == LONG[:kept]

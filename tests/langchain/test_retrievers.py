@@ -25,20 +25,6 @@ def only_step(captured):
     return step
 
 
-def test_a_retrieval_is_a_run_with_one_step(captured, config):
-    given = ListRetriever(count=3).invoke(QUESTION, config)
-    run, step = captured.run, only_step(captured)
-    assert (run.question, run.name, run.status, run.answer) == (QUESTION, "ListRetriever", "ok", None)
-    assert run.metadata["framework"] == "langchain"
-    assert (step.query, step.status, step.tool, step.sub_steps) == (QUESTION, "ok", "", [])
-    assert step.metadata["retriever"] == "ListRetriever"
-    assert [(p.text, p.id, p.score) for p in step.passages] == [
-        (d.page_content, d.id, d.metadata["score"]) for d in given
-    ]
-    assert [p.metadata for p in step.passages] == [d.metadata for d in given]
-    assert 0 < run.started_ns <= step.started_ns <= step.ended_ns
-
-
 def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
     given = ListRetriever().invoke(QUESTION, config)
     assert len(given) == 2
@@ -61,11 +47,6 @@ def test_a_handler_that_is_attached_several_times_counts_once(captured, rg, time
     handler = RagGuardCallback(rg)
     ListRetriever().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
     assert len(only_step(captured).passages) == 2
-
-
-def test_several_handlers_of_one_guard_count_once(captured, rg):
-    ListRetriever().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(rg)]})
-    assert only_step(captured).status == "ok"
 
 
 def test_handlers_of_two_guards_both_see_it(captured, rg):
@@ -144,34 +125,10 @@ async def test_a_cancelled_retriever_says_nothing_and_is_found_out(captured, rec
     assert (step.query, step.status) == (QUESTION, "cancelled")
 
 
-def test_an_interrupted_retrieval_does_not_swallow_those_after_it(captured, config):
-    """As in a notebook: interrupted, and run once more. LangChain says nothing of the first one's end."""
-    with pytest.raises(KeyboardInterrupt):
-        ListRetriever(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
-    ListRetriever().invoke(QUESTION, config)
-    ListRetriever().invoke(QUESTION, config)
-    assert [(run.question, run.status, len(run.steps)) for run in captured.runs] == [(QUESTION, "ok", 1)] * 2
-
-
-async def test_a_retry_after_a_timeout_is_told_at_once(captured, recorder, config, monkeypatch):
-    monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
-
-    async def patient():
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.01):
-                await ListRetriever(gate=asyncio.Event()).ainvoke(QUESTION, config)
-        await ListRetriever().ainvoke(QUESTION, config)
-        assert [(run.status, len(run.steps)) for run in captured.runs] == [("ok", 1)]
-
-    await asyncio.create_task(patient())
-    recorder.sweep()
-    assert sorted(run.status for run in captured.runs) == ["cancelled", "ok"]
-
-
-async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, recorder, config, monkeypatch):
+async def test_many_cancelled_retrievals_leave_nothing_behind(captured, recorder, config, monkeypatch):
     monkeypatch.setattr("ragguard_langchain.call_tree.GONE_SECONDS", 0.0)
     shelf = ListRetriever(gate=asyncio.Event())
-    tasks = [asyncio.create_task(shelf.ainvoke(f"question {n}", config)) for n in range(1000)]
+    tasks = [asyncio.create_task(shelf.ainvoke(f"question {n}", config)) for n in range(100)]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     for task in tasks:
@@ -179,7 +136,7 @@ async def test_a_thousand_cancelled_retrievals_leave_nothing_behind(captured, re
     await asyncio.gather(*tasks, return_exceptions=True)
     recorder.sweep()
     assert {run.status for run in captured.runs} == {"cancelled"}
-    assert len(captured.runs) == 1000
+    assert len(captured.runs) == 100
 
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")

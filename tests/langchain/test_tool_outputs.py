@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 
 import pytest
-from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
+from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_classic.retrievers.document_compressors import DocumentCompressorPipeline
 from langchain_core.documents import Document
 from langchain_core.documents.compressor import BaseDocumentCompressor
-from langchain_core.tools import ToolException, create_retriever_tool, tool
+from langchain_core.tools import ToolException, tool
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents, says
 
-from ragguard.capture.model_calls import DELIVERED
 from ragguard.capture.splitters import json_items
 from ragguard_langchain import RagGuardCallback
 
@@ -43,96 +42,6 @@ def test_a_tool_that_retrieves_four_and_returns_one(captured, rg):
     step = only_step(captured)
     assert ids(step.passages) == ["shelf-2"]
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
-
-
-def test_of_two_retrievals_each_keeps_what_is_in_the_output(captured, rg):
-    @tool
-    def both(query: str) -> str:
-        """Gives one document of each of two searches."""
-        return "\n".join(
-            ListRetriever(shelf=name).invoke(query)[n].page_content for n, name in enumerate("ab")
-        )
-
-    with_tool(both, rg)
-    assert [ids(step.passages) for step in captured.run.steps] == [["a-0"], ["b-1"]]
-
-
-def test_a_tool_that_gives_all_changes_nothing(captured, rg):
-    with_tool(create_retriever_tool(ListRetriever(count=3), "search", "Searches."), rg)
-    step = only_step(captured)
-    assert (len(step.passages), step.candidates) == (3, step.passages)
-    assert DELIVERED not in step.metadata
-
-
-def test_tool_that_summarises_in_its_own_words_gives_the_model_no_passage(captured, rg):
-    @tool
-    def summary(query: str) -> str:
-        """Says it in its own words."""
-        return (
-            f"{len(ListRetriever().invoke(query))} found. "
-            + "They speak of ships, and of a mill that was sold often. " * 4
-        )
-
-    with_tool(summary, rg)
-    step = only_step(captured)
-    assert (step.passages, len(step.candidates)) == ([], 2)
-
-
-@pytest.mark.parametrize("says", ["No results found.", "Error: the search is not available."])
-def test_a_tool_that_says_that_there_is_nothing_gave_the_model_nothing(captured, rg, says):
-    @tool
-    def search(query: str) -> str:
-        """Filters out all that it finds."""
-        ListRetriever().invoke(query)
-        return says
-
-    with_tool(search, rg)
-    step = only_step(captured)
-    assert (step.status, step.passages, len(step.candidates)) == ("ok", [], 2)
-    assert DELIVERED not in step.metadata
-
-
-@pytest.mark.parametrize("raises", [True, False])
-@pytest.mark.parametrize("inner", [True, False])
-def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(captured, rg, raises, inner):
-    @tool
-    def search(query: str) -> str:
-        """Retrieves, and then fails."""
-        ListRetriever().invoke(query)
-        raise ToolException("the reranker is gone")
-
-    @tool
-    def outer(query: str) -> str:
-        """Calls another tool that retrieves, and then fails."""
-        create_retriever_tool(ListRetriever(), "shelf", "Searches.").invoke({"query": query})
-        raise ToolException("the reranker is gone")
-
-    one = outer if inner else search
-    one.handle_tool_error = not raises
-    try:
-        with_tool(one, rg)
-    except ToolException:
-        assert raises
-    step = only_step(captured)
-    assert (step.status, step.passages, len(step.candidates)) == ("error", [], 2)
-    assert "the reranker is gone" in step.error
-
-
-def test_tool_that_cuts_a_document_makes_the_delivery_unknown(captured, rg):
-    text = "(Corwell Mills!) was founded by Ursula Almberg, who came from East Dundale, in the year 1900. And so on."
-
-    class Lone(ListRetriever):
-        def _get_relevant_documents(self, query, **_):
-            return [Document(text), Document("Another text that the tool leaves out of its output.")]
-
-    @tool
-    def search(query: str) -> str:
-        """Cuts what it finds."""
-        return f"Found: {Lone().invoke(query)[0].page_content[:92]} [...]"
-
-    with_tool(search, rg)
-    step = only_step(captured)
-    assert (len(step.passages), step.metadata[DELIVERED]) == (2, "unknown")
 
 
 def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was_given(captured, rg):
@@ -253,15 +162,6 @@ async def test_passage_that_a_reranker_leaves_out_stays_a_candidate(captured, co
     step = only_step(captured)
     assert ids(step.passages) == ["shelf-3", "shelf-2"]
     assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
-
-
-def test_an_ensemble_that_gives_all_has_no_other_candidates(captured, config):
-    EnsembleRetriever(
-        retrievers=[ListRetriever(shelf="a"), ListRetriever(shelf="b")], weights=[0.5, 0.5]
-    ).invoke("hop", config)
-    step = only_step(captured)
-    assert step.candidates == step.passages
-    assert len(step.passages) == 4
 
 
 def test_text_of_says_what_the_model_reads(captured, rg):

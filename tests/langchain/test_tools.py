@@ -6,7 +6,7 @@ import threading
 
 import pytest
 from langchain_core.messages import ToolMessage
-from langchain_core.tools import StructuredTool, ToolException, tool
+from langchain_core.tools import StructuredTool, tool
 from langgraph.types import Command
 from support.langchain_agents import ANSWER, agent, asked
 from support.langchain_parts import ListRetriever, call, documents
@@ -46,21 +46,6 @@ def in_state(query: str) -> Command:
     found = documents("state", 2, query)
     message = ToolMessage("found", tool_call_id=f"call-in_state-{query}", artifact=found)
     return Command(update={"messages": [message]})
-
-
-@tool
-def twice(query: str) -> str:
-    """Retrieves two times."""
-    return (
-        ListRetriever(shelf="a").invoke(query + " a")[0].page_content
-        + ListRetriever(shelf="b").invoke(query + " b")[0].page_content
-    )
-
-
-@tool
-def calculator(expression: str) -> str:
-    """Retrieves nothing."""
-    return "4"
 
 
 def with_tool(one, rg, tools=None, **arguments):
@@ -104,41 +89,11 @@ def test_a_declared_tool_with_artifacts_needs_no_splitter_to_run(captured, rg):
     assert [one.id for one in only_step(captured).candidates] == ["artifact-0", "artifact-1"]
 
 
-def test_passages_that_a_tool_passes_on_are_what_the_model_got(captured, rg):
-    with_tool(reranked, rg)
-    step = only_step(captured)
-    assert (len(step.passages), len(step.candidates), step.tool) == (1, 3, "reranked")
-
-
 def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
     with_tool(reranked, rg, {"reranked": paragraphs})
     step = only_step(captured)
     assert (step.query, len(step.passages)) == ("hop", 1)
     assert [len(sub.passages) for sub in step.sub_steps] == [3]
-
-
-def test_a_tool_that_retrieves_twice_is_two_steps(captured, rg):
-    with_tool(twice, rg)
-    assert [(s.query, s.tool, s.turn) for s in captured.run.steps] == [
-        ("hop a", "twice", 0),
-        ("hop b", "twice", 1),
-    ]
-
-
-def test_a_tool_that_retrieves_nothing_is_no_step(captured, rg):
-    with_tool(calculator, rg, expression="2 + 2")
-    assert captured.events == []
-
-
-def test_a_declared_tool_whose_error_the_agent_is_told(captured, rg):
-    @tool
-    def refuses(query: str) -> str:
-        """Gives an error as its message."""
-        raise ToolException("no such index")
-
-    refuses.handle_tool_error = True
-    with_tool(refuses, rg, {"refuses": paragraphs})
-    assert (only_step(captured).status, only_step(captured).error) == ("error", "no such index")
 
 
 def test_a_tool_by_hand_is_a_run(captured, rg):

@@ -1,7 +1,7 @@
 """The number of documents that a retriever is asked for becomes K of its step, where it is said."""
 
 import pytest
-from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
+from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
@@ -90,10 +90,3 @@ async def test_a_reranker_chooses_how_many_places_there_are(captured, config, mo
     base = vector_store().as_retriever(search_kwargs={"k": 4}, metadata={"ragguard_k": 4})
     await run(ContextualCompressionRetriever(base_compressor=First(), base_retriever=base), config, mode)
     assert places(captured) == (None, 2, 2)
-
-
-@MODES
-async def test_ensemble_has_the_places_of_its_largest_arm(captured, config, mode):
-    arms = [ListRetriever(shelf=name, metadata={"ragguard_k": 4}) for name in "ab"]
-    await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), config, mode)
-    assert places(captured) == (4, 4, 4)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import random
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Annotated, TypedDict
 
 import pytest
@@ -140,27 +138,6 @@ async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(ca
     assert turns(captured) == [("slow", 0), ("second", 1), ("third", 2)]
 
 
-@pytest.mark.parametrize("mode", ["ainvoke"])
-@pytest.mark.parametrize("around", ["chain", "run"])
-async def test_a_batch_has_one_turn(captured, recorder, config, mode, around):
-    def look(question, config=None):
-        for name in "ab":
-            ListRetriever().batch([f"{name}{n}" for n in range(3)], config)
-        return ANSWER
-
-    async def alook(question, config=None):
-        for name in "ab":
-            await ListRetriever().abatch([f"{name}{n}" for n in range(3)], config)
-        return ANSWER
-
-    if around == "chain":
-        await run_graph(RunnableLambda(look, afunc=alook), QUESTION, config, mode)
-    else:
-        with RunHandle(recorder, QUESTION):
-            look(QUESTION, config) if mode == "invoke" else await alook(QUESTION, config)
-    assert turns(captured) == [(f"{name}{n}", turn) for turn, name in enumerate("ab") for n in range(3)]
-
-
 async def test_graphs_side_by_side_in_one_run_and_what_follows_them(captured, recorder, config):
     def hops(name):
         return agent(*(call("search", query=f"{name}{n}") for n in range(2)), ANSWER, tools=[search])
@@ -173,19 +150,6 @@ async def test_graphs_side_by_side_in_one_run_and_what_follows_them(captured, re
     assert turns(captured) == [
         ("first", 0), ("a0", 1), ("b0", 1), ("a1", 2), ("b1", 2), ("c0", 3), ("c1", 4), ("last", 5),
     ]  # fmt: skip
-
-
-def test_threads_that_overlap_share_a_turn(captured, config):
-    together = threading.Barrier(2)
-    meeting = ListRetriever(fault=lambda query: together.wait(10) < 0 or None)
-
-    def side_by_side(question, config):
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(lambda query: meeting.invoke(query, config), ["a", "b"]))
-        return ListRetriever().invoke("after", config) and ANSWER
-
-    RunnableLambda(side_by_side).invoke(QUESTION, config)
-    assert turns(captured) == [("a", 0), ("b", 0), ("after", 1)]
 
 
 def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):

@@ -14,7 +14,6 @@ from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
-from llama_index_instrumentation.dispatcher import instrument_tags
 from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, scripted
 
 from ragguard.capture.handle import RunHandle
@@ -73,19 +72,6 @@ async def test_retrieval_after_a_run_is_no_part_of_it(recorder, captured):
     engine().query("another one")
     await handler
     assert [run.question for run in captured.runs] == [QUESTION, "another one"]
-
-
-def test_a_run_that_fails_does_not_wait_for_its_streams(recorder, captured):
-    responses = []
-
-    def fails():
-        with RunHandle(recorder, QUESTION):
-            responses.append(engine(streaming=True).query("first hop"))
-            raise LookupError
-
-    with pytest.raises(LookupError):
-        fails()
-    assert captured.run.status == "error"
 
 
 class Report(Workflow):
@@ -171,10 +157,4 @@ async def test_a_key_that_is_not_there_is_said(recorder, captured, caplog):
     with caplog.at_level(logging.WARNING, "ragguard"):
         await report({"report": "Ada Berg"}).run(topic=QUESTION)
     assert captured.run.answer == "Ada Berg"
-    assert "did you mean 'report'" in caplog.text
-
-
-def test_unknown_tags_are_said(recorder, captured, caplog):
-    with caplog.at_level(logging.WARNING, "ragguard"), instrument_tags({"ragguard_refrences": ["Ada Berg"]}):
-        engine().query(QUESTION)
-    assert "'ragguard_references'" in caplog.text
+    assert "There: report" in caplog.text

@@ -6,13 +6,11 @@ import asyncio
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.query_engine import CustomQueryEngine
 from llama_index.core.tools import FunctionTool
 from llama_index.core.workflow import Context, Event, StartEvent, StopEvent, Workflow, step
 from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scripted
 
 import ragguard
-from ragguard.capture.handle import RunHandle
 
 pytestmark = pytest.mark.usefixtures("recorder")
 
@@ -69,18 +67,6 @@ async def test_in_a_tool_of_an_agent(captured, kind):
     assert (found.query, found.tool, len(found.passages)) == ("hop", "lookup", 2)
 
 
-def test_in_an_engine_of_ones_own(captured):
-    class Own(CustomQueryEngine):
-        def custom_query(self, query_str: str):
-            ids.append(ragguard.current_run().id)
-            return f"{len(search(query_str))} found"
-
-    ids = []
-    Own().query(QUESTION)
-    assert ids == [captured.run.id]
-    assert (captured.run.answer, [s.query for s in captured.run.steps]) == ("2 found", [QUESTION])
-
-
 def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
     class Own(ListRetriever):
         def _retrieve(self, query_bundle):
@@ -89,35 +75,3 @@ def test_in_a_retriever_of_ones_own_it_is_a_part(captured):
     Own().retrieve("hop")
     (found,) = captured.run.steps
     assert (found.query, [part.query for part in found.sub_steps]) == ("hop", ["hop!"])
-
-
-@pytest.mark.parametrize("kind", ["a function", "a generator"])
-def test_retriever_inside_a_decorated_function_is_a_sub_step(captured, recorder, kind):
-    @ragguard.retrieval
-    def twice(query: str):
-        return ListRetriever().retrieve(f"{query} 1") + ListRetriever().retrieve(f"{query} 2")
-
-    @ragguard.retrieval
-    def page(query: str):
-        yield from ListRetriever().retrieve(f"{query} 1")
-        yield from ListRetriever().retrieve(f"{query} 2")
-
-    with RunHandle(recorder, QUESTION):
-        assert len(list(twice("hop") if kind == "a function" else page("hop"))) == 4
-    (found,) = captured.run.steps
-    assert (found.query, len(found.passages)) == ("hop", 4)
-    assert [part.query for part in found.sub_steps] == ["hop 1", "hop 2"]
-
-
-async def test_a_pause_inside_a_step_leaves_the_rest_of_the_run(captured):
-    class Judged(Workflow):
-        @step
-        async def only(self, ev: StartEvent) -> StopEvent:
-            with ragguard.paused():
-                ListRetriever().retrieve("an evaluator's")
-                await Flow().run(question="an evaluator's")
-            await ListRetriever().aretrieve("hop")
-            return StopEvent(result="Ada Berg")
-
-    await Judged().run(question=QUESTION)
-    assert [s.query for s in captured.run.steps] == ["hop"]

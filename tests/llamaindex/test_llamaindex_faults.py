@@ -5,10 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextvars import copy_context
 from types import SimpleNamespace
 
 import pytest
@@ -20,7 +17,6 @@ from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
 from support.llamaindex_parts import (
     QUESTION,
-    FixedRetriever,
     ListRetriever,
     OverridingRetriever,
     Says,
@@ -30,10 +26,9 @@ from support.llamaindex_parts import (
 )
 from support.polling import aeventually
 
-from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard_llamaindex import instrument, uninstrument
-from ragguard_llamaindex.instrumentation import SpanHandler, attached
+from ragguard_llamaindex.instrumentation import SpanHandler
 
 ROOT = get_dispatcher("root")
 
@@ -49,14 +44,6 @@ def open_calls():
 
 def scored(node, score=0.5):
     return NodeWithScore(node=node, score=score)
-
-
-@pytest.mark.parametrize("what", [None, ["a text"]], ids=["none", "strings"])
-def test_result_that_llamaindex_refuses_is_a_failed_step(recorder, captured, what):
-    with pytest.raises((TypeError, AttributeError)):
-        FixedRetriever(what).retrieve(QUESTION)
-    run = captured.run
-    assert (run.status, run.steps[0].status, run.steps[0].passages) == ("error", "error", [])
 
 
 @pytest.mark.parametrize(
@@ -151,33 +138,6 @@ class Sealed(Mapping):
         return 1
 
 
-def test_metadata_that_cannot_be_copied(recorder, captured):
-    node = TextNode.model_construct(id_="sealed", text="a text", metadata=Sealed())
-    OverridingRetriever([scored(node), scored(TextNode(text="fine", metadata={"page": 1}))]).retrieve(
-        QUESTION
-    )
-    sealed, fine = captured.run.steps[0].passages
-    assert (sealed.text, fine.metadata) == ("a text", {"page": 1})
-    assert sealed.metadata["ragguard.metadata"] == "Sealed could not be copied: RuntimeError"
-
-
-def test_a_tool_without_a_usable_name(captured):
-    class Nameless(RetrieverTool):
-        @property
-        def metadata(self):
-            raise RuntimeError("no metadata")
-
-    recorder = Recorder(captured)
-    instrument(SimpleNamespace(recorder=recorder))
-    try:
-        tool = Nameless(ListRetriever(), None)
-        with pytest.raises(RuntimeError, match="no metadata"):
-            tool.call(QUESTION)
-    finally:
-        uninstrument()
-    assert captured.run.steps[0].status == "ok"
-
-
 def test_own_faults_are_counted_and_never_seen(captured, caplog):
     def broken(event):
         raise OSError("disk is full")
@@ -209,18 +169,6 @@ def gated(names=("shelf",)):
     return [ListRetriever(name, gate=gate, waiting=one_more) for name in names], waiting
 
 
-async def test_a_query_that_is_cancelled(recorder, captured):
-    (slow,), waiting = gated()
-    task = asyncio.create_task(engine(slow).aquery(QUESTION))
-    await waiting.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    run = captured.run
-    assert (run.status, run.steps[0].status) == ("cancelled", "cancelled")
-    assert open_calls() == 0
-
-
 @pytest.mark.parametrize("how", ["by its handler", "by its task"])
 async def test_an_agent_that_is_cancelled(recorder, captured, how):
     slow, waiting = gated(["left", "right"])
@@ -249,7 +197,7 @@ def remembered():
     return [one for one in kept if type(one).__name__ in ("Call", "Invocation")]
 
 
-async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured):
+async def test_many_cancelled_runs_leave_nothing_behind(recorder, captured):
     before = remembered()  # another test's thread may still hold its own
     gate = asyncio.Event()
     slow = engine(ListRetriever(gate=gate))
@@ -261,9 +209,9 @@ async def test_a_thousand_cancelled_runs_leave_nothing_behind(recorder, captured
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    for _ in range(1_000):
+    for _ in range(100):
         await one()
-    assert len(captured.runs) == 1_000
+    assert len(captured.runs) == 100
     assert {run.status for run in captured.runs} == {"cancelled"}
     assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
     captured.events.clear()
@@ -295,32 +243,6 @@ async def test_ten_concurrent_agents_never_mix(recorder, captured):
         assert {passage.metadata["source"] for one in run.steps for passage in one.passages} == {
             f"shelf{number}"
         }
-
-
-def test_threads_with_a_run_each(recorder, captured):
-    def one(number):
-        engine(ListRetriever(f"shelf{number}"), text=f"answer {number}").query(f"question {number}")
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(one, range(40)))
-    assert {(run.question, run.answer, run.steps[0].passages[0].id) for run in captured.runs} == {
-        (f"question {n}", f"answer {n}", f"shelf{n}-0") for n in range(40)
-    }
-
-
-def test_threads_of_one_run_that_take_the_context_along(recorder, captured):
-    with RunHandle(recorder, QUESTION), ThreadPoolExecutor(4) as pool:
-        contexts = [copy_context() for _ in range(4)]
-        list(pool.map(lambda context: context.run(ListRetriever().retrieve, "hop"), contexts))
-    assert len(captured.run.steps) == 4
-
-
-def test_a_bare_thread_is_a_run_of_its_own(recorder, captured):
-    with RunHandle(recorder, QUESTION):
-        thread = threading.Thread(target=ListRetriever().retrieve, args=("elsewhere",))
-        thread.start()
-        thread.join()
-    assert sorted(run.question for run in captured.runs) == [QUESTION, "elsewhere"]
 
 
 async def test_retrieval_that_outlives_its_run_is_a_run_of_its_own(recorder, captured):
@@ -415,40 +337,6 @@ async def test_uninstrument_ends_what_is_under_way():
     slow.gate.set()
     assert str(await task) == "Ada Berg"
     assert (captured.run.status, rg.recorder.open_runs) == ("interrupted", 0)
-
-
-@pytest.mark.parametrize("where", ["_enter", "runs.begin", "_opened", "recorder.run_started"])
-@pytest.mark.parametrize("asks", ["an engine", "a retriever"])
-def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, where, asks):
-    """As another thread may do it, at whatever point this one is."""
-    rg = rg_of(Captured())
-    instrument(rg)
-    (handler,) = attached()
-    part, _, name = where.rpartition(".")
-    owner = {"": handler.spans, "runs": handler.spans.runs, "recorder": rg.recorder}[part]
-    real = getattr(owner, name)
-
-    def cut_off(*arguments, **named):
-        uninstrument()
-        return real(*arguments, **named)
-
-    monkeypatch.setattr(owner, name, cut_off)
-    found = engine().query(QUESTION) if asks == "an engine" else ListRetriever().retrieve(QUESTION)
-    uninstrument()
-    assert found
-    assert (rg.recorder.open_runs, rg.recorder.open_steps, len(handler.spans)) == (0, 0, 0)
-    assert rg.recorder.faults.count == 0
-
-
-def test_an_unsampled_run_costs_nothing_more(captured):
-    recorder = Recorder(captured, sample_rate=0.0)
-    instrument(SimpleNamespace(recorder=recorder))
-    try:
-        engine().query(QUESTION)
-    finally:
-        uninstrument()
-    assert captured.events == []
-    assert (recorder.counts.unsampled, recorder.open_runs) == (1, 0)
 
 
 def test_the_dispatchers_own_bookkeeping_stays_empty(recorder, captured):

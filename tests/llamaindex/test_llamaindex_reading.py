@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.response_synthesizers import get_response_synthesizer
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
@@ -55,21 +53,6 @@ async def read(captured, workflow):
     return ids(step.passages), step.metadata.get("ragguard.delivered", "")
 
 
-@pytest.mark.parametrize(
-    ("choose", "left"),
-    [
-        (lambda found: found, ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]),
-        (lambda found: [found[3], found[1]], ["shelf-3", "shelf-1"]),
-        (SimilarityPostprocessor(similarity_cutoff=0.85).postprocess_nodes, ["shelf-0", "shelf-1"]),
-        (guarded, ["shelf-0", "shelf-2"]),
-        (lambda found: [], []),
-    ],
-    ids=["all", "two in another order", "a cut", "a guard", "none"],
-)  # fmt: skip
-async def test_nodes_that_a_step_of_its_own_leaves_are_read(recorder, captured, choose, left):
-    assert await read(captured, Rag(choose)) == (left, "")
-
-
 async def test_guard_in_a_step_of_its_own_is_the_steps_decision(recorder, captured):
     await Rag(guarded).run()
     (step,) = captured.run.steps
@@ -86,13 +69,6 @@ async def test_nodes_that_a_grading_model_rejected_were_not_read(recorder, captu
 
     assert await read(captured, Rag(graded)) == (["shelf-0", "shelf-2"], "")
     assert captured.run.steps[0].metadata["ragguard.judged_only"] == 2
-
-
-async def test_node_that_a_prompt_by_hand_holds_was_read(recorder, captured):
-    by_hand = Rag(
-        lambda found: found, lambda found: Says().complete(f"From {found[2].text!r}: {QUESTION}").text
-    )
-    assert await read(captured, by_hand) == (["shelf-2"], "")
 
 
 def test_node_whose_metadata_the_prompt_leaves_out_was_read(recorder, captured):

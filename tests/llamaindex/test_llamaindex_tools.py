@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from types import SimpleNamespace
+
+import json
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
@@ -12,15 +13,11 @@ from llama_index.core.llms import MockLLM
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers.no_text import NoText
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import FunctionTool, QueryEngineTool, RetrieverTool, ToolOutput
+from llama_index.core.tools import FunctionTool
 from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
 
 from ragguard.capture.splitters import paragraphs
 from ragguard_llamaindex import instrument
-
-OWN_WORDS = (
-    "One reads of ships, another one of a mill that has changed hands more often than anybody counts. " * 2
-)
 
 
 def texts(passages):
@@ -88,97 +85,6 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
     assert "ragguard.delivered" not in step.metadata
 
 
-@pytest.mark.parametrize(
-    ("gives", "read", "delivered"),
-    [
-        (lambda text: text, ["firms-2"], None),
-        (lambda text: f"1. {text}\n", ["firms-2"], None),
-        (lambda text: json.dumps([{"body": text}]), ["firms-2"], None),
-        (lambda text: "", [], None),
-        (lambda text: "No results found.", [], None),
-        (lambda text: "Error: the search is not available.", [], None),
-        (
-            lambda text: f"4 firms, nothing of interest there. {OWN_WORDS}",
-            [],
-            None,
-        ),
-    ],
-    ids=["as it is", "numbered", "as JSON", "empty", "nothing", "error", "a summary"],
-)
-async def test_tool_that_retrieves_and_returns_text_gives_the_passages_in_it(
-    recorder, captured, gives, read, delivered
-):
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        found = await ListRetriever("firms", 4).aretrieve(
-            f"the firm that is based in {place}, of all the towns"
-        )
-        return gives(found[2].node.text)
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (step.status, ids(step.passages), len(step.candidates)) == ("ok", read, 4)
-    assert step.metadata.get("ragguard.delivered") == delivered
-
-
-async def test_a_tool_that_retrieves_twice_and_joins_some(recorder, captured):
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        left = await ListRetriever("left", 2).aretrieve(f"the firm that is based in {place}")
-        right = await ListRetriever("right", 2).aretrieve(f"the founder of the firm in {place}")
-        return "\n\n".join([right[1].node.text, left[0].node.text])
-
-    await asked(lookup)
-    assert [ids(step.passages) for step in captured.run.steps] == [["left-0"], ["right-1"]]
-    assert [len(step.candidates) for step in captured.run.steps] == [2, 2]
-
-
-async def test_tool_that_cuts_a_passage_makes_the_delivery_unknown(recorder, captured):
-    text = "The firm Nordlys was founded by Ada Berg in the year 1922 in Oslo, where she had come as a clerk."
-
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        node = NodeWithScore(node=TextNode(id_="long", text=text))
-        return (await Given([node]).aretrieve(place))[0].node.text[:60]
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert [passage.text for passage in step.passages] == [text]
-    assert step.metadata["ragguard.delivered"] == "unknown"
-
-
-@pytest.mark.parametrize("by", ["an error", "a tool's output", "an inner tool", "an engine's model"])
-async def test_a_tool_that_retrieves_and_fails_is_a_failed_step_with_its_candidates(recorder, captured, by):
-    async def lookup(place: str) -> str:
-        """Finds firms, and fails."""
-        await ListRetriever("firms").aretrieve(place)
-        if by == "a tool's output":
-            return ToolOutput(
-                content="the reranker is gone", tool_name="lookup", raw_input={}, raw_output="", is_error=True
-            )
-        raise ValueError("the reranker is gone")
-
-    async def outer(place: str) -> str:
-        """Calls a tool that retrieves, and fails after it."""
-        await RetrieverTool.from_defaults(ListRetriever("firms")).acall(place)
-        raise ValueError("the reranker is gone")
-
-    class Broken(MockLLM):
-        async def acomplete(self, *args, **kwargs):
-            raise RuntimeError("the reranker is gone")
-
-    engine = RetrieverQueryEngine.from_args(ListRetriever("firms"), llm=Broken())
-    if by == "an engine's model":
-        tool = QueryEngineTool.from_defaults(engine, name="lookup")
-        script = [call("lookup", input="Oslo"), "Ada Berg"]
-        await FunctionAgent(tools=[tool], llm=scripted(*script)).run(user_msg=QUESTION)
-    else:
-        await asked(outer if by == "an inner tool" else lookup)
-    (step,) = captured.run.steps
-    assert (step.status, step.passages, ids(step.candidates)) == ("error", [], ["firms-0", "firms-1"])
-    assert "the reranker is gone" in step.error
-
-
 async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured):
     async def lookup(place: str) -> str:
         """Asks a broken tool, and then retrieves by itself."""
@@ -195,15 +101,6 @@ async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured)
     lost, kept = captured.run.steps
     assert (lost.status, lost.passages) == ("error", [])
     assert (kept.status, ids(kept.passages)) == ("ok", ["firms-0"])
-
-
-class Given(ListRetriever):
-    def __init__(self, given):
-        super().__init__()
-        self.given = given
-
-    async def _aretrieve(self, query_bundle):
-        return self.given
 
 
 @pytest.mark.parametrize(

@@ -58,12 +58,6 @@ async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, mo
 
 
 @MODES
-async def test_a_guard_behind_a_retriever_leaves_its_places(captured, mode):
-    await ask(mode, DistractorPostprocessor(guarding()))
-    assert places(captured) == (5, 5, 2)
-
-
-@MODES
 async def test_a_reranker_chooses_how_many_places_there_are(captured, mode):
     await ask(mode, First(), DistractorPostprocessor(guarding()))
     assert places(captured)[:2] == (2, 2)
@@ -79,12 +73,6 @@ class Hybrid(BaseRetriever):
     def _retrieve(self, query_bundle):
         found = [node for arm in self.arms for node in arm.retrieve(query_bundle)]
         return list({node.node_id: node for node in found}.values())
-
-
-@pytest.mark.parametrize(("top_ks", "found", "k"), [((5, 5), 4, 5), ((3, 6), 4, 6), ((2, 2), 2, 2)])
-def test_hybrid_of_retrievers_with_a_known_top_k_has_the_places_of_the_largest(captured, top_ks, found, k):
-    Hybrid(*(retriever(4, top_k) for top_k in top_ks)).retrieve("who?")
-    assert places(captured) == (k, k, found)
 
 
 def test_hybrid_that_delivers_more_than_any_arm_was_asked_for_has_as_many_places_as_it_delivers(captured):

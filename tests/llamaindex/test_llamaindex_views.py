@@ -12,7 +12,6 @@ from support.llamaindex_parts import Says
 
 from ragguard import DistractorGuard, RagGuard, world
 from ragguard.errors import InvalidInput
-from ragguard.guard import TopUtility
 from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 from ragguard_llamaindex.nodes import taken, unpacked
 
@@ -114,28 +113,6 @@ def test_another_view_of_a_node(rg):
     assert scores["utility", 1] > 0.5
 
 
-@pytest.mark.parametrize("how", ["postprocessor", "retriever"])
-def test_the_guard_reads_titles_too(rg, how):
-    case = world.cases(1)[0]
-    filler, other = case.of_kind("unrelated")[:2]
-    nodes = [titled(other, filler), titled(case.gold[0], filler)]
-
-    def kept(**settings):
-        guard = DistractorGuard(rg.engine, policies=[TopUtility(1)], budget_ms=60_000)
-        if how == "retriever":
-            found = GuardedRetriever(Finds(*nodes), guard, **settings).retrieve(case.question)
-        else:
-            found = DistractorPostprocessor(guard, **settings).postprocess_nodes(
-                Finds(*nodes).retrieve(case.question), query_str=case.question
-            )
-        return [node.node_id for node in found]
-
-    assert kept() == [case.gold[0].id]
-    # The view that the user names is the one that is judged.
-    swapped = {other.id: case.gold[0].text, case.gold[0].id: other.text}
-    assert kept(text_of=lambda node: swapped[node.node_id]) == [other.id]
-
-
 def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
     def fails(node):
         raise LookupError(node.node_id)
@@ -161,14 +138,3 @@ def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
 def test_view_with_a_wrong_argument_is_refused(rg, make):
     with pytest.raises(InvalidInput, match=r"text_of|RagGuard"):
         make(rg, DistractorGuard(rg.engine))
-
-
-def test_a_text_that_came_before_is_shown_with_its_own_metadata_and_templates():
-    node = TextNode(text="alpha", metadata={"title": "Ada"})
-    for change in ({}, {"metadata": {"title": 1}}, {"metadata": {"title": True}}, {"metadata": {"title": ["Ada"]}},
-                   {"metadata_template": "{key}={value}"}, {"excluded_llm_metadata_keys": ["title"]}):  # fmt: skip
-        for key, value in change.items():
-            setattr(node, key, value)
-        for _ in range(2):
-            (passage,) = unpacked(taken([NodeWithScore(node=node, score=0.5)]))
-            assert passage.text == node.get_content(MetadataMode.LLM)
