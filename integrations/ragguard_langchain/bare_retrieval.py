@@ -16,7 +16,7 @@ from uuid import UUID
 
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import current_task, is_paused
-from ragguard.capture.handle import current_handle, current_run
+from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.recorder import Recorder
@@ -84,7 +84,7 @@ class BareRetrievals(dict[UUID | None, BareRetrieval]):
         if (
             is_paused()
             or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
-            or (current_handle.get() is not None and current_run(recorder) is not None)
+            or (current_handle.get() is not None and innermost(recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
         ):
             return None

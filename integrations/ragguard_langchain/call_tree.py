@@ -15,7 +15,7 @@ from uuid import UUID
 
 from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.handle import current_handle, current_run
+from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.interfaces import RunListener
 from ragguard.capture.pipeline_run import RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
@@ -108,12 +108,12 @@ class CallTree:
         open_call = None if id is None else self.open_call(id)
         if open_call is None or current_handle.get() is None:
             return open_call
-        handle = current_run(self.recorder)
+        handle = innermost(self.recorder)
         return None if handle is not None and handle.inside == open_call.run_id != handle.key else open_call
 
     def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
         """True for an outermost call that joins no run: no run is around the call, and its metadata names none."""
-        return (current_handle.get() is None or current_run(self.recorder) is None) and not (
+        return (current_handle.get() is None or innermost(self.recorder) is None) and not (
             metadata and RUN_ID in metadata
         )
 
@@ -152,7 +152,7 @@ class CallTree:
         """Returns the id of the run in which a model is asked; '' outside of any run."""
         if around is not None:
             return around.run_id
-        handle = current_run(self.recorder)
+        handle = innermost(self.recorder)
         return "" if handle is None else handle.key
 
     def child(

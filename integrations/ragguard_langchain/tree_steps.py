@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from ragguard.capture.decisions import joined
 from ragguard.capture.guarded import TOOL_CALL, guard_decided
-from ragguard.capture.handle import current_run
+from ragguard.capture.handle import innermost
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Passage, TraceContext
@@ -101,7 +101,7 @@ class TreeSteps:
 
     def decided_outside(self, report: VerdictReport) -> None:
         """Records a guard's decision that was made outside of any call: in the user's own code, inside a run."""
-        handle = current_run(self.recorder)
+        handle = innermost(self.recorder)
         if handle is not None and handle.sampled:
             run = TreeRun(self.recorder, handle.key, "", "", {})
             run.owned, run.begun = False, True

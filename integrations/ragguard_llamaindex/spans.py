@@ -25,7 +25,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.handle import RunHandle, current_handle, current_run, status_of
+from ragguard.capture.handle import RunHandle, current_handle, innermost, status_of
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import top_k_in
@@ -279,7 +279,7 @@ class Spans:
 
     def _handle(self) -> Call | None:
         """Returns the call that stands for the `rg.run(...)` around the caller; None outside of any."""
-        handle = current_run(self.recorder) or self._held()
+        handle = innermost(self.recorder) or self._held()
         if handle is None:
             return None
         handles = self._open.get().handles

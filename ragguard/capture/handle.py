@@ -343,11 +343,6 @@ def status_of(error: BaseException | None) -> Status:
     return "cancelled" if isinstance(error, (CancelledError, GeneratorExit, KeyboardInterrupt)) else "error"
 
 
-def current_run(recorder: Recorder) -> RunHandle | None:
-    """Returns the innermost open `with rg.run(...)` of one recorder around the caller; None where there is none."""
-    return innermost(recorder)
-
-
 def innermost(recorder: Recorder | None = None) -> RunHandle | None:
     """Returns the innermost open `with rg.run(...)` around the caller, of one recorder or of any; None without."""
     handle = current_handle.get()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ragguard.capture.events import RunIdentity
-from ragguard.capture.handle import current_run
+from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
@@ -49,7 +49,7 @@ class PipelineRun:
     def joins(self, named: object = None, *, resumes: bool = False) -> bool:
         """Joins the run of `rg.run(...)` around the caller, or the open run that the application has `named` where
         that one is to be resumed or `rg.run(...)` holds it. Returns False where there is none."""
-        handle, run_id = current_run(self.recorder), str(named or "")
+        handle, run_id = innermost(self.recorder), str(named or "")
         if handle is not None:
             run_id = handle.key
         elif not self.recorder.knows(run_id) or not (resumes or self.recorder.is_handles(run_id)):

@@ -13,7 +13,7 @@ from support.captured import Captured
 
 from ragguard.capture import handle
 from ragguard.capture.events import RunEnded
-from ragguard.capture.handle import RunHandle, current_run
+from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Passage
@@ -160,15 +160,15 @@ def test_arguments_that_cannot_be_right_are_refused_at_once(recorder, arguments,
 
 def test_the_current_run_is_the_innermost_of_the_same_recorder(recorder):
     other = Recorder(Captured())
-    assert current_run(recorder) is None
+    assert innermost(recorder) is None
     with RunHandle(recorder, "outer") as outer:
         with RunHandle(other, "theirs") as theirs:
-            assert (current_run(recorder), current_run(other)) == (outer, theirs)
+            assert (innermost(recorder), innermost(other)) == (outer, theirs)
         with RunHandle(recorder, "inner") as inner:
-            assert current_run(recorder) is inner
+            assert innermost(recorder) is inner
             assert inner.metadata["parent_run_id"] == outer.id
-        assert current_run(recorder) is outer
-    assert current_run(recorder) is None
+        assert innermost(recorder) is outer
+    assert innermost(recorder) is None
 
 
 def test_call_after_the_end_of_a_run_changes_nothing(recorder, captured):
@@ -210,16 +210,16 @@ def test_thousands_of_runs_open_in_one_context_raise_nothing_and_cost_no_more_ea
     def entered():
         runs = [RunHandle(recorder, f"q{n}") for n in range(3000)]
         lines = [enter_traced(run) for run in runs]
-        assert current_run(recorder) is runs[-1]
+        assert innermost(recorder) is runs[-1]
         assert runs[-1].metadata["parent_run_id"] == runs[-2].id
         assert lines[-1] <= lines[1]
         for run in runs[1:-1]:
             run.__exit__(None, None, None)
-        assert current_run(recorder) is runs[-1]
+        assert innermost(recorder) is runs[-1]
         runs[-1].__exit__(None, None, None)
-        assert current_run(recorder) is runs[0]
+        assert innermost(recorder) is runs[0]
         runs[0].__exit__(None, None, None)
-        assert current_run(recorder) is None
+        assert innermost(recorder) is None
 
     anew(entered)
 

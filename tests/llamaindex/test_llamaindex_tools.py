@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from types import SimpleNamespace
-
-import json
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
