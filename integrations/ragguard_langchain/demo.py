@@ -1,4 +1,4 @@
-"""The LangGraph part of `ragguard demo`: an agent that hops, and a bare retrieval to time."""
+"""The LangGraph part of `ragguard demo`: an agent that hops."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from langchain.agents import create_agent
-from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, ToolCall, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.tools import tool
 
 from ragguard.guard import DistractorGuard
@@ -48,15 +46,6 @@ class HoppingChat(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-class _DocumentRetriever(BaseRetriever):
-    found: list[Document]
-
-    def _get_relevant_documents(
-        self, query: str, *, run_manager: CallbackManagerForRetrieverRun
-    ) -> list[Document]:
-        return self.found
-
-
 def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard | None) -> Callable[[str], str]:
     """Returns a LangGraph agent of LangChain's `create_agent`, with the guard as its middleware if there is one."""
 
@@ -74,12 +63,6 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard | None)
         return str(done["messages"][-1].content)
 
     return ask
-
-
-def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
-    """Returns a retrieval that takes no time of its own, to measure what capture adds."""
-    retriever = _DocumentRetriever(found=_documents(passages))
-    return lambda: retriever.invoke("a query")
 
 
 def _documents(passages: Sequence[Passage]) -> list[Document]:

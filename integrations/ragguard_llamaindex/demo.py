@@ -1,4 +1,4 @@
-"""The LlamaIndex part of `ragguard demo`: an agent that hops, and a bare retrieval to time."""
+"""The LlamaIndex part of `ragguard demo`: an agent that hops."""
 
 from __future__ import annotations
 
@@ -103,18 +103,6 @@ def agent(plan: Plan, search: Search, read: Read, guard: DistractorGuard | None)
         return str(await hopping.run(user_msg=question))
 
     return lambda question: asyncio.run(answered(question))
-
-
-def retrieval(passages: Sequence[Passage]) -> Callable[[], object]:
-    """Returns a retrieval that takes no time of its own, to measure what capture adds."""
-    found = _nodes(passages)
-
-    class FixedRetriever(BaseRetriever):
-        def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-            return found
-
-    retriever = FixedRetriever()
-    return lambda: retriever.retrieve("a query")
 
 
 def _nodes(passages: Sequence[Passage]) -> list[NodeWithScore]:

@@ -1,6 +1,6 @@
 """Shows the hops of a run in the terminal: each query, its passages, and what each passage did for the model.
 
-A run may have ten thousand hops, and a table of Rich's takes milliseconds: these lines take microseconds.
+A run may have ten thousand hops, and a table of Rich's takes milliseconds: these are lines of text.
 """
 
 from __future__ import annotations
@@ -10,16 +10,14 @@ import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol, TypeVar, runtime_checkable
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
-from rich.segment import Segment
-from rich.style import Style
 from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
-from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.analysis.text import line_of
 from ragguard.capture.model_calls import notice
@@ -38,9 +36,8 @@ _VERDICT = 32
 _LEAST = 8
 """The narrowest column of passages."""
 _GAP = "   "
-_NEW_LINE = Segment.line()
-_DIM = Style(dim=True)
-_BOLD = Style(bold=True)
+
+_line = partial(Text, no_wrap=True, overflow="ignore")
 R = TypeVar("R", Score, Failure)
 
 
@@ -124,7 +121,8 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
     """Returns why scores are missing, each reason once."""
     return list(
         dict.fromkeys(
-            f"not scored: {strip_control_characters(' '.join(one.message.split()))}" for one in failures
+            f"not scored: {strip_control_characters(' '.join(failure.message.split()))}"
+            for failure in failures
         )
     )
 
@@ -175,30 +173,22 @@ def _hop(
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
         row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar)
         rows.append(replace(row, judged=judged[position]) if position in judged else row)
-    return Hop(
-        f"hop {step.index + 1}: ",
-        strip_control_characters(step.query),
-        "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))])),
-        [
-            *filter(None, [notice(step.metadata, len(step.passages))]),
-            *_fit(scores),
-            *_advice(step),
-            *_reasons(failures),
-            *_contested(scores),
-            *filter(
-                None,
-                [would_drop([drop.position for drop in step.decision.would_drop] if step.decision else [])],
-            ),
-        ],
-        rows=rows,
-        remarks=[*([bridge.remark] if bridge else []), *_selection(scores)],
-    )
-
-
-def _selection(scores: Sequence[Score]) -> list[str]:
-    """Returns whether the retriever or what chose among its candidates lost more, where both are known."""
-    reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
-    return [] if reached is None or chosen is None else [diagnose_selection(reached.value, chosen.value)]
+    remarks = [bridge.remark] if bridge else []
+    reasons = [
+        notice(step.metadata, len(step.passages)),
+        *_fit(scores),
+        *_advice(step),
+        *_reasons(failures),
+        *_contested(scores),
+        would_drop([drop.position for drop in step.decision.would_drop] if step.decision else []),
+    ]
+    about = "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))]))
+    lines = [
+        Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
+        *map(Text, [about, *remarks]),
+        *(Text(reason, "yellow") for reason in reasons if reason),
+    ]
+    return Hop(lines, rows)
 
 
 def _fit(scores: Sequence[Score]) -> list[str]:
@@ -317,15 +307,10 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A hop as lines: its number, its query, its scores in one line with remarks on them, reasons for missing scores,
-    and its passages."""
+    """A hop as lines about it, and its passages."""
 
-    number: str
-    query: str
-    facts: str
-    reasons: Sequence[str]
+    lines: Sequence[Text]
     rows: Sequence[Row]
-    remarks: Sequence[str] = ()
 
 
 class Hops:
@@ -334,16 +319,10 @@ class Hops:
     def __init__(self, hops: Sequence[Hop]) -> None:
         self._hops = hops
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Segment]:
-        width = options.max_width
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for hop in self._hops:
-            yield from _title(console, [Segment(hop.number), Segment(hop.query, _BOLD)], width)
-            yield from _title(console, [Segment(hop.facts)], width)
-            for remark in hop.remarks:
-                yield from _title(console, [Segment(remark)], width)
-            for reason in hop.reasons:
-                yield from _title(console, [Segment(reason, Style(color="yellow"))], width)
-            yield from _table(hop.rows, width)
+            yield from hop.lines
+            yield from _table(hop.rows, options.max_width)
 
 
 def colour_of(value: float) -> str:
@@ -351,40 +330,29 @@ def colour_of(value: float) -> str:
     return "red" if value < MISLEADS else "green" if value > -MISLEADS else "bright_black"
 
 
-def _title(console: Console, parts: list[Segment], width: int) -> Iterator[Segment]:
-    """Yields one line of a hop's title; a line that is wider than the terminal is wrapped by Rich."""
-    if any("\n" in part.text for part in parts) or sum(cell_len(part.text) for part in parts) > width:
-        text = Text.assemble(*((part.text, part.style or "") for part in parts))
-        yield from console.render(text, console.options.update(width=width))
-        return
-    yield from parts
-    yield _NEW_LINE
-
-
-def _table(rows: Sequence[Row], width: int) -> Iterator[Segment]:
+def _table(rows: Sequence[Row], width: int) -> Iterator[Text]:
+    """Yields the passages of a hop, one a line, under a title and before an empty line."""
     ranks = max(2, len(str(len(rows))))
-    verdicts = max([7, *(cell_len(row.verdict) for row in rows)])
-    verdicts = min(verdicts, _VERDICT)
+    verdicts = min(_VERDICT, max([7, *(cell_len(row.verdict) for row in rows)]))
     passages = max(_LEAST, width - ranks - _UTILITY - verdicts - 3 * len(_GAP) - 2)
-    yield _NEW_LINE
+    yield Text("")
     titles = f" {'#':>{ranks}}{_GAP}{_padded('passage', passages)}{_GAP}{_padded('utility', _UTILITY)}{_GAP}verdict"
-    yield Segment(titles, _BOLD)
-    yield _NEW_LINE
-    yield Segment(" " + "─" * (ranks + passages + _UTILITY + verdicts + 3 * len(_GAP)))
-    yield _NEW_LINE
+    yield _line(titles, "bold")
+    before_verdict = ranks + passages + _UTILITY + 3 * len(_GAP)
+    yield _line(" " + "─" * (before_verdict + verdicts))
     for row in rows:
-        shade = _DIM if row.dim else Style.null()
-        yield Segment(f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade)
-        yield from _bar(row, shade)
-        fits = len(row.verdict) <= verdicts
-        first, *others = [row.verdict] if fits else textwrap.wrap(row.verdict, verdicts)
-        style = shade + (Style(color=row.colour) if row.colour else Style.null())
-        yield Segment(_GAP + first, style)
-        yield _NEW_LINE
-        for more in others:
-            yield Segment(" " * (1 + ranks + passages + _UTILITY + 3 * len(_GAP)) + more, style)
-            yield _NEW_LINE
-    yield _NEW_LINE
+        shade = "dim" if row.dim else ""
+        first, *others = textwrap.wrap(row.verdict, verdicts) or [""]
+        style = f"{shade} {row.colour}".strip()
+        yield Text.assemble(
+            (f" {row.position:>{ranks}}{_GAP}{_padded(row.text, passages)}{_GAP}", shade),
+            *_bar(row, shade),
+            (_GAP + first, style),
+            no_wrap=True,
+            overflow="ignore",
+        )
+        yield from (_line(" " * (1 + before_verdict) + more, style) for more in others)
+    yield Text("")
 
 
 def _padded(text: str, width: int) -> str:
@@ -396,16 +364,14 @@ def _padded(text: str, width: int) -> str:
     return set_cell_size(text, width - 1) + "…"
 
 
-def _bar(row: Row, shade: Style) -> Iterator[Segment]:
-    """Yields the utility of a passage as a bar and a number."""
+def _bar(row: Row, shade: str) -> list[tuple[str, str]]:
+    """Returns the utility of a passage as a bar and a number, in parts with their styles."""
     if row.utility is None:
-        yield Segment(_padded(row.judged, _UTILITY), shade + _DIM)
-        return
+        return [(_padded(row.judged, _UTILITY), "dim")]
     cells = min(BAR, round(abs(row.utility) * BAR))
     left, right = (cells, 0) if row.utility < 0 else (0, cells)
-    colour = shade + Style(color=row.bar)
-    yield Segment(" " * (BAR - left), shade)
-    yield Segment("█" * left, colour)
-    yield Segment("│", shade)
-    yield Segment("█" * right, colour)
-    yield Segment(f"{' ' * (BAR - right)} {row.utility:+z.2f}", shade)
+    colour = f"{shade} {row.bar}".strip()
+    return [
+        (" " * (BAR - left), shade), ("█" * left, colour), ("│", shade), ("█" * right, colour),
+        (f"{' ' * (BAR - right)} {row.utility:+z.2f}", shade),
+    ]  # fmt: skip

@@ -19,8 +19,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragguard._version import __version__
-from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, selection_numbers, summary
-from ragguard.analysis.selection import about_selections
+from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, summary
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
 from ragguard.storage.sqlite.overview import SCALE, Overview
@@ -77,13 +76,11 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     lines: list[dict[str, Any]] = []
     block: list[dict[str, Any]] = []
     said: list[str] = []
-    selections: list[tuple[float, float]] = []
     texts: Texts = {}
     for run in runs:
         if not isinstance(run, Overview):
             raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
         lines.append(summary(run.line))
-        selections += selection_numbers(run).values()
         block.append(detail(run, texts))
         said.append(scores_json(run))
         if len(block) == BLOCK:
@@ -98,7 +95,6 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     _data(page, "index", _json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
         "version": __version__, "remarks": list(remarks()),
-        "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)

@@ -24,7 +24,7 @@ from ragguard.errors import InvalidInput, StoreError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard import Passage, Run, Score
+    from ragguard import Run, Score
     from ragguard.analysis.comparison import Comparison
     from ragguard.scorers.explanation import Explanation
 
@@ -33,7 +33,6 @@ THRESHOLD = -0.05
 """The guard's threshold here. Passages that mislead nano have utilities nearer to zero than the default threshold."""
 COMPARED, GUARDED = 8, 5
 """How many questions are answered with a worse search and a better one, and how many without and with the guard."""
-TIMED, TURN = 600, 10
 
 
 def run(
@@ -74,17 +73,16 @@ def run(
 
 def _make_room(out: Path) -> None:
     """Makes the folder for the results, and removes what an earlier demonstration wrote there, and nothing else."""
-    stores = [f"{name}.db{end}" for name in ("ragguard", "worse-search") for end in ("", "-wal", "-shm")]
-    left = [out / name for name in (*stores, "spans.jsonl")]
+    spans = out / "spans.jsonl"
     try:
-        if left[0].exists() and not left[-1].exists():
-            raise InvalidInput(
-                "--out", str(out), "a folder without a store of your own: it would be overwritten"
-            )
+        if (out / "ragguard.db").exists() and not spans.exists():
+            allowed = "a folder without a store of your own: it would be overwritten"
+            raise InvalidInput("--out", str(out), allowed)
         out.mkdir(parents=True, exist_ok=True)
-        for file in left:
-            file.unlink(missing_ok=True)
-        left[-1].touch()
+        for name in ("ragguard.db", "worse-search.db"):
+            for file in out.glob(f"{name}*"):
+                file.unlink()
+        spans.write_text("")
     except OSError as error:
         reason = error.strerror or error
         raise StoreError(f"{out} cannot hold the results ({reason}); name a folder with --out") from error
@@ -105,12 +103,20 @@ def _module(package: str) -> ModuleType | None:
         return None
 
 
-class Told(NamedTuple):
+class ShownRun(NamedTuple):
     """A run with its scores and what is said of it."""
 
     run: Run
     scores: Sequence[Score]
     explanation: Explanation
+
+    @property
+    def is_right(self) -> bool:
+        return self.explanation.cause == "right"
+
+    @property
+    def is_guarded(self) -> bool:
+        return any(step.decision for step in self.run.steps)
 
     @property
     def dropped(self) -> int:
@@ -133,7 +139,6 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     engine = connect("nano")
     stage = Stage(engine, seed)
     plain, hard = stage.plain(COMPARED), stage.hard(GUARDED)
-    added = {title: _added(module, stage.search(hard[0].question)) for title, module in attached.items()}
     (one, module), (other, other_module) = next(iter(attached.items())), list(attached.items())[-1]
     worse, better = out / "worse-search.db", out / "ragguard.db"
     clock = time.perf_counter()
@@ -146,7 +151,7 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         # With when="run" the spans are those of the finished runs alone.
         rg = RagGuard(engine=engine, store=better, tracer_provider=provider, when="run")
-        guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=2000)
+        guard = DistractorGuard(rg.engine, THRESHOLD, budget_ms=10_000)
         stage.answer(rg, Agent(module, f"{one}, better search", stage.search), plain)
         stage.answer(rg, Agent(other_module, f"{other}, guard", stage.search, guard), hard)
         stage.answer(rg, Agent(other_module, f"{other}, no guard", stage.search), hard)
@@ -154,9 +159,9 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
         took = time.perf_counter() - clock
         runs = list(rg.runs())
         scores = {run.id: rg.scores(run.id) for run in runs}
-        told = [Told(run, scores[run.id], explain(run, scores[run.id])) for run in runs]
-        _tell(told, compare(read_questions(worse), read_questions(better)), console)
-        _cost(told, added, console)
+        shown = [ShownRun(run, scores[run.id], explain(run, scores[run.id])) for run in runs]
+        _print_findings(shown, compare(read_questions(worse), read_questions(better)), console)
+        _print_cost(shown, console)
         late = "" if first and second else f"; {first if not first else second}"
         console.print(f"agents    {len(runs) + len(plain)} runs, answered and scored in {took:.1f} s{late}")
         write_runs(runs, out / "runs.jsonl")
@@ -167,39 +172,20 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     return bool(first and second)
 
 
-def _added(module: ModuleType, passages: Sequence[Passage]) -> float:
-    """Returns the microseconds that capture adds to a framework's retrieval; captured and plain ones alternate."""
-    from ragguard import RagGuard
-
-    retrieve = module.retrieval(passages)
-    package = import_module(module.__name__.rpartition(".")[0])
-    took: dict[bool, list[float]] = {False: [], True: []}
-    with RagGuard(engine="nano", scorers=(), store=None) as rg:
-        for number in range(TIMED):
-            watched = number // TURN % 2 == 1
-            if number % TURN == 0:
-                (package.instrument(rg) if watched else package.uninstrument())
-            clock = time.perf_counter()
-            retrieve()
-            took[watched].append((time.perf_counter() - clock) * 1e6)
-        package.uninstrument()
-    return median(took[True]) - median(took[False])
-
-
-def _tell(told: Sequence[Told], compared: Comparison, console: Console) -> None:
+def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Console) -> None:
     """Prints what was seen in five lines, then an answer that the guard saved: how it went wrong, and how right."""
     from ragguard.analysis.hops import hop_table
 
-    saved = _saved(told)
+    saved = _changed_by_guard(shown, saved=True)
     wrong, right = saved[0] if saved else (None, None)
-    paid = max(told, key=_largest_gain)
+    paid = max(shown, key=_largest_gain)
     console.rule("[bold]What it saw[/bold]", align="left")
     _line(console, "paid", f"“{paid.run.question}” {paid.explanation.sentences[-1]}")
     if wrong and right:
         _line(console, "misled", f"“{wrong.run.question}” {wrong.explanation.sentences[0]}")
         passages = sum(len(step.candidates) for step in right.run.steps)
-        of_all = f"{len(saved)} of {sum(one.run.name == right.run.name for one in told)} answers were saved"
-        lost = f", {count} lost" if (count := len(_saved(told, backwards=True))) else ""
+        of_all = f"{len(saved)} of {sum(one.run.name == right.run.name for one in shown)} answers were saved"
+        lost = f", {count} lost" if (count := len(_changed_by_guard(shown, saved=False))) else ""
         _line(
             console, "saved", f"With the guard, which dropped {right.dropped} of {passages} passages, the same agent "
             f"answered “{right.run.answer}”: right. {of_all}{lost}.",
@@ -233,38 +219,34 @@ def _line(console: Console, word: str, sentence: str) -> None:
     console.print(grid)
 
 
-def _largest_gain(told: Told) -> float:
+def _largest_gain(shown: ShownRun) -> float:
     """Returns how much the best hop of a run that was answered rightly paid, where that is measurable."""
-    gains = [
-        score for score in told.scores if score.name == "delta_seper" and told.explanation.cause == "right"
-    ]
+    gains = [score for score in shown.scores if score.name == "delta_seper" and shown.is_right]
     return max((gain.value for gain in gains if gain.value > 2 * (gain.stderr or 0)), default=-1.0)
 
 
-def _saved(told: Sequence[Told], *, backwards: bool = False) -> list[tuple[Told, Told]]:
-    """Returns the pairs of runs about one question of which that without the guard is wrong and that with it right;
-    `backwards`: the other way round. First the pair whose wrong answer's source is known."""
-    pairs = []
-    for one in told:
-        for other in told:
-            guarded = other.run.question == one.run.question and any(
-                step.decision for step in other.run.steps
-            )
-            was, now = (other, one) if backwards else (one, other)
-            if one is not other and guarded and was.explanation.cause != "right" == now.explanation.cause:
-                pairs.append((was, now))
+def _changed_by_guard(shown: Sequence[ShownRun], *, saved: bool) -> list[tuple[ShownRun, ShownRun]]:
+    """Returns the pairs of runs about one question, without the guard and with it, of which the guard saved the answer,
+    or lost it; first the pair whose wrong answer's source is known."""
+    pairs = [
+        (plain, guarded)
+        for plain in shown
+        for guarded in shown
+        if plain.run.question == guarded.run.question
+        and guarded.is_guarded
+        and not plain.is_guarded
+        and (plain.is_right, guarded.is_right) == (not saved, saved)
+    ]
     return sorted(pairs, key=lambda pair: not pair[0].explanation.sources)
 
 
-def _cost(told: Sequence[Told], added: dict[str, float], console: Console) -> None:
-    """Prints the cost of capture, guard and scoring."""
-    usage = [score.usage for one in told for score in one.scores]
-    guarded = [step.decision.elapsed_ms for one in told for step in one.run.steps if step.decision]
+def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
+    """Prints the cost of guard and scoring."""
+    usage = [score.usage for one in shown for score in one.scores]
+    guarded = [step.decision.elapsed_ms for one in shown for step in one.run.steps if step.decision]
     tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)
-    hooks = ", ".join(f"{title} {micros:+.0f} µs" for title, micros in added.items())
     console.rule("[bold]What it cost[/bold]", align="left")
     console.print(
-        f"capture   {hooks} a retrieval (medians of {TIMED // 2})\n"
         f"guard     {median(guarded):.0f} ms a retrieval (median; the model runs on this machine too)\n"
         f"scoring   {sum(item.requests for item in usage)} requests, {tokens:,} tokens, {len(usage)} scores"
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -50,7 +50,7 @@ def run(
     Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
     """
     from ragguard.cli.placement import ADAPTERS, lines_for, place
-    from ragguard.cli.project import read_project
+    from ragguard.cli.project import MOST_FILES, read_project
 
     project = read_project(folder)
     found = project.found()
@@ -59,19 +59,19 @@ def run(
     frameworks = [name for name in ADAPTERS if name in found]
     if not frameworks:
         say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
-    if project.cut:
-        say(f"only the first {len(project.files) + len(project.unread):,} Python files were read")
+    if len(project.files) + len(project.unread) == MOST_FILES:
+        say(f"only the first {MOST_FILES:,} Python files were read")
     if project.unread:
         say(f"{len(project.unread):,} could not be read as Python, such as {project.unread[0]}")
-    if known := next((one for one in project.files if one.own_line), None):
-        say(f"ragguard is there already: {_name(project, known)}:{known.own_line}; nothing is to be added")
+    if known := next((source for source in project.files if source.own_line), None):
+        say(f"ragguard is there already: {project.name_of(known)}:{known.own_line}; nothing is to be added")
         _say_next(found)
         return
     lines = lines_for(found)
     if extras := ",".join(EXTRAS[name] for name in found if name in EXTRAS):
         say(f"\ninstall: pip install 'ragguard[{extras}]'")
-    target = _target(project, frameworks, file, write=write)
     change = None
+    target = _target(project, frameworks, file, write=write)
     if target and frameworks:
         try:
             change = place(target, lines)
@@ -80,7 +80,7 @@ def run(
                 raise
     if change:
         where = f"after line {change.after}" if change.after else "at its beginning"
-        say(f"add to {_name(project, change.file)}, {where}:\n")
+        say(f"add to {project.name_of(change.file)}, {where}:\n")
     elif frameworks:
         say("add where your program starts, before its first retrieval:\n")
     else:
@@ -89,12 +89,11 @@ def run(
     for name in found:
         if name in REMARKS:
             say(REMARKS[name])
-    if write and not change:
-        raise InvalidInput(
-            "--write", str(folder), "a project whose code imports a framework; add the lines by hand"
-        )
-    if write and change:
-        _write(project, change)
+    if write:
+        if not change:
+            allowed = "a project whose code imports a framework; add the lines by hand"
+            raise InvalidInput("--write", str(folder), allowed)
+        _write(project.name_of(change.file), change)
     _say_next(found)
 
 
@@ -111,43 +110,31 @@ def _target(
         if given is None:
             raise InvalidInput("--file", str(named), "a Python file that can be read, and is no link")
         return given
-    using = [one for one in project.files if any(name in one.uses for name in frameworks)]
-    programs = [one for one in using if one.is_program] or using
+    using = [source for source in project.files if source.uses.keys() & set(frameworks)]
+    programs = [source for source in using if source.is_program] or using
     if len(programs) > 1:
-        names = ", ".join(_name(project, one) for one in programs[:4]) + (", …" if len(programs) > 4 else "")
+        names = ", ".join(map(project.name_of, programs[:4])) + (", …" if len(programs) > 4 else "")
         if write:
-            raise InvalidInput(
-                "--write",
-                str(project.folder),
-                f"one file that starts the program ({names}): --file says which",
-            )
+            allowed = f"one file that starts the program ({names}): --file says which"
+            raise InvalidInput("--write", str(project.folder), allowed)
         say(f"these could start the program, --file says which: {names}")
     return programs[0] if programs else None
 
 
-def _name(project: Project, file: SourceFile) -> str:
-    path = file.path
-    return path.relative_to(project.folder).as_posix() if path.is_relative_to(project.folder) else str(path)
-
-
-def _write(project: Project, change: PlacedLines) -> None:
+def _write(name: str, change: PlacedLines) -> None:
     """Shows the difference, and replaces the file as a whole."""
     from difflib import unified_diff
 
-    name, path = _name(project, change.file), change.file.path
+    path = change.file.path
     old, new = (text.splitlines() for text in (change.file.text, change.text))
     say("\n".join(unified_diff(old, new, name, name, lineterm="")))
-    handle, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    draft = path.with_name(f".{path.name}.ragguard")
     try:
-        with os.fdopen(handle, "wb") as out:
-            out.write(change.text.encode())
-        os.chmod(draft, path.stat().st_mode)
-        if path.read_bytes() != change.file.text.encode():
-            raise InvalidInput("--write", name, "a file that nobody else changes meanwhile; try again")
+        draft.write_bytes(change.text.encode())
+        shutil.copymode(path, draft)
         os.replace(draft, path)
-    except BaseException:
-        os.unlink(draft)
-        raise
+    finally:
+        draft.unlink(missing_ok=True)
     say(f"\nwritten to {name}")
 
 

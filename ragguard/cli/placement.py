@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 
 from ragguard.cli.project import SourceFile
 from ragguard.errors import InvalidInput
@@ -59,36 +61,27 @@ def lines_for(found: Collection[str]) -> list[str]:
 
 def place(file: SourceFile, lines: Sequence[str]) -> PlacedLines:
     """Returns the file with the lines after its leading imports; raises InvalidInput where that is not safe."""
-    after, taken = 0, 0
-    for number, node in enumerate(file.tree.body):
-        if not _leads(node, number):
-            break
-        after, taken = node.end_lineno or 0, number + 1
-    rest = file.tree.body[taken:]
-    if names := _bound(file.tree) & {"rg", "RagGuard"}:
-        raise _refused(file, f"a file that does not use the name {sorted(names)[0]} otherwise")
+    if name := re.search(r"\b(rg|RagGuard)\b", file.text):
+        raise _refused(file, f"a file that does not use the name {name[0]} otherwise")
+    leading = list(takewhile(lambda numbered: _leads(*numbered), enumerate(file.tree.body)))
     old = file.text.splitlines(keepends=True)
-    if not taken:  # a line `#!` and comments about the file stay first
+    if leading:
+        after = leading[-1][1].end_lineno or 0
+    else:  # a line `#!` and comments about the file stay first
         after = next((at for at, line in enumerate(old) if not line.startswith("#")), len(old))
     end = "\r\n" if old and old[0].endswith("\r\n") else "\n"
-    before = "".join(old[:after])
-    if before and not before.endswith("\n"):
-        before += end
-    block = ("" if not before else end) + end.join(lines) + end
-    later = "".join(old[after:])
-    block += end if later.strip() and not later.startswith(("\n", "\r\n")) else ""
+    before, later = "".join(old[:after]), "".join(old[after:])
+    if before:
+        before = before.rstrip("\r\n") + 2 * end
+    block = end.join(lines) + end + (end if later.strip() and not later.startswith(end) else "")
     text = before + block + later
-    added = ast.parse("\n".join(lines)).body
+    count = len(leading)
+    expected = [*file.tree.body[:count], *ast.parse("\n".join(lines)).body, *file.tree.body[count:]]
     try:
         kept = ast.parse(text).body
     except (SyntaxError, ValueError):
         kept = []
-    expected = [*file.tree.body[:taken], *added, *rest]
-    if (
-        "\r" in file.text.replace("\r\n", "")
-        or "\f" in file.text
-        or list(map(ast.dump, kept)) != list(map(ast.dump, expected))
-    ):
+    if list(map(ast.dump, kept)) != list(map(ast.dump, expected)):
         raise _refused(file, "a file whose imports end on a line of their own")
     return PlacedLines(file=file, after=after, text=text)
 
@@ -97,30 +90,16 @@ def _refused(file: SourceFile, allowed: str) -> InvalidInput:
     return InvalidInput("--write", str(file.path), f"{allowed}; put the lines in by hand, without --write")
 
 
-def _leads(node: ast.stmt, number: int) -> bool:
+def _leads(number: int, node: ast.stmt) -> bool:
     """Returns whether a statement belongs to the imports at the head of a file: settings of the environment, too."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         return True
     if isinstance(node, ast.Try):
-        return all(isinstance(one, ast.Import | ast.ImportFrom) for one in node.body)
+        return all(isinstance(inner, ast.Import | ast.ImportFrom) for inner in node.body)
     if isinstance(node, ast.If):
         return "TYPE_CHECKING" in ast.dump(node.test)
     if isinstance(node, ast.Assign):
         return ast.unparse(node.targets[0]).startswith("os.environ[")
     if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-        called = ast.unparse(node.value.func)
-        return called.endswith("load_dotenv") or called == "os.environ.setdefault"
+        return ast.unparse(node.value.func).endswith(("load_dotenv", "os.environ.setdefault"))
     return number == 0 and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-
-
-def _bound(tree: ast.Module) -> set[str]:
-    """Returns the names that a file assigns or defines anywhere."""
-    found = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    defined = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
-    found |= {node.name for node in ast.walk(tree) if isinstance(node, defined)}
-    imports = (node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom))
-    return found | {
-        (alias.asname or alias.name).partition(".")[0] for node in imports for alias in node.names
-    }

@@ -8,6 +8,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 from ragguard.errors import InvalidInput
@@ -15,7 +16,7 @@ from ragguard.errors import InvalidInput
 FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "LangChain": ("langchain", "langgraph"),
     "LlamaIndex": ("llama_index",),
-    "Haystack": ("haystack", "haystack_ai", "haystack_integrations"),
+    "Haystack": ("haystack",),
     "Phoenix": ("phoenix", "arize_phoenix"),
     "Langfuse": ("langfuse",),
     "Logfire": ("logfire",),
@@ -23,7 +24,6 @@ FRAMEWORKS: Mapping[str, tuple[str, ...]] = {
     "OpenTelemetry": ("opentelemetry",),
 }
 """The names that are looked for, and how their packages begin, in an import or in the name of a distribution."""
-OWN = "ragguard"
 MOST_FILES = 5_000
 LONGEST_FILE = 1_000_000
 _PASSED_OVER = frozenset("venv env node_modules site-packages __pycache__ build dist tests test".split())
@@ -37,12 +37,15 @@ class SourceFile:
     path: Path
     text: str
     tree: ast.Module
-    uses: dict[str, int]
+    uses: dict[str, int] = field(default_factory=dict)
     """Framework → the line of its first import."""
-    own_line: int | None
+    own_line: int | None = None
     """The line that imports ragguard already."""
-    is_program: bool
-    """True for a file with `if __name__ == "__main__"`."""
+
+    @property
+    def is_program(self) -> bool:
+        """True for a file with `if __name__ == "__main__"`."""
+        return any(isinstance(node, ast.If) and "__main__" in ast.dump(node.test) for node in self.tree.body)
 
 
 @dataclass(slots=True)
@@ -55,19 +58,21 @@ class Project:
     files: list[SourceFile] = field(default_factory=list)
     unread: list[Path] = field(default_factory=list)
     """Python files that are too long, no UTF-8 or no Python of this version."""
-    cut: bool = False
-    """True where the folder has more Python files than are read."""
 
     def found(self) -> dict[str, str]:
         """Returns what the project uses, each with where that is seen, in the order of `FRAMEWORKS`."""
-        seen = {}
-        for name in FRAMEWORKS:
-            file = next((one for one in self.files if name in one.uses), None)
-            if file:
-                seen[name] = f"{file.path.relative_to(self.folder).as_posix()}:{file.uses[name]}"
-            elif name in self.declared:
-                seen[name] = self.declared[name]
-        return seen
+        imported = {
+            name: f"{self.name_of(file)}:{line}"
+            for file in reversed(self.files)
+            for name, line in file.uses.items()
+        }
+        seen = self.declared | imported
+        return {name: seen[name] for name in FRAMEWORKS if name in seen}
+
+    def name_of(self, file: SourceFile) -> str:
+        """Returns the path of a file below the folder, or all of its path where it lies elsewhere."""
+        path = file.path
+        return path.relative_to(self.folder).as_posix() if path.is_relative_to(self.folder) else str(path)
 
 
 def read_project(folder: Path) -> Project:
@@ -75,13 +80,11 @@ def read_project(folder: Path) -> Project:
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
     project = Project(folder)
-    for name, declared_in in _declared(folder):
-        if framework := framework_of(name):
+    for requirement, declared_in in _requirements(folder):
+        name = _NAME.match(requirement)
+        if name and (framework := _framework_of(name[1])):
             project.declared.setdefault(framework, declared_in)
-    for number, path in enumerate(_python_files(folder)):
-        if number == MOST_FILES:
-            project.cut = True
-            break
+    for path in islice(_python_files(folder), MOST_FILES):
         if source := read_file(path):
             project.files.append(source)
         else:
@@ -95,27 +98,26 @@ def read_file(path: Path) -> SourceFile | None:
         if path.stat().st_size > LONGEST_FILE:
             return None
         text = path.read_bytes().decode("utf-8")
-        tree = ast.parse(text)
+        file = SourceFile(path, text, ast.parse(text))
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return None
-    uses: dict[str, int] = {}
-    own = None
-    for name, line in sorted(_imported(tree), key=lambda one: one[1]):
-        if name.partition(".")[0].startswith(OWN):
-            own = own or line
-        elif framework := framework_of(name):
-            uses.setdefault(framework, line)
-    program = any(isinstance(one, ast.If) and "__main__" in ast.dump(one.test) for one in tree.body)
-    return SourceFile(path=path, text=text, tree=tree, uses=uses, own_line=own, is_program=program)
+    for name, line in sorted(_imported(file.tree), key=lambda found: found[1]):
+        if name.startswith("ragguard"):
+            file.own_line = file.own_line or line
+        elif framework := _framework_of(name):
+            file.uses.setdefault(framework, line)
+    return file
 
 
-def framework_of(name: str) -> str | None:
+def _framework_of(name: str) -> str | None:
     """Returns the framework of an import or a distribution, such as `langgraph.graph` or `llama-index-core`."""
-    head = re.sub(r"[-.]", "_", name.lower())
-    for framework, beginnings in FRAMEWORKS.items():
-        if any(head == one or head.startswith(f"{one}_") for one in beginnings):
-            return framework
-    return None
+    head = re.sub(r"[-.]", "_", name.lower()) + "_"
+    matching = (
+        framework
+        for framework, beginnings in FRAMEWORKS.items()
+        if any(head.startswith(f"{beginning}_") for beginning in beginnings)
+    )
+    return next(matching, None)
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
@@ -126,39 +128,29 @@ def _imported(tree: ast.Module) -> Iterator[tuple[str, int]]:
             yield node.module, node.lineno
 
 
-def _declared(folder: Path) -> Iterator[tuple[str, str]]:
-    """Yields the names of the dependencies, each with the file that declares it."""
+def _requirements(folder: Path) -> Iterator[tuple[str, str]]:
+    """Yields the requirements of a project, each with the file that declares it."""
     for path in sorted(folder.glob("requirements*.txt")):
-        try:
-            lines = path.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            continue
-        yield from ((match[1], path.name) for line in lines if (match := _NAME.match(line)))
+        yield from ((line, path.name) for line in _text_of(path).splitlines())
     try:
-        content = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
-    except (OSError, ValueError):  # no such file, or none that is TOML in UTF-8
+        content = tomllib.loads(_text_of(folder / "pyproject.toml"))
+        project, poetry = content.get("project", {}), content.get("tool", {}).get("poetry", {})
+        groups = [
+            project.get("dependencies", ()), *project.get("optional-dependencies", {}).values(),
+            *content.get("dependency-groups", {}).values(), poetry.get("dependencies", ()),
+            *(group.get("dependencies", ()) for group in poetry.get("group", {}).values()),
+        ]  # fmt: skip
+        yield from [(str(requirement), "pyproject.toml") for group in groups for requirement in group]
+    except (ValueError, TypeError, AttributeError):  # no TOML, or of another shape than the standard's
         return
-    tables = [
-        content.get("project"), content.get("dependency-groups"), (content.get("tool") or {}).get("poetry"),
-    ]  # fmt: skip
-    for table in tables:
-        for name in _names(table):
-            yield name, "pyproject.toml"
 
 
-def _names(value: object, *, listed: bool = False) -> Iterator[str]:
-    """Yields the names of requirements in lists, and those of poetry's tables of dependencies."""
-    if isinstance(value, str) and listed and (match := _NAME.match(value)):
-        yield match[1]
-    elif isinstance(value, list):
-        for one in value:
-            yield from _names(one, listed=True)
-    elif isinstance(value, dict):
-        for key, one in value.items():
-            if key == "dependencies" and isinstance(one, dict):
-                yield from map(str, one)
-            elif key not in ("name", "description", "keywords", "classifiers", "authors", "packages"):
-                yield from _names(one)
+def _text_of(path: Path) -> str:
+    """Returns the text of a file; "" where there is none in UTF-8."""
+    try:
+        return path.read_text("utf-8")
+    except (OSError, ValueError):
+        return ""
 
 
 def _python_files(folder: Path) -> Iterator[Path]:
@@ -166,11 +158,11 @@ def _python_files(folder: Path) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
         here = Path(root)
         folders[:] = sorted(
-            one
-            for one in folders
-            if not one.startswith(".")
-            and one not in _PASSED_OVER
-            and not (here / one / "pyvenv.cfg").exists()
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _PASSED_OVER
+            and not (here / name / "pyvenv.cfg").exists()
         )
         for name in sorted(names):
             path = here / name

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.runtime.arguments import references_of
@@ -18,8 +16,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.records import Run
-
-T = TypeVar("T")
 
 
 class RunSource:
@@ -91,33 +87,11 @@ def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterat
         store.close()
         return
     with opened(name) as (file, position):
-        for line in _interruptible(read_lines(file)) if name == "-" else read_lines(file):
+        for line in read_lines(file):
             if line.problem is not None:
                 reject(name, line.problem)
             elif line.run is not None:
                 yield line.run, position()
-
-
-def _interruptible(lines: Iterator[T]) -> Iterator[T]:
-    """Yields the given lines; an interrupt ends the wait for the next line.
-
-    asyncio uses the first interrupt to cancel running tasks. Code that waits for a line would not notice that.
-    """
-    if threading.current_thread() is not threading.main_thread() or signal.getsignal(signal.SIGINT) is None:
-        yield from lines
-        return
-    end = object()
-    while True:
-        handler = signal.getsignal(signal.SIGINT)
-        ours = signal.default_int_handler if callable(handler) else handler  # interrupts may be ignored
-        signal.signal(signal.SIGINT, ours)
-        try:
-            line = next(lines, end)
-        finally:
-            signal.signal(signal.SIGINT, handler)
-        if line is end:
-            return
-        yield cast(T, line)
 
 
 def read_references(path: Path) -> dict[str, list[str]]:

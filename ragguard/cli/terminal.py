@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 import sys
@@ -23,23 +22,6 @@ DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
 REASONS_SHOWN = 10
 """The most reasons of failures that a command prints."""
-_ASCII = {
-    "Δ": "d",
-    "±": "~",
-    "█": "#",
-    "▓": "+",
-    "░": "-",
-    "·": ".",
-    "│": "|",
-    "…": ".",
-    "–": "-",
-    "−": "-",
-    "→": ">",
-    "↑": "^",
-    "↓": "v",
-    "µ": "u",
-    "×": "x",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +46,9 @@ def say(text: str, *, error: bool = False) -> None:
 
 def speak_any_encoding() -> None:
     """Replaces characters that the terminal's encoding lacks, so that a table is printed with `?` and does not fail."""
-    codecs.register_error("ragguard.nearest", _nearest)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="ragguard.nearest")
+            stream.reconfigure(errors="replace")
 
 
 def screen() -> Console:
@@ -160,10 +141,3 @@ def _in_two_lines(console: Console, cell: str, width: int) -> Text:
         lines[1].rstrip()
         lines[1].append("…")
     return Text("\n").join(lines)
-
-
-def _nearest(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(_ASCII.get(character, "?") for character in missing), error.end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -85,33 +85,15 @@ def _print(database: Path, most: int, interval: float) -> None:
 
 
 def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
-    """Yields the latest runs again and again, the oldest first; None while there is no store that can be read."""
+    """Yields the latest runs again and again, the oldest first; None while there is no store that can be read.
+
+    The store is opened anew each time, as it may have been deleted or replaced.
+    """
     from ragguard.storage.sqlite.store import Store
 
-    store: Store | None = None
-    opened: tuple[int, int] | None = None
-    try:
-        while True:
-            there = _identity(database)
-            if store is not None and there != opened:
-                store.close()
-                store = None
-            runs: list[ScoredRun] | None = None
-            with suppress(RagguardError):  # a store that is being replaced can be read a moment later
-                if store is None and there is not None:
-                    store, opened = Store(database, read_only=True), there
-                if store is not None:
-                    runs = store.latest(most)
-            yield runs
-    finally:
-        if store is not None:
-            store.close()
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    """Returns the identity of the file at the path; None where there is none."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
+    while True:
+        runs: list[ScoredRun] | None = None
+        if database.exists():
+            with suppress(RagguardError), closing(Store(database, read_only=True)) as store:
+                runs = store.latest(most)
+        yield runs

@@ -30,12 +30,12 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
         if not isinstance(error, RagguardError):
             _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
         results = [failure_of("scorers", run, error)]
-    scores = [one for one in results if isinstance(one, Score)]
+    scores = [result for result in results if isinstance(result, Score)]
     return ScoredRun(
         run,
-        [one for one in scores if math.isfinite(one.value)],
-        [one for one in results if isinstance(one, Failure)]
-        + [_not_finite(run, one) for one in scores if not math.isfinite(one.value)],
+        [score for score in scores if math.isfinite(score.value)],
+        [result for result in results if isinstance(result, Failure)]
+        + [_not_finite(run, score) for score in scores if not math.isfinite(score.value)],
         started_ns=started,
         ended_ns=time.time_ns(),
     )

@@ -115,52 +115,34 @@ class _AnswerEvidence:
     def __init__(self, facts: RunFacts) -> None:
         self._facts = facts
         known = all(hop.texts_known for hop in facts.hops)
-        self._answer = findable([facts.answer]) if known else []
-        self._references = findable(facts.references) if known else []
-        self.places: list[Place] = []
-        """The passages that were read and state the answer."""
-        self._reference_at: list[Place] = []
+        self._answer_findable = known and bool(findable([facts.answer]))
+        self._reference_findable = known and bool(findable(facts.references))
+        stating = _stating(facts, facts.references) if known else []
+        self._reference_at = [(hop.number, rank) for hop, rank in stating if rank in hop.read]
         """The passages that were read and state a reference."""
-        self._unread_at: list[tuple[Place, bool]] = []
+        self._unread_at = [
+            ((hop.number, rank), rank in hop.dropped) for hop, rank in stating if rank not in hop.read
+        ]
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
         self.said = facts.answer
         """The answer, or the name in it that a passage has."""
-        self._look_through()
-        for name in names_in(facts.answer) if known and not self.places else ():
-            self._answer_is(name)
+        self.places = self._read(facts.answer) if known else []
+        """The passages that were read and state the answer."""
+        for name in names_in(facts.answer) if known else ():
+            if not self.places and self._is_new(name) and (places := self._read(name)):
+                self.said, self.places = name, places
+        utilities = {(hop.number, rank): value for hop in facts.hops for rank, value in hop.utilities.items()}
+        self._utilities = [utilities.get(place, 0.0) for place in self.places]
 
-    def _answer_is(self, name: str) -> None:
-        """Looks for a name that the answer brings, in place of the answer: one that is not in question, queries and
-        references."""
+    def _read(self, text: str) -> list[Place]:
+        """Returns the passages that were read and state a text."""
+        return [(hop.number, rank) for hop, rank in _stating(self._facts, [text]) if rank in hop.read]
+
+    def _is_new(self, name: str) -> bool:
+        """Returns whether the answer brings a name: one that is not in question, queries and references."""
         known = (self._facts.question, *self._facts.references, *(hop.query for hop in self._facts.hops))
-        name_of_answer = findable([name])
-        if self.places or any(states(normalise(text), name_of_answer) for text in known):
-            return
-        self._answer, self.said = name_of_answer, name
-        self._reference_at, self._unread_at = [], []
-        self._look_through()
-        if not self.places:
-            self._answer, self.said = findable([self._facts.answer]), self._facts.answer
-
-    def _look_through(self) -> None:
-        """Looks for the answer and the references in all passages."""
-        longest = [phrase.longest for phrase in (*self._answer, *self._references)]
-        for hop in self._facts.hops if longest else ():
-            for rank, text in enumerate(hop.texts, 1):
-                plain = text.casefold()
-                if any(word in plain for word in longest) or not text.isascii():
-                    self._look(hop, rank, normalise(text))
-
-    def _look(self, hop: HopFacts, rank: int, words: str) -> None:
-        """Notes what a passage states, by its words."""
-        place = hop.number, rank
-        if rank in hop.read and states(words, self._answer):
-            self.places.append(place)
-        if states(words, self._references):
-            if rank in hop.read:
-                self._reference_at.append(place)
-            else:
-                self._unread_at.append((place, rank in hop.dropped))
+        phrase = findable([name])
+        return not any(states(normalise(text), phrase) for text in known)
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
@@ -177,7 +159,7 @@ class _AnswerEvidence:
                 f"{said}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
             )
         source = f"{_quoted(self.said)} is in {_places(self.places)}" if self.places else ""
-        if not self._references:
+        if not self._reference_findable:
             return "", f"{said}: {source}." if source and verdict == "wrong" else ""
         reference = f"the reference {_quoted(self._facts.references[0])}"
         if verdict == "abstained":
@@ -201,13 +183,13 @@ class _AnswerEvidence:
         if self._reference_at:
             reference = _quoted(self._facts.references[0])
             return "right", f"{right}: the reference {reference} is in {_places(self._reference_at)}."
-        found = f": {quoted} is in no passage that was read" if self._answer else ""
+        found = f": {quoted} is in no passage that was read" if self._answer_findable else ""
         return "right", f"{right}{found}."
 
     def _unjudged(self) -> str:
         if self.places:
             return f"The answer {_quoted(self.said)} is in {_places(self.places)}."
-        if not self._answer or not self._facts.hops or is_abstention(self._facts.answer):
+        if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):
             return ""
         return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
 
@@ -237,7 +219,7 @@ class _AnswerEvidence:
         missing = self._missing()
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if source:
-            clear = any(abs(self._utility(place)) > CLEAR for place in self.places)
+            clear = any(abs(utility) > CLEAR for utility in self._utilities)
             misled = self._believed() or (clear and not missing)
             return (
                 "misled" if misled else "not_found",
@@ -247,12 +229,7 @@ class _AnswerEvidence:
 
     def _believed(self) -> bool:
         """Returns whether a passage that states the answer was judged to answer its hop's query."""
-        return any(self._utility(place) > CLEAR for place in self.places)
-
-    def _utility(self, place: Place) -> float:
-        number, rank = place
-        found = [hop.utilities.get(rank, 0.0) for hop in self._facts.hops if hop.number == number]
-        return found[0] if found else 0.0
+        return any(utility > CLEAR for utility in self._utilities)
 
     def _missing(self) -> str:
         """Returns which hop found nothing for its query, or which given sub-question nothing answers; "" for none."""
@@ -270,6 +247,23 @@ class _AnswerEvidence:
         if self._facts.unanswered:
             return f"no passage that was read answers {_quoted(self._facts.unanswered[0])}"
         return ""
+
+
+def _stating(facts: RunFacts, texts: Sequence[str]) -> list[tuple[HopFacts, int]]:
+    """Returns the passages that state one of the texts word for word, each by its hop and rank."""
+    phrases = findable(texts)
+    longest = [phrase.longest for phrase in phrases]
+    return [
+        (hop, rank)
+        for hop in facts.hops
+        for rank, passage in enumerate(hop.texts, 1)
+        # A word is looked for first, as normalising a text is slow.
+        if phrases
+        and (
+            not passage.isascii() or any(word in plain for plain in [passage.casefold()] for word in longest)
+        )
+        and states(normalise(passage), phrases)
+    ]
 
 
 def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:

@@ -1,6 +1,6 @@
 """Counts what the questions of a scorer cost, so that every token that was asked is in the usage of a score.
 
-Scores tell the cost of what they are made from. What was asked and made no score, such as answers whose comparison
+A score carries the cost of what it is made from. What was asked and made no score, such as answers whose comparison
 failed, is added to the last score of the scorer, or to that of another where it gave none.
 """
 
@@ -14,8 +14,8 @@ from ragguard.errors import RagguardError
 from ragguard.records import Result, Score, Usage
 from ragguard.scorers.probes.question import Ask
 
-_LEAST_SECONDS = 1e-6
-"""The least time that is told; sums of shares differ by less."""
+_ROUNDING_SECONDS = 1e-6
+"""Less time than this is rounding: sums of shares differ by as much."""
 
 
 class MeteredAsk:
@@ -36,15 +36,15 @@ class MeteredAsk:
 
 def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
     """Returns the part of a usage that is in no score of the results."""
-    told = sum((one.usage for one in results if isinstance(one, Score)), Usage())
-    seconds = usage.seconds - told.seconds
+    attributed = sum((result.usage for result in results if isinstance(result, Score)), Usage())
+    seconds = usage.seconds - attributed.seconds
     return Usage(
-        max(0, usage.requests - told.requests),
-        max(0, usage.prompts - told.prompts),
-        max(0, usage.prompt_tokens - told.prompt_tokens),
-        max(0, usage.output_tokens - told.output_tokens),
-        seconds=seconds if seconds > _LEAST_SECONDS else 0.0,
-        cached=max(0, usage.cached - told.cached),
+        max(0, usage.requests - attributed.requests),
+        max(0, usage.prompts - attributed.prompts),
+        max(0, usage.prompt_tokens - attributed.prompt_tokens),
+        max(0, usage.output_tokens - attributed.output_tokens),
+        seconds=seconds if seconds > _ROUNDING_SECONDS else 0.0,
+        cached=max(0, usage.cached - attributed.cached),
     )
 
 

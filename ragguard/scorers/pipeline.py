@@ -178,7 +178,9 @@ class ScoringPipeline:
     def live_scorers(self, *kinds: Live) -> tuple[Scorer, ...]:
         """Returns the scorers that look at open runs; with `kinds`, those of these kinds alone."""
         return tuple(
-            one for one in self._scorers if (live := live_of(one)) is not None and live in (kinds or (live,))
+            scorer
+            for scorer in self._scorers
+            if (live := live_of(scorer)) is not None and live in (kinds or (live,))
         )
 
     async def _asked(self, run: Run, scorers: Sequence[Scorer], priority: int) -> list[Result]:

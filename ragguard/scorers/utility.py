@@ -126,7 +126,7 @@ class Utility:
             relevant = read_relevance(questions[1], answered(answers[1]))
             writer.add(
                 "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
-                metadata=relevant.remarks, usage=relevant.usage, **_seen(writer.view, step),
+                metadata=relevant.remarks, usage=relevant.usage, **_reference_fields(writer.view, step),
             )  # fmt: skip
         except RagguardError as error:
             writer.fail(error, f"p_relevant of passage {at + 1}", step)
@@ -146,7 +146,7 @@ class Utility:
             stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
         found = _JudgedPassage(gain, harm, stderr)
         label = "relevant" if relevant.p >= 0.5 else "not relevant"
-        seen, judge = _seen(writer.view, step), _judge(writer.view)
+        seen, judge = _reference_fields(writer.view, step), _judge(writer.view)
         writer.add(
             "utility", found.utility, step=step, at=at, stderr=stderr, label=label,
             metadata={**remarks_of_both(abstains.remarks, relevant.remarks), **judge}, **seen,
@@ -176,14 +176,15 @@ class Utility:
                 **({} if step.any_k else {"k": k}),
                 "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
             },
-            **_seen(writer.view, step),
+            **_reference_fields(writer.view, step),
         )  # fmt: skip
         if self.theta is None or step.any_k or k != self.theta["k"]:
             return
         utilities = [passage.utility for passage in known] + [0.0] * (k - len(known))
         writer.add(
             "learned_udcg", float(LearnedUdcg.from_dict(self.theta)(utilities)), step=step, stage=stage,
-            label=stage_label(step, stage), metadata={"k": k, **_judge(writer.view)}, **_seen(writer.view, step),
+            label=stage_label(step, stage), metadata={"k": k, **_judge(writer.view)},
+            **_reference_fields(writer.view, step),
         )  # fmt: skip
 
     def _selection(
@@ -210,7 +211,7 @@ class Utility:
         moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
         writer.add(
             "delta_udcg_selection", sum(values), step=step, stderr=None if None in errors else math.hypot(*moved),
-            metadata={"k": k, **_judge(writer.view)}, **_seen(writer.view, step),
+            metadata={"k": k, **_judge(writer.view)}, **_reference_fields(writer.view, step),
         )  # fmt: skip
 
     def _context(self, writer: ScoreWriter, judged: dict[tuple[str, int], _JudgedPassage]) -> None:
@@ -239,7 +240,7 @@ class Utility:
                     **({"k": k} if k else {}),
                     "kept": len(best), "not_judged": missing, **_judge(writer.view),
                 },
-                **_seen(writer.view, *(writer.view.steps or writer.view.steps_with_empty)),
+                **_reference_fields(writer.view, *(writer.view.steps or writer.view.steps_with_empty)),
             )  # fmt: skip
 
     def _udcg(self, context: Sequence[_JudgedPassage], k: int) -> tuple[float, float | None]:
@@ -252,14 +253,14 @@ class Utility:
         return value, value * (1 - value) * math.hypot(*weights) / k
 
 
-class _Seen(TypedDict):
+class _ReferenceFields(TypedDict):
     """The fields of a score about the references behind it."""
 
     reference_source: ReferenceSource
     references: Sequence[str]
 
 
-def _seen(view: View, *steps: StepView) -> _Seen:
+def _reference_fields(view: View, *steps: StepView) -> _ReferenceFields:
     """Returns whether the judge saw the references for one of the steps, and which."""
     question, references = view.run.question, view.references
     if any(sees_references(view.query_of(step), question, references) for step in steps):

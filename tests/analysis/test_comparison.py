@@ -11,7 +11,7 @@ from ragguard.analysis.comparison import compare
 from ragguard.analysis.condition import Condition
 from ragguard.analysis.pairs import questions_of, read_questions
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.scorefile import write_scores
 
 
@@ -36,26 +36,6 @@ def test_a_real_difference_is_found_with_its_sign():
     assert change.low > 0
     assert change.p_corrected < 0.01
     assert (change.verdict, change.questions) == ("better", 60)
-
-
-def test_noise_is_no_difference():
-    rng = np.random.default_rng(1)
-    (change,) = compared(side(rng.normal(0.5, 0.1, 60)), side(rng.normal(0.5, 0.1, 60))).changes
-    assert change.low < 0 < change.high
-    assert change.verdict == "no difference"
-
-
-def test_many_metrics_are_corrected_for():
-    rng = np.random.default_rng(2)
-    names = ["udcg", "coverage", "harm", "seper", "t", "ra_nwg", "precision_at_grade", "alpha_ndcg"]
-    a, b = side([]), side([])
-    for name in names:
-        a += side(rng.normal(0, 1, 30), name)
-        b += side(rng.normal(0, 1, 30), name)
-    changes = sorted(compared(a, b).changes, key=lambda change: change.p)
-    assert len(changes) == len(names)
-    assert all(change.p <= change.p_corrected <= min(1, change.p * len(names)) + 0.02 for change in changes)
-    assert {change.verdict for change in changes} == {"no difference"}
 
 
 def test_lower_is_better_where_it_is():
@@ -89,13 +69,6 @@ def test_questions_are_paired_by_their_normalised_text():
     b[0].run.question = "  who is NUMBER 0"
     found = compared(a, b)
     assert (found.paired, found.only_before, found.only_after) == (2, 1, 0)
-
-
-def test_nothing_in_common_is_said():
-    b = side([0.1])
-    b[0].run.question = "Something else?"
-    with pytest.raises(InvalidInput, match="in common"):
-        compared(side([0.1]), b)
 
 
 def test_question_that_changed_most_is_named():
@@ -140,23 +113,6 @@ def test_settings_that_cannot_be_right_are_refused(settings):
         compared(side([0.1]), side([0.2]), **settings)
 
 
-@pytest.mark.parametrize("given", [None, {}, "a.db", []])
-def test_argument_that_is_no_list_of_questions_is_refused(given):
-    with pytest.raises(InvalidInput, match="read_questions"):
-        compare(given, questions_of([]))
-
-
-def test_the_same_twice_is_no_difference():
-    runs = side([0.1, 0.5, 0.9])
-    (change,) = compared(runs, runs).changes
-    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")
-
-
-def test_one_question_proves_nothing():
-    (change,) = compared(side([0.1]), side([0.9])).changes
-    assert change.verdict == "too few questions"
-
-
 def many(count, questions, *, clear=0):
     """Two sides with that many metrics of noise, of which the first `clear` are higher after."""
     rng = np.random.default_rng(3)
@@ -191,18 +147,6 @@ def test_five_questions_are_too_few_and_eight_are_enough_however_many_metrics_th
     assert [change.verdict for change in changes] == ["changed"] * 2 + ["no difference"] * 5
 
 
-def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
-    rng = np.random.default_rng(7)
-    wrong = 0
-    for _ in range(200):
-        a, b = side([]), side([])
-        for number in range(10):
-            a += side(rng.exponential(1, 9), f"m{number}")
-            b += side(rng.exponential(1, 9), f"m{number}")
-        wrong += any(change.verdict == "changed" for change in compared(a, b).changes)
-    assert wrong / 200 <= 0.1  # 0.05, and three standard errors; percentiles of a bootstrap gave 0.52
-
-
 def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_alone():
     a, b = many(2, 40, clear=2)
     few = [side([value] * 6, "few") for value in (0.1, 0.2)]
@@ -217,13 +161,6 @@ def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
     b = side([0.1, 0.2], engine="vllm:2", prompts="default/1") + side([1, 1], "coverage", engine="nano:1")
     assert compared(a, a).judged_otherwise == {}
     assert compared(a, b).judged_otherwise == {"udcg": ["nano:1, nano/1,  ", "vllm:2, default/1,  "]}
-
-
-def test_scores_that_failed_are_counted():
-    a, b = side([0.1, 0.2]), side([0.1, 0.2])
-    b[0].failures.append(Failure("coverage", "EngineTimeout", "too late", True, b[0].run.id))
-    found = compared(a, b)
-    assert (found.failures_before, found.failures_after) == (0, 1)
 
 
 @pytest.mark.parametrize("gain", [[0.4, 0.4], [0.4, 0.41, 0.42, 0.4]])
@@ -251,11 +188,6 @@ def test_conditions(text, holds):
 def test_a_condition_that_cannot_be_read_is_refused(text):
     with pytest.raises(InvalidInput, match="fail-if"):
         Condition.parse(text)
-
-
-def test_a_condition_on_an_unknown_metric_says_what_there_is():
-    with pytest.raises(UnknownName, match="udcg"):
-        Condition.parse("ndcg < 0").holds(compared(side([0.5]), side([0.4])))
 
 
 def both_levels(step, run):

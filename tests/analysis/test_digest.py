@@ -54,14 +54,3 @@ def test_the_remarks_on_a_hop_are_about_all_that_was_read_and_about_each_passage
         "1,200 tokens were cut",
         "passages 1, 3 did not fit the model's context alone: their own scores are about a part",
     ]
-
-
-def test_passages_that_fit_are_not_remarked(caplog):
-    console = Console(width=200, file=io.StringIO())
-    with RagGuard(engine="nano", scorers=["belief", "utility"], store=None) as rg:
-        with rg.run(QUESTION, references=["1903"]) as run:
-            run.retrieved(QUESTION, ["Corwell Mills was founded in 1903."])
-        assert rg.flush()
-        print_hops(rg, console)
-    assert "fit" not in console.file.getvalue()
-    assert "fit" not in caplog.text

@@ -128,15 +128,6 @@ def test_a_utility_within_two_standard_errors_of_zero_is_unclear():
         assert f"{verdict}\n" in shown(guarded(), [said])
 
 
-def test_the_hop_says_whether_retriever_or_selection_lost_more():
-    scores = [
-        Score("proc", 0.3, "step", "r", "s", scorer="grades"),
-        Score("pct_proc", 0.9, "step", "r", "s", scorer="grades"),
-    ]
-    assert "The retriever loses most: its candidates allow 0.30" in shown(guarded(), scores)
-    assert "loses most" not in shown(guarded(), scores[:1])
-
-
 def test_a_passage_with_ratings_alone_is_judged():
     ratings = [
         Score("answerability", value, "passage", "r", "s", position=1, sub_question=asked)
@@ -195,27 +186,6 @@ def test_next_to_nothing_is_not_less_than_nothing():
         Score("utility", -0.001, "passage", "r", "s", position=1),
     ]
     assert shown(guarded(), said).count("+0.00") == 2
-
-
-def test_scores_are_sorted_by_hop_once_however_many_hops_there_are():
-    class Walked(list):
-        times = 0
-
-        def __iter__(self):
-            self.times += 1
-            return super().__iter__()
-
-    steps = [
-        RetrievalStep(id=f"s{n}", run_id="r", index=n, query=f"query {n}", candidates=[Passage(f"text {n}")])
-        for n in range(300)
-    ]
-    scores = Walked(Score("utility", 0.9, "passage", "r", step.id, position=1) for step in steps)
-    failures = Walked([Failure("belief", "LowLabelMass", "too little", step_id="s7")])
-    text = shown(Run("r", "", steps=steps), scores, failures)
-    assert scores.times + failures.times < 10
-    assert text.count("+0.90") == 300
-    assert text.index("too little") > text.index("hop 8: query 7")
-    assert "(no question)" in text
 
 
 def test_wide_letters_and_long_verdicts_keep_the_columns():

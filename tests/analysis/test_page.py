@@ -150,14 +150,6 @@ def test_no_runs_leave_no_file(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_runs_leave_the_page_that_is_there(tmp_path):
-    page = tmp_path / "report.html"
-    page.write_text("old")
-    with pytest.raises(InvalidInput, match="ragguard score"):
-        write_html([], page)
-    assert page.read_text() == "old"
-
-
 def test_a_folder_of_that_name_is_one_clear_error_and_nothing_is_left_over(tmp_path):
     (tmp_path / "report.html").mkdir()
     with pytest.raises(StoreError, match=r"report\.html \(Is a directory\); name another file"):
@@ -177,11 +169,6 @@ def test_a_fault_in_the_middle_leaves_the_old_page(tmp_path):
         write_html(broken(), page)
     assert page.read_text() == "old"
     assert list(tmp_path.iterdir()) == [page]
-
-
-def test_a_folder_that_is_not_there_is_one_clear_error(tmp_path):
-    with pytest.raises(StoreError, match="could not be written"):
-        write_html(overviews([scored()]), tmp_path / "nowhere" / "report.html")
 
 
 @pytest.mark.parametrize(("runs", "path"), [(None, "page.html"), ([1], "page.html"), ([], 7), (7, None)])

@@ -109,12 +109,6 @@ def test_the_arrows_go_on_from_the_run_that_is_open(browser, address):
     assert page.value("[...runs.children].findIndex((one) => one.ariaSelected === 'true')") == place + 1
 
 
-@pytest.mark.parametrize("named", ["#nobody", "#%E0%A4%A"])
-def test_an_address_that_names_no_run_shows_the_first(browser, address, named):
-    page = browser.open(address + named)
-    assert page.value("document.querySelector('.question').textContent").startswith("Who is number")
-
-
 def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_path):
     """A belief in the run's own answer is never averaged with one in the right answer."""
     runs = []
@@ -134,12 +128,6 @@ def test_gold_and_support_are_drawn_apart_and_nothing_has_no_minus(browser, tmp_
     assert "between 0.00 and 0.00" in told["ΔSePer over time"], text
     assert "between 0.90 and 0.90" in told["Support over time"], text
     assert not re.search(r"−0\.0+\b", page.value("document.body.innerText"))
-
-
-def test_one_run_is_one_run(browser, tmp_path):
-    write_html(overviews([scored(1)]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri())
-    assert page.value("count.textContent") == "1 run"
 
 
 def test_a_run_tells_what_the_guard_dropped_and_where_the_time_went(browser, address):
@@ -184,32 +172,6 @@ def test_nothing_is_cut_off_and_nothing_is_refused(browser, address, width, heig
     assert (ground == "rgb(20, 22, 26)") is dark
 
 
-@pytest.mark.parametrize("width", [390, 1280, 1920])
-def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(browser, tmp_path, width):
-    item = scored(1)
-    item.scores.append(
-        Score("contested", 1.0, "run", item.run.id, label="1.2 against 1.3; 2.1 against 2.2; " * 3)
-    )
-    write_html(overviews([item]), tmp_path / "report.html")
-    page = browser.open((tmp_path / "report.html").as_uri(), width)
-    rows = page.value(
-        "[...document.querySelectorAll('.facts-list dt')].map((one) => [one.getBoundingClientRect().right, "
-        "one.nextSibling.getBoundingClientRect().left, one.nextSibling.getClientRects()[0].height])"
-    )
-    assert rows
-    for term_ends, number_begins, height in rows:
-        assert term_ends <= number_begins
-        assert height < 30
-    numbers = page.value(
-        "[...document.querySelectorAll('.numbers b')].map((one) => one.getClientRects().length)"
-    )
-    assert set(numbers) == {1}
-    drawn, column = page.value(
-        "['svg', 'figure'].map((one) => document.querySelector('.sides ' + one).clientWidth)"
-    )
-    assert drawn >= 0.75 * column
-
-
 def test_address_of_a_run_brings_it_into_view_on_a_phone_where_its_matrix_scrolls(browser, tmp_path):
     item = scored(1)
     step = item.run.steps[0]
@@ -236,17 +198,6 @@ def test_address_of_a_run_brings_it_into_view_on_a_phone_where_its_matrix_scroll
     page.value(f"{matrix}.scrollLeft = 200")
     assert page.value("document.querySelector('.matrix tbody th').getBoundingClientRect().left") >= 0
     assert page.value("document.documentElement.scrollWidth") <= 390
-
-
-def test_page_says_over_all_runs_whether_the_retriever_or_the_choice_lost_more(browser, address, tmp_path):
-    runs = [scored(1), scored(2)]
-    for item in runs:
-        of = {"run_id": item.run.id, "step_id": item.run.steps[0].id}
-        item.scores += [Score("proc", 0.4, "step", **of), Score("pct_proc", 1.0, "step", **of)]
-    write_html(overviews(runs), tmp_path / "report.html")
-    said = browser.open((tmp_path / "report.html").as_uri()).value("selections.innerText")
-    assert said.startswith("Over 2 steps: The retriever loses most: its candidates allow 0.40")
-    assert browser.open(address).value("selections.innerText") == ""  # of these runs PROC is not known
 
 
 def test_paper_shows_the_run_alone(browser, address):

@@ -1,10 +1,8 @@
 """One line a run while it goes on."""
 
-import io
 from dataclasses import replace
 
 import pytest
-from rich.console import Console
 
 from ragguard.analysis.watch import is_scored, watch_line, watch_table
 from ragguard.records import PROVISIONAL, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
@@ -45,12 +43,6 @@ def test_passage_that_the_model_did_not_get_is_not_called_misleading():
     assert "misleading" not in watch_line(one)
 
 
-def test_the_table_has_a_row_a_run():
-    console = Console(width=160, file=io.StringIO())
-    console.print(watch_table([scored(), scored("open")]))
-    assert console.file.getvalue().count("misleading") == 2
-
-
 @pytest.mark.parametrize(
     ("status", "scores", "failures", "told"),
     [("open", [], [], "running"), ("ok", [], [], "not scored yet"), ("interrupted", [], [], "waits to go on"),
@@ -78,12 +70,6 @@ def test_a_run_whose_end_is_not_scored_yet_shows_what_is_known_so_far():
     assert "1 ΔSePer +0.04 · UDCG 0.644 · coverage 0.50" in watch_line(going)
     assert watch_line(ended).endswith("so far")
     assert [is_scored(one) for one in (going, ended, scored())] == [False, False, True]
-
-
-def test_a_hop_that_failed_says_so():
-    one = scored()
-    one.run.steps[1].status = "error"
-    assert "2 error" in watch_line(one)
 
 
 @pytest.mark.parametrize(

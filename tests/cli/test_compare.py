@@ -121,25 +121,6 @@ def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, h
     assert "compared on 8 of the 40" in json.loads(command(*words, "--json").output)["fail_if_remarks"][0]
 
 
-def test_compare_of_wrong_input_ends_in_one_sentence(tmp_path, command):
-    a = stored(tmp_path / "a.db", side(0))
-    other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
-    (tmp_path / "junk.jsonl").write_text("junk\n")
-    for words in ([a, other], [a, tmp_path / "missing.db"], [a, tmp_path / "junk.jsonl"]):
-        done = command("compare", *words)
-        assert done.exit_code == 2
-        assert len(done.output.strip().splitlines()) == 1, done.output
-
-
-def test_score_file_with_a_number_that_no_database_holds_is_compared(tmp_path, command):
-    write_scores(side(0), tmp_path / "a.jsonl")
-    first, *rest = (tmp_path / "a.jsonl").read_text().splitlines()
-    huge = json.dumps(json.loads(first) | {"stderr": 10**30})
-    (tmp_path / "b.jsonl").write_text("\n".join([huge, *rest]))
-    done = command("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl")
-    assert done.exit_code == 0, done.output
-
-
 def test_a_store_is_shown(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     done = command("report", a)
@@ -191,22 +172,6 @@ def test_a_list_begins_with_the_most_misled_where_any_is(tmp_path, command):
     assert listed.index("number 2?") < min(listed.index("number 1?"), listed.index("number 3?"))
 
 
-def test_a_list_says_whether_retriever_or_selection_lost_more(tmp_path, command):
-    runs = [scored(number, 0.5) for number in range(3)]
-    assert "loses most" not in command("report", stored(tmp_path / "without.db", runs)).output
-    for item in runs:
-        ids = item.run.id, item.run.steps[0].id
-        item.scores += [Score("proc", 0.9, "step", *ids), Score("pct_proc", 0.5, "step", *ids)]
-    said = " ".join(command("report", stored(tmp_path / "with.db", runs)).output.split())
-    assert "Over 3 steps: What chooses after the retriever, a reranker or the guard, loses most" in said
-
-
-def test_one_scored_run_is_called_one_run(tmp_path, command):
-    one = stored(tmp_path / "one.db", [scored(1, 0.5)])
-    assert "1 run, newest first" in command("report", one).output
-    assert "1 run written" in command("report", one, "--html", tmp_path / "page.html").output
-
-
 def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
     empty, a = stored(tmp_path / "empty.db", []), stored(tmp_path / "a.db", side(0))
     calls = (["report", empty], ["report", tmp_path / "missing.db"], ["report", a, "--run", "nonsense"],
@@ -217,24 +182,3 @@ def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
         assert done.exit_code == 2, (words, done.output)
         assert done.output.startswith("ragguard report: ")
     assert not (tmp_path / "x.html").exists()
-
-
-def test_a_metric_that_rests_on_fewer_questions_says_on_how_many(tmp_path, command):
-    before, after = side(0), side(0, 1)
-    for item in after[:30]:
-        item.run.steps[0].passages, item.scores = [], []
-    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
-    done = command("compare", a, b, "--fail-if", "udcg < -0.2")
-    said = " ".join(done.output.split())
-    assert done.exit_code == 0
-    assert "40 questions in common" in said
-    assert "No passage reached the model in 0 of 40 runs before and in 30 of 40 after." in said
-    assert (
-        "WARNING: --fail-if: udcg was compared on 10 of the 40 questions: of the others, 30 lack a score"
-        in said
-    )
-    assert "questions" in next(line for line in done.output.splitlines() if "metric" in line)
-    data = json.loads(command("compare", a, b, "--json", "--fail-if", "udcg < -0.2").output)
-    assert data["changes"][0]["questions"] == 10
-    assert data["empty_after"]["unscored"] == {"udcg": 30}
-    assert data["fail_if_remarks"]

@@ -52,7 +52,7 @@ def test_saved_answer_is_shown_hop_by_hop_without_the_guard_and_with_it(shown):
         assert hops == ["hop 1:", "hop 2:"]
         assert verdict in part
     assert "dropped: -" in right
-    for word in ("capture", "guard", "scoring", "tokens", "µs", "ms a retrieval", "ragguard report"):
+    for word in ("guard", "scoring", "tokens", "ms a retrieval", "ragguard report"):
         assert word in right, word
 
 
@@ -134,5 +134,4 @@ def test_demo_with_one_framework_shows_that_one_and_says_where_no_answer_was_sav
     done = CliRunner().invoke(app, ["demo", "--out", str(tmp_path), "--seed", "4"])
     assert done.exit_code == 0, done.output
     assert "Other is not installed here" in done.output
-    assert "LangGraph +" in done.output
     assert "No answer that was wrong without the guard was right with it" in done.output

@@ -209,18 +209,6 @@ def test_several_files_are_settled_by_the_program_or_by_the_option(make):
     assert "add to a.py, after line 1" in init("--file", "a.py").output
 
 
-def test_disk_that_fails_leaves_the_file_as_it_was(make, monkeypatch):
-    folder = make(app_dot_py="import langchain\n")
-
-    def full(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(os, "replace", full)
-    assert init("--write").exit_code == 2
-    assert [path.name for path in folder.iterdir()] == ["app.py"]
-    assert (folder / "app.py").read_text() == "import langchain\n"
-
-
 def test_folders_of_others_and_broken_files_are_passed_over(make, monkeypatch):
     make(
         broken_dot_py="def\n",
