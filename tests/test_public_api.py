@@ -52,7 +52,7 @@ PUBLIC = {
 """The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]
 DOCUMENTED_ELSEWHERE = {"__version__", "metrics", "splitters", "world", "errors"}
-MODULES = {f"ragguard.{name}" for name in ("errors", "metrics", "splitters", "world")}
+MODULES = {f"ragguard.{name}" for name in ("errors", "metrics", "splitters", "traces", "world")}
 FRAMEWORKS = (
     "langchain", "langchain_core", "langgraph", "llama_index", "torch", "transformers", "vllm",
     "scipy", "sklearn", "pyarrow", "pydantic", "opentelemetry.sdk",

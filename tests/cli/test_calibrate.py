@@ -70,16 +70,6 @@ def test_the_call_it_tells_is_one_that_takes_it(runs, tmp_path):
     eval(told, {"DistractorGuard": DistractorGuard, "engine": "nano"})
 
 
-def test_calibration_with_confidence_has_a_lower_threshold(runs, tmp_path):
-    out = tmp_path / "found.json"
-    result = calibrate(runs, "--out", out, "--confidence", "0.95")
-    assert result.exit_code == 0
-    assert "with probability 0.95" in result.output
-    careful = Calibration.load(out).threshold
-    calibrate(runs, "--out", out)
-    assert careful <= Calibration.load(out).threshold
-
-
 def test_too_few_examples_are_refused_and_nothing_is_written(tmp_path, runs):
     few = tmp_path / "few.jsonl"
     few.write_text("".join(runs.read_text().splitlines(keepends=True)[:5]))
@@ -123,10 +113,6 @@ def test_wrong_options(runs, tmp_path, arguments):
     assert "; allowed: " in result.output
 
 
-def test_calibrate_of_a_missing_file_is_exit_code_two(tmp_path):
-    assert calibrate(tmp_path / "none.jsonl").exit_code == 2
-
-
 def test_advice_gets_a_calibration_of_its_own(tmp_path):
     path, out = tmp_path / "whole.jsonl", tmp_path / "advice.json"
     cases = world.cases(12, seed=41, hops=1)
@@ -168,15 +154,6 @@ def test_options_of_the_one_are_none_of_the_other(runs, tmp_path, arguments, nam
     assert result.exit_code == 2
     assert named in " ".join(result.output.split())
     assert not (tmp_path / "found.json").exists()
-
-
-def test_another_engine_refuses_it(runs, tmp_path):
-    out = tmp_path / "found.json"
-    calibrate(runs, "--out", out)
-    data = json.loads(out.read_text())
-    out.write_text(json.dumps(data | {"engine": "another"}))
-    with pytest.raises(CalibrationError, match="another"):
-        DistractorGuard("nano").use(out)
 
 
 def test_udcg_is_fitted_and_its_scorer_reads_the_file(tmp_path):

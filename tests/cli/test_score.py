@@ -133,13 +133,6 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     assert "no run with another question" in done.output
 
 
-def test_a_mended_file_is_gone_on_with(engine, here):
-    (here / "runs.jsonl").write_text('{"question": "who?", "steps": "none"}\n')
-    assert score("runs.jsonl", *UTILITY).exit_code == 1
-    (here / "runs.jsonl").write_text('{"question": "who?", "steps": [{"passages": ["Ada"]}]}\n')
-    assert score("runs.jsonl", *UTILITY).exit_code == 0
-
-
 def test_failures_are_listed_with_their_reasons_and_exit_code_one(engine):
     engine.label = lambda text, label: 0.1 if label in "AB" else 0.4
     done = score(runs_file(), *UTILITY)
@@ -175,18 +168,6 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
     assert done.exit_code == 0, done.output
     store = Store("ragguard.db", read_only=True)
     assert all(store.scores(run.id) for run in runs)
-
-
-def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbacks_are_advised(engine):
-    def fault(call):
-        return EngineRejected(f"the model is loaded in {len(engine.calls) / 10:.1f} s")
-
-    engine.fault = fault
-    done = score(runs_file(), "--concurrency", 1, *UTILITY)
-    assert done.exit_code == 1
-    assert done.output.count(" x utility, EngineRejected: ") == 1
-    assert done.output.count("the model is loaded in a while") == 1
-    assert "RagGuardCallback" not in done.output
 
 
 @pytest.mark.parametrize(
@@ -309,39 +290,6 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     assert all(store.scores(run.id) for run in runs)
 
 
-IDLE = """
-import os, sys
-from types import SimpleNamespace
-
-class Terminal:
-    def readline(self, size):
-        print("reading", flush=True)
-        return os.read(0, size)
-
-sys.stdin = SimpleNamespace(buffer=Terminal())
-from ragguard.cli import main
-sys.argv = ["ragguard", "score", "-", "--scorers", "utility"]
-main()
-"""
-
-
-def test_one_interrupt_ends_the_waiting_for_a_terminal(here):
-    waiting = subprocess.Popen(
-        command(IDLE), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        env=environment(), preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    )  # fmt: skip
-    try:
-        assert waiting.stdout.readline() == "reading\n"
-        waiting.send_signal(signal.SIGINT)
-        with suppress(subprocess.TimeoutExpired):
-            waiting.wait(timeout=30)
-        assert waiting.returncode == 130
-        assert "the same command goes on from there" in waiting.stderr.read()
-    finally:
-        waiting.kill()
-        waiting.communicate()
-
-
 @pytest.mark.parametrize("when", ["at first", "on the way"])
 def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when):
     real, opened = schema.connect, []
@@ -367,17 +315,6 @@ def test_a_store_that_cannot_be_written_is_no_success(engine, monkeypatch, when)
     assert done.exit_code == 2, done.output
     assert "ragguard.db cannot be written" in done.output
     assert "name another" in done.output
-
-
-def test_engine_text_is_no_command_to_the_terminal(engine, caplog):
-    def refuse(*args, **more):
-        raise EngineRejected("HTTP 400: \x1b[2J\x1b]0;owned\x07 \x9b31m")
-
-    engine.label_probs = refuse
-    done = score(runs_file(), *UTILITY)
-    assert done.exit_code == 1
-    assert "owned" in done.output
-    assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")
 
 
 @pytest.mark.parametrize("on", [(), ("--on", "processes:1", "--out", "scores")])
@@ -454,12 +391,6 @@ def test_a_run_that_stands_twice_is_not_called_scored_before(engine, here):
     assert (
         "3 runs are in ragguard.db, 0 of them were scored before, 1 stand in the files again" in done.output
     )
-
-
-def test_a_dry_run_says_what_it_cannot_know(engine, here):
-    sentence = "how many answers are compared is known only from the answers"
-    assert sentence in score(runs_file(), "--scorers", "belief", "--dry-run").output
-    assert sentence not in score("runs.jsonl", *UTILITY, "--dry-run").output
 
 
 def test_model_that_does_not_answer_with_labels_is_said_before_the_first_run(engine):

@@ -1,7 +1,6 @@
 """`ragguard score --on`: what cannot be done is one sentence before anything is written; a dry run; what is said."""
 
 import json
-from dataclasses import replace
 
 import pytest
 from support.parts import ExecutorHere
@@ -112,19 +111,6 @@ def test_a_dry_run_prices_all_parts_and_writes_nothing(here):
     assert parts.exit_code == 0, parts.output
     assert parts.output == whole.output
     assert not (here / "out").exists()
-
-
-def test_references_that_match_no_run_are_said(here):
-    write_runs((replace(a_run(f"r{number}"), references=None) for number in range(3)), "runs.jsonl")
-    for known, says in (
-        ("r1", "1 of 3 runs found their references: --references has the others"),
-        ("r9", "0 of 3"),
-    ):
-        (here / "refs.jsonl").write_text(
-            json.dumps({"id": known, "references": ["a\u2028b"]}, ensure_ascii=False)
-        )
-        options = ("--scorers", "utility", "--references", "refs.jsonl")
-        assert says in score("runs.jsonl", *ON, "--out", known, *options).output.replace("\n", " ")
 
 
 def test_broken_lines_are_told_with_file_and_line(here):

@@ -162,15 +162,3 @@ def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told)
     text = " ".join(done.output.split())
     assert told in text
     assert "Traceback" not in text
-
-
-def test_a_wide_table_is_shown_in_blocks_and_not_cut(monkeypatch):
-    from ragguard.analysis.validation.tables import Table
-    from ragguard.cli.validate import _blocks
-
-    columns = ("metric", *(f"column {n}" for n in range(30)))
-    table = Table("t", "A table", columns, (("a long name of a metric", *(0.5 for _ in range(30))),))
-    blocks = _blocks(table, 78)
-    assert [place for block in blocks for place in block[1:]] == list(range(1, 31))
-    assert all(block[0] == 0 for block in blocks)
-    assert len(blocks) > 2

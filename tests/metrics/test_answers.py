@@ -96,34 +96,6 @@ def test_each_is_at_most_the_looser_one(answer, reference):
 
 
 @pytest.mark.parametrize(
-    "answer",
-    [
-        "NO-RESPONSE", "no response.", "NO-RESPONSE: nothing in the passages", "", "  ", "...",
-        "I don't know.", "I don’t know who founded it.", "I do not know", "Sorry, I cannot answer that.",
-        "I'm not sure.", "Unknown", "The answer is unknown.", "Unanswerable",
-        "Unfortunately, the provided context does not mention the founder.",
-        "Based on the provided passages, it is not possible to say.",
-        "There is not enough information to answer.", "The passages do not say.",
-        "The question cannot be answered from the text.", "I was unable to find it.",
-    ],
-)  # fmt: skip
-def test_abstentions(answer):
-    assert m.is_abstention(answer)
-
-
-@pytest.mark.parametrize(
-    "answer",
-    [
-        "No", "None", "Norway", "Ada Berg", "1922", "N", "Not Oslo", "Unknown Pleasures", "No Country for Old Men",
-        "I don't know for sure, but Ada Berg.", "The passages do not say, however it was Ada Berg.",
-        "The founder is Ada Berg; her birth date is unknown.", "Sorry", "It is Oslo, I don't know more.",
-    ],
-)  # fmt: skip
-def test_answers(answer):
-    assert not m.is_abstention(answer)
-
-
-@pytest.mark.parametrize(
     ("one", "other"),
     [
         ("Ada Berg", "the ada berg."), ("“Ada Berg”.", "Ada Berg"), ("Don't", "don’t"), ("−5", "-5"), ("１２", "12"),

@@ -78,24 +78,6 @@ def test_an_answer_joins_the_first_cluster_whose_first_member_it_equals():
     assert m.cluster(np.zeros((0, 0), dtype=bool)).tolist() == []
 
 
-def test_clusters_of_many_questions_at_once():
-    random = np.random.default_rng(0)
-    tables = random.random((6, 5, 5)) < 0.5
-    tables |= tables.swapaxes(1, 2) | np.eye(5, dtype=bool)
-    mask = np.arange(5) < random.integers(0, 6, (6, 1))
-    together = m.cluster(tables, mask)
-    for table, real, ids in zip(tables, mask, together, strict=True):
-        n = real.sum()
-        assert ids[:n].tolist() == m.cluster(table[:n, :n]).tolist()
-        assert (ids[n:] == -1).all()
-
-
-def test_kernel():
-    assert m.kernel([0.2, 0.9], [0.6, 0.1]).tolist() == [0.6, 0.9]
-    assert m.kernel([0.2, 0.9], [0.6, 0.1], "forward").tolist() == [0.2, 0.9]
-    assert m.kernel(0.2, 0.6) == 0.6
-
-
 def test_several_references():
     weights, clusters = [0.5, 0.3, 0.2], [0, 1, 2]
     matches = [[True, True], [False, True], [False, False]]
@@ -114,36 +96,6 @@ def test_a_response_is_judged_by_its_own_references():
     assert m.seper_hard(weights, [0, 1], [[True, False], [False, False]]) == pytest.approx(0.1)
 
 
-def test_padded_references_do_not_count():
-    weights, clusters = [[0.6, 0.4], [0.6, 0.4]], [[0, 1], [0, 1]]
-    entailment = np.array([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 0.9], [0.0, 0.9]]])
-    real = [[True, True], [True, False]]
-    assert m.seper_soft(weights, entailment, "mean", references_mask=real).tolist() == pytest.approx(
-        [0.5, 0.6]
-    )
-    assert m.seper_soft(weights, entailment, "max", references_mask=real).tolist() == pytest.approx(
-        [0.6, 0.6]
-    )
-    matches = entailment >= 0.5
-    assert m.seper_hard(weights, clusters, matches, "any", references_mask=real).tolist() == pytest.approx(
-        [1, 0.6]
-    )
-    assert m.seper_hard(weights, clusters, matches, "mean", references_mask=real).tolist() == pytest.approx(
-        [0.5, 0.6]
-    )
-    alone = m.seper_stderr(weights[1], entailment[1][:, :1], draws=200)
-    both = m.seper_stderr(weights, entailment, draws=200, references_mask=real)
-    assert both[1] == pytest.approx(alone)
-
-
-@given(beliefs())
-def test_zero_utility_of_equal_samples(belief):
-    weights, entailment = belief
-    before = m.seper_soft(weights, entailment)
-    # A passage that changes no answer is worth nothing, whether it is irrelevant or the answer was known.
-    assert m.attribution([before, m.seper_soft(weights, entailment)]).tolist() == [0]
-
-
 @given(beliefs(), UNIT)
 def test_belief_is_monotone_in_the_mass_on_the_reference(belief, more):
     weights, entailment = belief
@@ -159,20 +111,6 @@ def test_weight_moved_to_a_better_answer_raises_belief(belief, at, share):
     moved[worst] -= share * weights[worst]
     moved[best] += share * weights[worst]
     assert m.seper_soft(moved, entailment) >= m.seper_soft(weights, entailment) - 1e-12
-
-
-@given(beliefs(), st.sampled_from(["max", "mean"]))
-def test_belief_lies_between_0_and_1(belief, answers):
-    assert 0 <= m.seper_soft(*belief, answers=answers) <= 1
-    assert m.seper_soft(belief[0], np.ones_like(belief[1]), answers) == pytest.approx(1)
-    assert m.seper_soft(belief[0], np.zeros_like(belief[1]), answers) == 0
-
-
-@given(clustered(), st.sampled_from(["any", "mean"]))
-def test_hard_belief_lies_between_0_and_1(belief, answers):
-    weights, clusters, matches = belief
-    assert 0 <= m.seper_hard(weights, clusters, matches, answers) <= 1
-    assert m.seper_hard(weights, clusters, np.ones_like(matches), answers) == pytest.approx(1)
 
 
 @given(beliefs(), st.randoms())
@@ -214,12 +152,6 @@ def test_entropy_of_ten_answers_is_too_low_by_what_the_concepts_say(meanings, me
     assert f"{np.log(meanings):.2f}) {mean:.2f}" in page
 
 
-def test_one_meaning_has_no_entropy():
-    entropy = m.semantic_entropy([0.5, 0.5], [0, 0])
-    assert entropy == 0
-    assert not np.signbit(entropy)
-
-
 def test_stderr_is_that_of_a_proportion():
     weights = m.sample_weights([[-0.3]] * 10, "count")
     agrees = np.array([[1.0]] * 7 + [[0.0]] * 3)
@@ -259,16 +191,3 @@ def test_stderr_is_repeatable_and_never_0(belief, seed):
     error = m.seper_stderr(*belief, draws=20, seed=seed)
     assert 0 < error <= 1
     assert error == m.seper_stderr(*belief, draws=20, seed=seed)
-
-
-def test_stderr_where_one_answer_has_all_the_weight():
-    # Draws without that answer say nothing; they are left out.
-    assert 0 < m.seper_stderr([1.0, 0.0, 0.0], [[1.0], [0.0], [0.0]]) < 0.5
-
-
-def test_stderr_of_more_questions_than_fit_one_block():
-    random = np.random.default_rng(2)
-    weights = random.dirichlet(np.ones(10), 40)
-    entailment = random.random((40, 10, 2))
-    together = m.seper_stderr(weights, entailment, draws=5000)
-    assert together[39] == pytest.approx(m.seper_stderr(weights[39], entailment[39], draws=5000))

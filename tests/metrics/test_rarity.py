@@ -98,27 +98,12 @@ def test_ra_nwg_is_proc_times_pct_proc(selection):
         assert ceiling <= 1 + 1e-12
 
 
-@given(GRADES, st.integers(1, 8))
-def test_the_best_of_the_pool_is_worth_1(pool, k):
-    ceiling = m.proc(pool, pool, k)
-    assert ceiling == pytest.approx(1) or (np.isnan(ceiling) and max(pool) < 3)
-
-
 @given(selections(), st.randoms())
 def test_no_measure_knows_an_order(selection, random):
     pool, candidates, chosen, k = selection
     shuffled = [random.sample(grades, len(grades)) for grades in (pool, candidates, chosen)]
     assert m.pct_proc(*shuffled, k) == pytest.approx(m.pct_proc(pool, candidates, chosen, k), nan_ok=True)
     assert m.n_recall(shuffled[0], shuffled[2], k) == pytest.approx(m.n_recall(pool, chosen, k), nan_ok=True)
-
-
-@given(selections())
-def test_weights_are_bounded_by_their_caps(selection):
-    weights = m.grade_weights(selection[0])
-    assert weights[0] == weights[1] == weights[2] == 0
-    assert weights[5] == 1
-    assert 0 <= weights[4] <= 1
-    assert 0 <= weights[3] <= 0.25
 
 
 @given(selections())

@@ -1,15 +1,13 @@
 """Every score and metric has one declaration, and every table is made from it."""
 
 import inspect
-from pathlib import Path
 
 import pytest
 
 from ragguard import metrics as m
 from ragguard.errors import UnknownName
-from ragguard.metrics.registry import as_markdown, declare
+from ragguard.metrics.registry import declare
 
-ROOT = Path(__file__).parents[2]
 # The design's table of scores.
 SCORES = {
     "passage": "p_abstain p_relevant utility distracting_effect answerability redundancy grade query_gain",
@@ -72,12 +70,3 @@ def test_an_unknown_name_is_told_what_it_may_have_meant():
 def test_a_name_is_declared_once():
     with pytest.raises(ValueError, match="udcg"):
         declare(m.find("udcg"))
-
-
-def test_the_registry_cannot_be_changed_from_outside():
-    with pytest.raises(TypeError):
-        m.METRICS["udcg"] = m.find("t")
-
-
-def test_a_table_of_nothing_is_empty():
-    assert as_markdown([]) == ""

@@ -125,14 +125,6 @@ async def test_a_dead_engine_is_asked_once_a_call_and_others_still_answer():
     assert len(engine.calls) == 2
 
 
-async def test_an_engine_of_the_users_that_breaks_is_an_error_of_ours():
-    engine = ScriptedEngine(fault=lambda call: ZeroDivisionError("their bug"))
-    ask = asker(engine)
-    (answers,) = (await ask.attend([put(ask, [ask_label("one")])]))[0]
-    assert isinstance(answers[0], EngineProtocolError)
-    assert "ZeroDivisionError: their bug" in str(answers[0])
-
-
 async def test_numbers_that_cannot_be_are_refused():
     class Wrong(ScriptedEngine):
         async def sample(self, prompts, n=10, **more):
@@ -181,28 +173,6 @@ async def test_a_scorer_that_waits_for_something_else_holds_the_others_up_only_b
     assert late[0].p
     assert early[0].p
     assert [call.texts for call in engine.calls] == [["early"], ["late"]]
-
-
-async def test_a_scorer_may_ask_twice_at_once():
-    ask = asker(ScriptedEngine())
-
-    async def both():
-        return await asyncio.gather(ask([ask_label("one")]), ask([ask_label("two")]))
-
-    (answers,) = await ask.attend([both()])
-    assert [len(answer) for answer in answers] == [1, 1]
-
-
-async def test_error_of_a_scorer_fails_that_scorer_alone():
-    ask = asker(ScriptedEngine())
-
-    async def breaks():
-        await ask([ask_label("one")])
-        raise ValueError("a bug")
-
-    broken, fine = await ask.attend([breaks(), put(ask, [ask_label("two")], [ask_label("three")])])
-    assert isinstance(broken, ValueError)
-    assert len(fine) == 2
 
 
 async def test_cancelling_takes_the_calls_along():

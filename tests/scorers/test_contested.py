@@ -22,7 +22,6 @@ from support.reader import (
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect, metrics, world
-from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -70,13 +69,6 @@ async def test_a_lie_is_found_by_the_passage_that_says_otherwise():
     assert results[2].metadata["conflicts"] == [
         {"sub_question": 1, "passages": ["2.1", "2.2"], "answers": ["Bo Lund", "Ada Berg"]}
     ]
-
-
-async def test_across_steps_the_later_one_is_contested():
-    results = await contested(run(step(FOUNDER_QUERY, [FOUNDER]), step(FOUNDER_QUERY, [FALSE])))
-    assert values(results) == [("step", 0.0), ("step", 0.5), ("run", 0.5)]
-    assert "1.1" in results[1].explanation
-    assert "2.1" in results[1].explanation
 
 
 async def test_the_same_answer_in_other_words_is_not_compared():
@@ -133,17 +125,6 @@ async def test_beside_coverage_ratings_are_asked_once_and_costs_add_up():
     assert sum(one.usage.prompts for one in results) == 8 + 2 + 2 + len(entailer.pairs)
 
 
-async def test_an_entailer_that_fails_is_a_failure_and_coverage_stays():
-    the_run = run(step(FOUNDER_QUERY, [FALSE, FOUNDER]))
-    the_run.sub_questions = [FOUNDER_QUERY]
-    entailer = TableEntailer(fault=RuntimeError("down"))
-    results = await ScoringPipeline(engine(), entailer=entailer, scorers=["coverage"]).results(the_run)
-    assert "coverage" in {one.name for one in results if isinstance(one, Score)}
-    assert any(
-        one.scorer == "contested" and "down" in one.message for one in results if isinstance(one, Failure)
-    )
-
-
 def by_hand(ratings, contradictions, eta):
     """Counted sub-question by sub-question."""
     passages, questions = ratings.shape
@@ -166,11 +147,6 @@ def test_the_metric_is_what_counting_gives(seed, passages, questions):
     found = metrics.contested(ratings, contradictions, 3)
     assert found == pytest.approx(by_hand(ratings, contradictions, 3))
     assert found <= metrics.coverage(ratings, 3) + 1e-9
-
-
-def test_shapes_that_do_not_fit_are_refused():
-    with pytest.raises(InvalidInput, match="contradictions"):
-        metrics.contested([[5, 5]], [[True]])
 
 
 async def test_nano_finds_the_lies_of_its_world():

@@ -20,7 +20,6 @@ from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes.tokens import count_tokens
-from ragguard.scorers.view import Caps
 
 
 async def coverage(the_run, engine=None, **more):
@@ -110,15 +109,6 @@ async def test_given_sub_questions_are_used_as_they_are():
     assert named(results, "coverage_total")[0].key != named(made, "coverage_total")[0].key
 
 
-async def test_sub_questions_over_the_cap_are_a_failure_with_that_reason():
-    asked = [f"What is number {n}?" for n in range(11)]
-    results = await coverage(two_hops(sub_questions=asked))
-    (failure,) = [result for result in results if isinstance(result, Failure)]
-    assert failure.error == "CapExceeded"
-    assert "3 of 11 sub-questions" in failure.message
-    assert {score.sub_question for score in named(results, "answerability")} == set(range(8))
-
-
 async def test_a_judge_that_makes_no_sub_questions_is_a_failure():
     engine = reader()
     engine.answer = lambda text, index: " \n- \n"
@@ -201,13 +191,6 @@ async def test_ratings_that_fail_are_told_and_nothing_is_made_of_them():
     assert len(named(results, "answerability")) == 6
 
 
-async def test_tokens_over_the_cap_are_a_failure_with_that_reason():
-    results = await coverage(two_hops(), caps=Caps(prompt_tokens=400))
-    failures = [result for result in results if isinstance(result, Failure)]
-    assert {failure.error for failure in failures} == {"CapExceeded"}
-    assert "400 tokens" in failures[0].message
-
-
 async def test_without_question_and_sub_questions_there_is_nothing_to_cover():
     the_run = two_hops()
     the_run.question = ""
@@ -233,8 +216,3 @@ async def test_a_run_that_found_nothing_covers_nothing():
         assert values(results, name) == [0.0], name
     assert named(results, "density") == []
     assert not [result for result in results if isinstance(result, Failure)]
-
-
-async def test_a_run_that_never_retrieved_has_no_coverage():
-    results = await coverage(run(answer="Stockholm."))
-    assert named(results, "coverage_total") == []

@@ -2,8 +2,6 @@
 
 import asyncio
 import pickle
-import subprocess
-import sys
 
 import pytest
 from support.reader import two_hops
@@ -47,15 +45,6 @@ def test_a_number_that_is_none_is_a_failure():
     scored = asyncio.run(evaluate(run, ScriptedPipeline(value=float("nan")).results(run)))
     assert scored.scores == []
     assert {failure.error for failure in scored.failures} == {"NotFinite"}
-
-
-def test_no_store_and_no_service_is_needed():
-    code = (
-        "import sys; import ragguard.scorers.evaluation, ragguard.scorers.settings\n"
-        "print([name for name in sys.modules if name.startswith(('ragguard.storage', 'ragguard.service'))])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize(

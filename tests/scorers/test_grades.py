@@ -16,7 +16,6 @@ from support.reader import (
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score
-from ragguard.scorers.grades import Grades
 from ragguard.scorers.pipeline import ScoringPipeline
 
 
@@ -71,16 +70,6 @@ async def test_without_the_top_2k_there_is_no_estimate_of_f():
     results = await grades(run(step(FIRM_QUERY, [FIRM, NEAR], candidates=[FIRM, NEAR, NOISE])))
     assert "f" in names(results)
     assert "f_e" not in names(results)
-
-
-async def test_the_caps_of_rare_grades_have_names():
-    pool = [Passage(FIRM, grade=5), Passage(NEAR, grade=4), Passage(NOISE, grade=1)]
-    the_run = run(step(FIRM_QUERY, [NEAR]), pool=pool)
-    found = [
-        value(await ScoringPipeline(reader(), scorers=[scorer]).results(the_run), "ra_nwg")
-        for scorer in (Grades(), Grades(cap4=0.1))
-    ]
-    assert found == [0.5, 0.1]
 
 
 async def test_steps_with_the_same_query_share_a_pool():
@@ -151,15 +140,6 @@ async def test_a_pool_without_what_was_retrieved_is_a_failure_and_no_number():
     assert "2 of the retrieved texts are not in the run's pool" in failure.message
     given = {score.name for score in results if isinstance(score, Score)}
     assert given == {"grade", "precision_at_grade", "harm", "harm_1", "t", "t_u"}
-
-
-async def test_passages_with_grades_of_their_own_are_not_asked_about():
-    engine = reader()
-    the_run = run(step(FIRM_QUERY, [FIRM]))
-    the_run.steps[0].passages[0].grade = 3
-    results = await grades(the_run, engine)
-    assert value(results, "grade") == 3
-    assert not engine.calls
 
 
 async def test_a_repeated_passage_fills_a_place_and_adds_nothing():

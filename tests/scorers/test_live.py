@@ -9,10 +9,9 @@ import pytest
 from support.reader import FALSE, FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
 
 from ragguard.engines.connect import connect
-from ragguard.records import Failure, Score
+from ragguard.records import Score
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import USUAL, ScoringPipeline
-from ragguard.scorers.view import Caps
 
 
 def whole(**more):
@@ -123,10 +122,3 @@ async def test_a_scorer_of_the_users_waits_for_the_end_unless_it_says_otherwise(
 async def test_scorers_can_be_chosen_that_the_pipeline_does_not_have():
     found = await pipeline(reader(), scorers=["utility"]).results_so_far(until(whole(), 1), [Coverage()])
     assert {one.scorer for one in found} == {"coverage"}
-
-
-async def test_a_cap_is_a_failure_while_the_run_is_open_as_well():
-    ended = whole()
-    found = await pipeline(reader(), caps=Caps(steps=1)).results_so_far(until(ended, 2))
-    failures = {(one.error, one.step_id) for one in found if isinstance(one, Failure)}
-    assert failures == {("CapExceeded", ended.steps[1].id)}

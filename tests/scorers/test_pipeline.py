@@ -2,7 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, replace
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,7 +19,6 @@ from support.reader import (
     step,
     two_hops,
 )
-from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import (
@@ -31,7 +30,7 @@ from ragguard.errors import (
     UnknownName,
 )
 from ragguard.metrics import Language
-from ragguard.records import Failure, Passage, Score, Usage
+from ragguard.records import Failure, Passage, Score
 from ragguard.scorers.pipeline import FAMILIES, USUAL, ScoringPipeline
 from ragguard.scorers.probes.tokens import prompt_tokens
 from ragguard.scorers.scorer import Scorer
@@ -119,25 +118,6 @@ async def test_the_whole_run_takes_few_requests():
     assert entailer.calls <= 9
 
 
-async def test_cost_of_all_scores_is_what_the_engines_report():
-    engine, entailer = reader(), TableEntailer()
-    spent = []
-    engine_sample, engine_labels, entail = engine.sample, engine.label_probs, entailer.entail
-
-    async def note(call, *args, **more):
-        answer = await call(*args, **more)
-        spent.append(answer.usage)
-        return answer
-
-    engine.sample = lambda *a, **k: note(engine_sample, *a, **k)
-    engine.label_probs = lambda *a, **k: note(engine_labels, *a, **k)
-    entailer.entail = lambda *a, **k: note(entail, *a, **k)
-    results = await pipeline(engine, entailer=entailer).results(two_hops())
-    told, real = sum((s.usage for s in results), Usage()), sum(spent, Usage())
-    assert replace(told, seconds=0) == replace(real, seconds=0)
-    assert told.seconds == pytest.approx(real.seconds)
-
-
 @pytest.mark.parametrize(
     ("error", "again"),
     [
@@ -222,18 +202,6 @@ async def test_a_plan_counts_requests_and_answers_as_the_engine_works(capabiliti
         assert drawn.requests > drawn.prompts, "each of ten answers is a request"
 
 
-async def test_a_plan_counts_what_stands_in_for_log_probabilities():
-    class Sampling(ScriptedEngine):
-        async def info(self):
-            return replace(await super().info(), label_requests=20, label_tokens=320)
-
-    plain = reader()
-    engine = Sampling(label=plain.label, answer=plain.answer, capabilities=frozenset())
-    plan = await pipeline(engine, entailer=None, scorers=["utility"]).plan(two_hops())
-    (line,) = plan.lines
-    assert (line.requests, line.output_tokens) == (20 * line.prompts, 320 * line.prompts)
-
-
 async def test_a_plan_counts_what_the_judges_prompt_says_around_two_answers():
     given = load_prompts("default")
     bare = await pipeline(prompts=given).plan(two_hops())
@@ -254,20 +222,6 @@ async def test_a_plan_prices_no_more_of_a_prompt_than_the_model_reads():
     assert cut.prompts == whole.prompts
     assert cut.prompt_tokens <= 2048 * cut.prompts
     assert whole.prompt_tokens > 5 * cut.prompt_tokens
-
-
-async def test_a_plan_tells_what_would_not_be_judged():
-    plan = await pipeline(caps=Caps(steps=1)).plan(two_hops())
-    assert {failure.error for failure in plan.failures} == {"CapExceeded"}
-
-
-async def test_a_plan_does_without_the_engine():
-    class Gone(type(reader())):
-        async def info(self):
-            raise EngineUnreachable("nothing at that address")
-
-    plan = await pipeline(Gone()).plan(two_hops())
-    assert plan.requests > 3
 
 
 async def test_a_dead_entailer_stops_those_alone_who_ask_it():
@@ -372,18 +326,6 @@ async def test_a_scorer_of_the_users_is_one_like_ours():
     assert settings[0] != settings[1]
 
 
-async def test_a_scorer_of_the_users_that_breaks_is_a_failure_and_no_more():
-    class Broken:
-        name, version = "broken", "1"
-
-        async def score(self, view, ask):
-            raise KeyError("nope")
-
-    results = await pipeline(scorers=["utility", Broken()]).results(two_hops())
-    (failure,) = [r for r in results if isinstance(r, Failure)]
-    assert (failure.scorer, failure.error) == ("broken", "KeyError")
-
-
 class WithoutAsync:
     name, version = "without async", "1"
 
@@ -412,16 +354,6 @@ async def test_a_call_of_a_scorer_that_fails_takes_no_other_scores_with_it(score
     results = await pipeline(scorers=["utility", Calling(score)]).results(two_hops())
     assert [one.scorer for one in results if isinstance(one, Failure)] == ["calling"]
     assert {one.scorer for one in results if isinstance(one, Score)} == {"utility"}
-
-
-async def test_a_scorer_may_have_a_decorated_coroutine_function():
-    class Decorated(Longest):
-        @wraps(Longest.score)
-        def score(self, view, ask):
-            return super().score(view, ask)
-
-    results = await pipeline(scorers=[Decorated()]).results(two_hops())
-    assert [one.name for one in results] == ["longest"]
 
 
 @pytest.mark.parametrize(

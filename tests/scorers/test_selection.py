@@ -78,14 +78,6 @@ async def test_parallel_steps_count_as_before_beside_one_that_was_emptied():
     assert values(with_it, "delta_seper_selection") == [0.0]
 
 
-async def test_support_for_the_runs_own_answer_says_that_it_is_support():
-    results = await beliefs(
-        run(step(FOUNDER_QUERY, [FOUNDER], candidates=[FALSE, FOUNDER]), references=None, answer="Ada Berg")
-    )
-    price = only(results, "delta_seper_selection")
-    assert (price.label, price.reference_source) == ("support", "answer")
-
-
 async def test_its_cost_is_foretold():
     pipeline = ScoringPipeline(reader(), entailer=TableEntailer(), scorers=["belief"])
     changed = await pipeline.plan(run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR])))
@@ -144,11 +136,6 @@ async def test_leaving_out_what_does_nothing_has_no_price():
     )  # what one of them is worth in four places: it is not relevant, and answered from in 5 of 100
     expected = sigmoid(0.95 / 4) - sigmoid((0.95 + 3 * neutral) / 4)
     assert only(results, "delta_udcg_selection").value == pytest.approx(expected)
-
-
-async def test_udcg_of_keeping_nothing_has_a_price():
-    results = await utility(run(step(FOUNDER_QUERY, [], candidates=[FOUNDER])))
-    assert only(results, "delta_udcg_selection").value == pytest.approx(0.5 - sigmoid(0.95))
 
 
 async def test_udcg_of_a_selection_is_not_said_where_a_candidate_is_not_judged():

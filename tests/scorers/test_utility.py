@@ -20,7 +20,7 @@ from support.reader import (
 
 from ragguard.engines.base import LabelProbs
 from ragguard.metrics import udcg, udcg_of_parts
-from ragguard.records import Failure, Passage
+from ragguard.records import Failure
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps
@@ -173,21 +173,6 @@ async def test_a_step_without_a_query_stands_for_the_question():
     the_run = run(step("", [FOUNDER]))
     (relevant,) = named(await utility(the_run), "p_relevant")
     assert relevant.value == pytest.approx(0.9)
-
-
-async def test_equal_passages_are_asked_once_and_scored_where_they_stand():
-    engine = reader()
-    the_run = run(step(FIRM_QUERY, [FIRM, FIRM]))
-    results = await utility(the_run, engine)
-    assert [len(call.prompts) for call in engine.calls] == [1, 1]
-    assert [score.position for score in named(results, "utility")] == [1, 2]
-    assert sum(score.usage.prompts for score in results) == 2
-
-
-async def test_a_passage_keeps_its_id():
-    the_run = run(step(FIRM_QUERY, [FIRM]))
-    the_run.steps[0].passages = the_run.steps[0].candidates = [Passage(FIRM, id="doc-7")]
-    assert named(await utility(the_run), "utility")[0].passage_id == "doc-7"
 
 
 async def test_learned_udcg_is_given_to_lists_with_as_many_places_as_the_weights():

@@ -68,14 +68,6 @@ def straight():
 
 
 @pytest.fixture(scope="module")
-def parallel():
-    """The two hops in one turn, each among passages that say the same of others: neither tells the answer alone."""
-    near = world.Counts(same_relation=2, same_subject=0, contradiction=0, unrelated=0)
-    cases = world.cases(24, seed=12, hops=2, distractors=near)
-    return score_all(world.make_run(case, seed=i, junk=1, parallel=True) for i, case in enumerate(cases))
-
-
-@pytest.fixture(scope="module")
 def misled():
     """One hop that finds a falsehood in place of the truth; the answer repeats it."""
     cases = world.cases(40, seed=13, hops=1)
@@ -100,8 +92,8 @@ def share(hits: Iterable[bool]) -> float:
     return float(np.mean([bool(hit) for hit in hits]))
 
 
-def test_nothing_fails(straight, parallel, misled, known):
-    runs = [scored for group in (straight, parallel, misled, known) for scored in group]
+def test_nothing_fails(straight, misled, known):
+    runs = [scored for group in (straight, misled, known) for scored in group]
     failures = [failure for scored in runs for failure in scored.failures]
     # Where nano rates no passage of a pool as an answer there is no density, and where it would rather chat
     # than compare two answers there is no belief: said as failures, and rare.
@@ -130,23 +122,6 @@ def test_useless_and_already_known_steps_are_within_two_standard_errors_of_nothi
     assert (len(useless), len(learnt)) == (40, 24)
     for found in (useless, learnt):
         assert share(abs(score.value) <= 2 * score.stderr for score in found) >= 0.9
-
-
-def test_marginals_sum_to_the_total_also_over_parallel_hops(straight, parallel):
-    believed = [s for s in (*straight, *parallel) if not any(f.scorer == "belief" for f in s.failures)]
-    assert len(believed) >= 62
-    for scored in believed:
-        marginals = [scored.of("delta_seper", step).value for step in scored.run.steps]
-        assert sum(marginals) == pytest.approx(scored.total, abs=1e-9)
-
-
-def test_parallel_hops_are_both_credited(parallel):
-    believed = [s for s in parallel if not any(f.scorer == "belief" for f in s.failures)]
-    serious = [s for s in believed if s.total >= SERIOUS]
-    assert len(serious) >= 12
-    for hop in (0, 1):
-        credit = np.array([s.of("delta_seper", s.run.steps[hop]).value for s in serious])
-        assert credit.mean() > 2 * credit.std(ddof=1) / len(credit) ** 0.5, f"hop {hop + 1}"
 
 
 def test_hops_one_after_the_other_are_both_useful(straight):

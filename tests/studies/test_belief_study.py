@@ -1,7 +1,5 @@
 """SePer's experiments: what passages are worth, what is said of them, and the tables."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -18,10 +16,6 @@ from studies.belief import (
     REPEATS,
     DataSet,
     Reading,
-    by_number,
-    data_sets,
-    gains,
-    readings_of,
     stability,
     study,
 )
@@ -42,43 +36,6 @@ def believed(before: float, after: dict[str, float], **more: float) -> dict[tupl
     }
 
 
-def test_worth_of_a_passage_follows_from_what_it_states() -> None:
-    unknown, known, chain = world.cases(1)[0], world.cases(1, known=True)[0], world.cases(1, hops=2)[0]
-    assert {one.kind: one.worth for one in readings_of(unknown, 0)}["states the answer"] == 1
-    assert {one.kind: one.worth for one in readings_of(known, 0)}["states the answer"] == 0
-    worth = {one.kind: one.worth for one in readings_of(chain, 0)}
-    assert (worth["first hop"], worth["second hop"], worth["both hops"]) == (0.5, 0.5, 1)
-    assert worth["near miss, same relation"] == worth["near miss, same subject"] == worth["unrelated"] == 0
-    assert math.isnan(worth["contradicts"])
-
-
-def test_gains_are_changes_and_less_doubt_is_a_gain() -> None:
-    answers = [believed(0.2, {"gold": 0.9}, entropy=1.0)]
-    reading = [Reading(0, "states the answer", ("gold",), 1.0)]
-    assert gains(reading, answers, "ΔSePer, soft") == pytest.approx([0.7])
-    assert gains(reading, answers, "Entropy") == pytest.approx([2.0])
-    assert math.isnan(gains(reading, answers, "Perplexity")[0])
-
-
-def test_questions_that_need_no_passage_are_left_out_of_one_column() -> None:
-    gold = [Reading(at, "states the answer", ("gold",), 1.0) for at in range(3)]
-    readings = [
-        [gold[0], Reading(0, "contradicts", ("lie",), math.nan)],
-        [gold[1]],
-        [Reading(2, "known", ("gold",), 0.0)],
-        [Reading(3, "known", ("gold",), 0.0)],
-        [Reading(4, "first hop", ("gold",), 0.5), Reading(4, "both hops", ("gold", "lie"), 1.0)],
-        [],
-    ]
-    answers = [believed(0.9, {"gold": 1.0}), believed(0.1, {"gold": 1.0})] + [
-        believed(0.1, {"gold": 1.0})
-    ] * 4
-    sets, left_out = data_sets(readings, answers, 2)
-    assert left_out == 1
-    assert [len(s.readings) for s in sets] == [1, 3, 1, 2]
-    assert sets[0].questions == [1]
-
-
 def test_belief_from_the_first_answers_alone() -> None:
     async def nobody(questions: object) -> list[object]:
         raise AssertionError("equal words need no comparison")
@@ -88,19 +45,6 @@ def test_belief_from_the_first_answers_alone() -> None:
     soft, hard = _growing([samples], ["Ada"], meanings)
     assert soft.tolist() == [pytest.approx([1, 1 / 2, 2 / 3, 1 / 2])]
     assert hard.tolist() == [pytest.approx([1, 1 / 2, 2 / 3, 1 / 2])]
-
-
-def test_the_curve_is_of_changes() -> None:
-    def one(before: list[float], after: list[float]) -> dict[tuple[str, ...], Believed]:
-        rows = {CLOSED_BOOK: before, ("p",): after}
-        return {key: Believed({}, np.array([row]), np.array([row])) for key, row in rows.items()}
-
-    data_set = DataSet(
-        "x", tuple(Reading(at, "k", ("p",), worth) for at, worth in enumerate((0.0, 0.5, 1.0)))
-    )
-    # One answer: no change differs; two: the changes are 0, 0.5, 1.
-    curve = by_number(data_set, [one([0, 0], [0, 0]), one([1, 0.5], [1, 1]), one([0, 0], [0, 1])], "soft")
-    assert curve.tolist() == [pytest.approx([0, 1])]
 
 
 def test_stability_is_the_spread_between_draws() -> None:
@@ -144,19 +88,6 @@ async def test_beliefs_are_those_of_a_run() -> None:
     assert after["seper_hard"] == pytest.approx(scores["seper_hard"])
     assert after["semantic_entropy"] == pytest.approx(scores["semantic_entropy"])
     assert after["seper"] - before["seper"] == pytest.approx(scores["delta_seper"])
-
-
-async def test_the_same_seed_gives_the_same_beliefs() -> None:
-    case = world.cases(1, seed=3)[0]
-    asked = [Asked(case.question, tuple(case.references), ((case.distractors[0].text,),), repeats=2)]
-    engine = connect("nano")
-    one, same, other = [
-        (await Beliefs(engine, engine, samples=3, draws=4, seed=seed).of(asked))[0][CLOSED_BOOK]
-        for seed in (1, 1, 2)
-    ]
-    assert one.measures == same.measures != other.measures
-    assert one.soft.shape == (2, 4)
-    assert np.array_equal(one.soft, same.soft)
 
 
 async def test_a_small_study() -> None:

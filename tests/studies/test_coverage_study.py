@@ -13,7 +13,7 @@ from ragguard.world import Fact
 from studies.coverage import METRICS, data_sets, study, system_interval, system_tau
 from studies.reasons import ON_NANO
 from studies.reports import Part, Report, join
-from studies.responses import Judged, Responses, ideal, measured, rated, stated, with_ideal
+from studies.responses import Judged, Responses, ideal, measured, rated
 
 PARTS = (
     Part("Who founded Norvik Labs?", ("Ada Berg",), Fact("founder", "Norvik Labs", "Ada Berg")),
@@ -54,21 +54,6 @@ def test_contexts_and_responses_are_measured_by_hand() -> None:
     assert values["Den(Z)"] == pytest.approx([1, 0.5**0.5, 0])
     # The first of two ranks of the greedy order 1 + 1/log2(3).
     assert values["α-nDCG@k"] == pytest.approx([1, 1 / (1 + 1 / np.log2(3)), 0])
-
-
-def test_the_best_response_comes_without_a_context() -> None:
-    one, said = judged()
-    bounds = with_ideal(measured({"none": [()]}, [one], said), [one], said)
-    assert bounds.names == ("none", "oracle result y*")
-    assert bounds.values["Cov(y)"][:, 0].tolist() == [0, 1]
-    assert np.isnan(bounds.values["Cov(Z)"][1, 0])
-
-
-def test_a_bare_answer_becomes_a_sentence() -> None:
-    sentence = stated(PARTS[0], "Ada Berg")
-    assert "Ada Berg" in sentence
-    assert "Norvik Labs" in sentence
-    assert sentence.endswith(".")
 
 
 def test_systems_are_compared_by_their_means() -> None:

@@ -2,14 +2,11 @@
 
 import asyncio
 import json
-import math
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ragguard.engines.connect import connect
-from ragguard.errors import InvalidInput, RagguardError
 from studies.distraction import METRICS, study
 
 
@@ -69,49 +66,6 @@ async def test_the_outcome_itself_correlates_fully_and_shuffled_hardly(tables):
         assert found["(the outcome, ties broken by chance)"][at + 3] == pytest.approx(1)
 
 
-async def test_there_is_a_row_for_each_length(tables):
-    for name in ("distraction-lengths", "distraction-lengths-d"):
-        assert list(rows(tables[name])) == [*map(str, range(1, 11)), "standard deviation"]
-
-
 async def test_a_seed_repeats_it_and_another_does_not(engine, tables):
     again = await study(engine, questions=4, seed=7)
     assert {table.name: table for table in again} == tables
-
-
-async def test_of_two_hops_a_passage_alone_says_little_and_its_hop_much(tables):
-    found = rows(tables["distraction-passages"])
-    head = tables["distraction-passages"].columns[1:]
-    gold = dict(zip(head, found["two hops: gold"], strict=True))
-    assert gold["utility"] < 0.5 < gold["utility, hop by hop"]
-    assert gold["eRAG"] < 0.5 < dict(zip(head, found["one hop: gold"], strict=True))["eRAG"]
-
-
-async def test_an_engine_without_exact_sequences_has_no_answer_probability(engine):
-    class Plain:
-        def __init__(self):
-            self.sample, self.label_probs, self.aclose = engine.sample, engine.label_probs, engine.aclose
-
-        async def info(self):
-            info = await engine.info()
-            return replace(info, capabilities=info.capabilities - {"sequence"})
-
-    found = {table.name: table for table in await study(Plain(), questions=1, seed=7)}
-    cells = rows(found["distraction-estimators"])["ANSWER_PROB"]
-    assert all(cell is None or math.isnan(cell) for cell in cells)
-    assert "| ANSWER_PROB | – |" in found["distraction-estimators"].markdown()
-
-
-async def test_study_raises_what_its_engine_and_its_arguments_lack():
-    class Chatty:
-        info = staticmethod(connect("nano").info)
-
-        async def label_probs(self, *args, **kwargs):
-            raise RagguardError("only chats")
-
-        sample = aclose = label_probs
-
-    with pytest.raises(RagguardError, match="only chats"):
-        await study(Chatty(), questions=1)
-    with pytest.raises(InvalidInput):
-        await study(Chatty(), questions=0)

@@ -5,7 +5,6 @@ import pytest
 
 from ragguard import connect
 from ragguard.engines.base import LabelProbs, Samples
-from ragguard.errors import InvalidInput
 from studies.label_noise import LabelNoise, tilted
 
 LABELS = ("A", "B")
@@ -53,15 +52,6 @@ async def test_noise_depends_on_seed_and_prompt_alone() -> None:
     assert not np.isclose(whole, (await other.label_probs(PROMPTS[:50], LABELS)).p).any()
 
 
-async def test_other_labels_and_samples_are_left_alone() -> None:
-    judge = LabelNoise(Fixed(), {LABELS: 5.0})
-    assert (await judge.label_probs(PROMPTS[:3], ["A", "C"])).p.tolist() == [[0.6, 0.2]] * 3
-    assert len(await judge.sample(PROMPTS[:3])) == 3
-    assert (await LabelNoise(Fixed(), {LABELS: 0.0}).label_probs(PROMPTS[:1], LABELS)).p.tolist() == [
-        [0.6, 0.2]
-    ]
-
-
 def test_ratings_shift_as_a_whole() -> None:
     """A draw moves the middle label's log-odds against each end by half as much as those of the ends."""
     p = np.array([[0.5, 0.3, 0.2]])
@@ -69,23 +59,3 @@ def test_ratings_shift_as_a_whole() -> None:
     assert np.log(found[0, 0] / found[0, 2]) == pytest.approx(np.log(2.5) + 2)
     assert np.log(found[0, 0] / found[0, 1]) == pytest.approx(np.log(5 / 3) + 1)
     assert np.isfinite(tilted([[1.0, 0.0]], 3.0, [-2.0])).all()
-
-
-async def test_noise_has_a_fingerprint_of_its_own() -> None:
-    engine = connect("nano")
-    prints = {
-        (await one.info()).fingerprint
-        for one in (
-            engine,
-            LabelNoise(engine, {LABELS: 1.0}),
-            LabelNoise(engine, {LABELS: 2.0}),
-            LabelNoise(engine, {LABELS: 1.0}, 1),
-        )
-    }
-    assert len(prints) == 4
-
-
-@pytest.mark.parametrize("scales", [{("A",): 1.0}, {LABELS: -1.0}, {LABELS: float("nan")}])
-def test_scales_that_mean_nothing_are_refused(scales) -> None:
-    with pytest.raises(InvalidInput, match="scales"):
-        LabelNoise(connect("nano"), scales)

@@ -30,24 +30,6 @@ def test_whole_questions_are_drawn() -> None:
     assert (found.low, found.high) == pytest.approx((-1, 1))
 
 
-def test_one_question_has_no_interval() -> None:
-    numbers = [0, 1, 2, 4]
-    found = pooled(numbers, [0, 2, 1, 3], ["a"] * 4)
-    assert math.isnan(found.low)
-    assert math.isnan(found.high)
-    gap = pooled_difference(numbers, [3, 1, 0, 2], [0, 2, 1, 3], ["a"] * 4, "spearman")
-    assert not math.isnan(gap.value)
-    assert all(math.isnan(one) for one in (gap.low, gap.high, gap.p))
-
-
-def test_values_that_are_no_number_are_left_out_and_counted() -> None:
-    found = pooled([0, 1, math.nan, 3], [0, 1, 2, math.nan], [1, 2, 3, 4])
-    assert (found.counted, found.skipped) == (2, 2)
-    nothing = pooled([math.nan], [1.0], [1])
-    assert math.isnan(nothing.value)
-    assert nothing.counted == 0
-
-
 def test_difference_is_of_what_both_know() -> None:
     outcome = [0, 1, 2, 3, 4, 5]
     a, b = [0, 1, 2, 3, 4, 5], [5, 4, 3, 2, 1, math.nan]
@@ -56,10 +38,3 @@ def test_difference_is_of_what_both_know() -> None:
     assert (gap.low, gap.high) == pytest.approx((2, 2))
     assert (gap.counted, gap.skipped) == (5, 1)
     assert gap.p < 0.01
-
-
-def test_the_same_seed_gives_the_same_interval() -> None:
-    rng = np.random.default_rng(2)
-    metric, outcome, questions = rng.normal(size=30), rng.normal(size=30), np.repeat(np.arange(6), 5)
-    assert pooled(metric, outcome, questions, seed=3) == pooled(metric, outcome, questions, seed=3)
-    assert pooled(metric, outcome, questions, seed=3) != pooled(metric, outcome, questions, seed=4)

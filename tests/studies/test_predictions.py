@@ -8,12 +8,10 @@ from studies.annotations import Annotated
 from studies.pools import corpus_for, find_pools
 from studies.predictions import (
     DataSet,
-    by_length,
     correlations,
     differences,
     other_kinds,
     outcomes,
-    splits,
 )
 from studies.samples import Sample
 
@@ -85,22 +83,6 @@ def test_differences_are_of_the_same_questions(one):
     rows = {row[0]: row[1:] for row in table.rows}
     assert set(rows) == {"wrong way", "flat"}
     assert [rows[name][0] for name in ("wrong way", "flat")] == [2.0, 1.0]
-
-
-def test_lengths_have_a_row_each_and_their_spread(one):
-    table = by_length({1: one, 2: one}, "n", "t", ("right", "absent"), "s")
-    assert table.rows[:2] == (("1", 1.0, None), ("2", 1.0, None))
-    assert table.rows[2][:2] == ("standard deviation", 0.0)
-    assert "–" in table.markdown().splitlines()[-3]
-
-
-def test_splits_say_what_a_metric_knows_of_contexts_with_and_without_the_answer(one):
-    table = splits([one], "n", ("right", "half"))
-    assert table.columns == (
-        "metric", "set, answerable (1)", "set, not answerable (1)", "set, no falsehood (2)",
-    )  # fmt: skip
-    assert table.rows[0] == ("right", 1.0, 1.0, 1.0)
-    assert table.rows[1][1:3] == (0.0, 0.0)
 
 
 def test_predictions_take_other_coefficients_and_outcomes(one):

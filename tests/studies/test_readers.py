@@ -13,7 +13,6 @@ from ragguard.metrics import coverage, udcg
 from studies.readers import crux
 from studies.readers import responses as retrieval_responses
 from studies.readers import udcg as udcg_release
-from studies.selections import Selections, all_together, tables
 
 
 def lines(path, *objects):
@@ -83,18 +82,6 @@ RANKED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("name", "sample", "known"), [("graded", GRADED, "inK"), ("ranked", RANKED, "rank"), ("texts", TEXTS, "q")]
-)  # fmt: skip
-def test_a_field_that_samples_do_not_have_is_named(tmp_path, name, sample, known):
-    for file, one in (("graded", GRADED), ("ranked", RANKED), ("texts", TEXTS)):
-        lines(tmp_path / f"{file}.jsonl", one if file != name else sample | {"embedding": "e1"})
-    with pytest.raises(
-        InvalidInput, match=rf"{name}.jsonl, line 1, embedding: .*no field of that name.*{known}"
-    ):
-        list(retrieval_responses.read(tmp_path))
-
-
 def test_ranked_samples_tell_the_top_2k(tmp_path):
     lines(tmp_path / "graded.jsonl", GRADED, GRADED | {"K": 1, "inK": [1], "rank": [1]})
     lines(tmp_path / "ranked.jsonl", RANKED)
@@ -105,43 +92,6 @@ def test_ranked_samples_tell_the_top_2k(tmp_path):
     assert three.given["f_e"] == pytest.approx(2 / (0.5 * 3 + 0.5 * 2))
     assert (narrow.data, narrow.search, narrow.question) == ("N", "L12", "N-5")
     assert wide.values["nDCG@K"] == pytest.approx(1.5 / (1 + 1 / math.log2(3)))
-
-
-@pytest.mark.parametrize(
-    ("ranked", "graded", "told"),
-    [
-        ({"rank": [1, 2, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
-        ({"rank": [1, 2, 0, 0]}, {}, r"rank: .*each of the Nc = 4 candidates once"),
-        ({"K": [3, 1]}, {}, r"K: .*rising whole numbers from 1 to Nc = 4"),
-        ({"K": []}, {}, r"K: .*rising whole numbers"),
-        ({"K": [1, 5], "P": None, "R": None}, {}, r"K: .*rising whole numbers"),
-        ({"P": [1.0, 0.3]}, {}, r"P: .*what `rank` gives for each K"),
-        ({"R": [0.5]}, {}, r"R: .*what `rank` gives for each K"),
-        ({"E": "other"}, {}, r"id: .*Np of one of the ranked samples"),
-        ({"K": [1], "P": None, "R": None}, {}, r"K: .*one of the ranked sample's: \[1\]"),
-        ({"rank": [0, 2, 1, 3]}, {}, r"rank: .*the beginning of the ranked sample's: \[0, 2, 1\]"),
-        ({}, {"K": 4}, r"K: .*the length of `inK`, 3"),
-        ({}, {"grade": 7}, r"grade: .*from 1 to 5"),
-        ({}, {"grade": None}, r"grade: .*from 1 to 5"),
-        ({}, {"Np": 0}, r"Np: .*1 to Nc = 4"),
-    ],
-)
-def test_samples_that_contradict_each_other_are_one_clear_error(tmp_path, ranked, graded, told):
-    lines(tmp_path / "graded.jsonl", GRADED | graded)
-    lines(tmp_path / "ranked.jsonl", RANKED | ranked)
-    with pytest.raises(InvalidInput, match=rf"(graded|ranked).jsonl, line 1, {told}"):
-        list(retrieval_responses.read(tmp_path))
-
-
-def test_ranked_samples_named_twice_or_alone_are_refused(tmp_path):
-    lines(tmp_path / "ranked.jsonl", RANKED, RANKED)
-    with pytest.raises(InvalidInput, match="no graded samples"):
-        list(retrieval_responses.read(tmp_path))
-    with pytest.raises(InvalidInput, match="no graded samples"):
-        list(retrieval_responses.read(tmp_path / "ranked.jsonl"))
-    lines(tmp_path / "graded.jsonl", GRADED)
-    with pytest.raises(InvalidInput, match=r"line 2, id: .*these are there twice"):
-        list(retrieval_responses.read(tmp_path))
 
 
 def test_a_crux_folder(tmp_path):
@@ -172,59 +122,6 @@ def test_a_crux_folder(tmp_path):
         list(crux.read(tmp_path, 10))
 
 
-def test_a_context_that_covers_all_is_ideal_however_often_each_fact_is_stated(tmp_path):
-    lines(tmp_path / "topics.jsonl", {"id": "t", "topic": "Report", "subtopics": ["a", "b", "c"]})
-    rated = [
-        {"id": "t", "docid": f"d{fact}{copy}", "rating": [5 * (fact == at) for at in range(3)]}
-        for copy in range(5) for fact in range(3)
-    ]  # fmt: skip
-    lines(tmp_path / "ratings.jsonl", *rated)
-    (tmp_path / "one.run").write_text(
-        "".join(f"t Q0 d{fact}0 {fact + 1} {3 - fact} x\n" for fact in range(3))
-    )
-    (found,) = list(crux.read(tmp_path, 10))
-    assert found.given["alpha_ndcg"] == pytest.approx(1.0)
-
-
-def test_a_crux_folder_as_its_scripts_write_it(tmp_path):
-    lines(
-        tmp_path / "test_topics_exam_questions.jsonl",
-        {"example_id": "t", "topic": "Report on it", "questions": ["a", "b"]},
-    )
-    lines(tmp_path / "test_judgements.jsonl", {"example_id": "t", "pid": "t:0#0", "rating": [5, 0]},
-          {"example_id": "t", "pid": "t:0#1", "rating": [0, 4]})  # fmt: skip
-    (tmp_path / "test_qrels_oracle_context_pr.txt").write_text("t 0 t:0#0 3\nt 0 t:0#1 3\n")
-    (tmp_path / "one.run").write_text("t Q0 t:0#1 1 2 x\n")
-    (found,) = list(crux.read(tmp_path, 10))
-    assert (found.sub_questions, found.relevance, found.given["coverage"]) == (("a", "b"), (3,), 0.5)
-
-
-def test_retrieval_response_data_get_their_papers_analysis(tmp_path):
-    """Grades that are exactly T at α = 0.2, and nothing else, are found out."""
-    ranked, graded = [], []
-    for number in range(12):
-        for search in ("AM", "ES"):
-            rank = sorted(range(8), key=lambda place: (place * 7 + number * 3 + (search == "ES")) % 8)
-            key = {"id": f"N-{number}", "E": search, "Nc": 8, "Np": 3}
-            ranked.append({**key, "K": [2, 3, 4, 6], "rank": rank})
-            for k in (2, 3, 4, 6):
-                hits = [int(place < 3) for place in rank[:k]]
-                grade = 1 + sum(hits) + (sum(hits) == k)
-                graded.append({**key, "K": k, "inK": hits, "rank": rank[:k], "grade": grade})
-    for name, samples in (("ranked", ranked), ("graded", graded)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in samples))
-    graded = [(selection, context.outcome) for context, selection in retrieval_responses.read(tmp_path)]
-    found = {table.name: table for table in tables(all_together(Selections.of(graded)))}
-    assert {"sets-correlations", "sets-searches", "sets-segments", "sets-alpha"} <= found.keys()
-    pooled = found["sets-correlations"]
-    rows = {row[0]: dict(zip(pooled.columns, row, strict=True)) for row in pooled.rows}
-    assert rows["N-n"]["T"] == pytest.approx(1)
-    assert rows["N-n"]["contexts"] == 24
-    assert rows["N-w"]["contexts"] == 72
-    assert {row[0] for row in found["sets-searches"].rows} == {"N-n, AM", "N-n, ES", "N-w, AM", "N-w, ES"}
-
-
-FIELDS = sorted({*retrieval_responses.GRADED, *retrieval_responses.RANKED, *retrieval_responses.TEXTS})
 README = Path(__file__).parents[2] / "studies" / "readers" / "README.md"
 
 
@@ -240,8 +137,3 @@ def test_the_retrieval_response_files_on_the_page_are_read(tmp_path):
         assert ("f_e" in three.given) == (count > 1)
     assert three.question == "Who founded Nordvik?"
     assert [passage.text[:4] for passage in three.passages] == ["Nord", "Oslo", "Ada "]
-
-
-@pytest.mark.parametrize("name", FIELDS)
-def test_every_field_of_a_retrieval_response_file_is_on_the_page(name):
-    assert f"`{name}`" in README.read_text()

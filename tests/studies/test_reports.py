@@ -1,9 +1,6 @@
 """Joined questions, searches of known quality, and pipelines over them."""
 
-import pytest
-
 from ragguard import world
-from ragguard.errors import InvalidInput
 from ragguard.world import Counts
 from studies.hard_world import hard_cases
 from studies.pipelines import DEPTH, chance, diverse, pipelines
@@ -24,30 +21,6 @@ def test_a_base_holds_every_fact_as_often_as_wanted_and_no_falsehood() -> None:
     assert len({passage.text for passage in report.base}) == len(report.base)
     assert all(passage.metadata["kind"] != "contradiction" for passage in report.base)
     assert all(part.question in report.question for part in report.parts)
-
-
-def test_parts_are_questions_or_hops() -> None:
-    case = world.cases(1, seed=4, hops=2)[0]
-    whole, hops = join([case], "whole"), join([case], "hops", by_hop=True)
-    assert [part.question for part in whole.parts] == [case.question]
-    assert [part.question for part in hops.parts] == case.sub_questions
-    assert case.bridge in hops.parts[0].references
-    assert list(hops.parts[1].references) == case.references
-    assert sum(whole.relevant) == 2
-
-
-def test_more_statements_than_there_are_words_for_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="statements"):
-        join(world.cases(1), "x", statements=5)
-
-
-def test_a_search_without_error_finds_what_is_relevant_first() -> None:
-    report = join(world.cases(3, seed=4), "three")
-    ranking = report.ranked(0.0)
-    assert sorted(ranking) == list(range(len(report.base)))
-    assert [report.relevant[at] for at in ranking[:3]] == [True] * 3
-    assert report.ranked(1.0, 1) == report.ranked(1.0, 1)
-    assert report.ranked(1.0, 1) != report.ranked(1.0, 2)
 
 
 def test_a_worse_search_finds_less() -> None:

@@ -6,7 +6,7 @@ from ragguard import connect, world
 from ragguard.engines.layers import Cache
 from studies.hard_world import hard_cases
 from studies.pools import corpus_for
-from studies.retrieval import FIRST, LAST, METHODS, fewer_sentences, fewer_words, found_for, study, variants
+from studies.retrieval import FIRST, LAST, METHODS, fewer_sentences, found_for, study, variants
 
 TEXTS = ["Ada Berg founded Nordvik. It was in 1950 that Bo was born.", "The town lies in Arlonia."]
 
@@ -18,14 +18,6 @@ def test_sentences_close_to_the_question_are_kept_in_their_order() -> None:
         TEXTS[1],
     )
     assert fewer_sentences("Who founded Nordvik?", TEXTS, kept=0.01) == ("Ada Berg founded Nordvik.",)
-
-
-def test_the_most_frequent_words_go_first() -> None:
-    base = ["the mayor of Oslo", "the mayor of Bergen", "the fish"]
-    assert fewer_words(base[:1], base, kept=0.5) == ("mayor Oslo",) or fewer_words(
-        base[:1], base, kept=0.5
-    ) == ("of Oslo",)
-    assert fewer_words(base[:1], base, kept=1) == ("the mayor of Oslo",)
 
 
 async def test_a_re_ranker_has_the_judges_order_and_hops_take_turns() -> None:

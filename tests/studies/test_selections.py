@@ -1,7 +1,5 @@
 """Measures of graded selections, beside an analysis that was written out with SciPy."""
 
-import math
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,11 +7,7 @@ from scipy import stats
 from studies.selections import (
     Selection,
     Selections,
-    all_together,
-    alphas,
     correlations,
-    differences,
-    grades,
     segments,
     tables,
 )
@@ -100,67 +94,11 @@ def test_searches_and_segments_are_analysed_by_themselves(chance):
     assert "fewer than 300 contexts are not shown" in segments(chance).markdown()
 
 
-def test_every_alpha_of_the_grid_is_that_measures(chance):
-    rows = {row[0]: row for row in alphas(chance).rows}
-    at = alphas(chance).columns.index("x: T")
-    assert rows[0.4][at] == pytest.approx(stats.spearmanr(MEASURES["T"](chance, 0.4), chance.grade).statistic)
-
-
-def test_without_the_top_2k_there_is_no_f_e():
-    graded = [(selection(2, n, question=f"{n}"), float(n + 1)) for n in (0, 1, 2)]
-    table = correlations(Selections.of(graded))
-    assert "F_e" not in table.columns
-    assert "put them beside the graded samples" in table.markdown()
-
-
 @pytest.mark.parametrize(
     ("k", "total", "segment"), [(2, 4, 0.5), (2, 3, 0.7), (3, 4, 0.8), (5, 4, 1.0), (10, 4, 2.0)]
 )
 def test_ratios_keep_their_first_digit(k, total, segment):
     assert Selections.of([(selection(k, 1, total), 3.0)]).segment.tolist() == [segment]
-
-
-def test_grades_are_shares_of_their_segment():
-    graded = [(selection(2, 1), 5.0), (selection(2, 1), 5.0), (selection(2, 1), 1.0), (selection(4, 1), 3.0)]
-    table = grades(Selections.of(graded), least=1)
-    cells = {row[0]: row[1:] for row in table.rows}
-    assert table.columns == ("K/N_p", "1", "2")
-    assert cells["x: grade 5"] == (pytest.approx(2 / 3), 0)
-    assert cells["x: grade 3"] == (0, 1)
-    assert cells["x: contexts"] == (3, 1)
-
-
-def test_segments_without_shares_keep_their_number_of_contexts():
-    graded = [(selection(2, 1), 5.0), (selection(2, 1), 5.0), (selection(4, 1), 3.0)]
-    table = grades(Selections.of(graded), least=2)
-    cells = {row[0]: row[1:] for row in table.rows}
-    assert cells["x: grade 5"] == (1, None)
-    assert cells["x: contexts"] == (2, 1)
-    assert "fewer than 2 contexts are hidden" in " ".join(table.notes)
-    assert not grades(Selections.of(graded), least=1).notes
-
-
-def test_the_differences_of_one_question_have_no_interval():
-    graded = [(selection(k, n, question="q"), float(k - n)) for k, n in ((2, 1), (4, 1), (5, 2), (3, 0))]
-    table = differences(Selections.of(graded), draws=10)
-    assert all(row[2] is None or math.isnan(row[2]) for row in table.rows)
-    assert "One question alone" in table.notes[-1]
-
-
-def test_a_segment_of_one_grade_has_no_correlation():
-    graded = [(selection(2, n, question=f"{n}"), 5.0) for n in (0, 1, 2)]
-    table = segments(Selections.of(graded), least=1)
-    assert math.isnan(table.rows[0][1])
-    assert "–" in table.markdown()
-
-
-def test_all_data_together_are_one_more():
-    graded = [(selection(2, n % 3, data="xy"[n % 2], question=f"{n}"), float(n % 3 + 1)) for n in range(12)]
-    found = Selections.of(graded)
-    assert list(columns(correlations(all_together(found)))) == ["x-w", "y-w", "all-w"]
-    assert columns(correlations(all_together(found)))["all-w"]["contexts"] == 12
-    one = Selections.of(graded[::2])
-    assert all_together(one) is one
 
 
 def test_all_tables_have_the_columns_of_their_rows(chance):

@@ -14,7 +14,6 @@ from studies.weak_judges import (
     scale_for,
     scales_for,
     verdicts,
-    weak_judge,
 )
 
 
@@ -35,14 +34,6 @@ async def test_the_stated_auc_is_reached_on_held_out_cases(engine, strength) -> 
             _, p, _ = await judgements(LabelNoise(engine, scales, seed), question, held_out)
             reached.append(auc(verdicts(p, question), positive))
         assert np.mean(reached) == pytest.approx(strength, abs=0.01 + 0.15 * (1 - strength)), question
-
-
-async def test_judges_are_the_same_for_equal_seeds(engine) -> None:
-    prompts = [f"- Ada Berg founded Nordvik Mills.\nQuestion: who founded {n}?\nRelevant:" for n in range(5)]
-    first, second, other = [await weak_judge(engine, 0.9, seed=seed) for seed in (4, 4, 5)]
-    p = (await first.label_probs(prompts, ["A", "B"])).p
-    assert np.array_equal(p, (await second.label_probs(prompts, ["A", "B"])).p)
-    assert not np.allclose(p, (await other.label_probs(prompts, ["A", "B"])).p)
 
 
 def test_noise_makes_no_judge_better() -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from enum import IntEnum
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.otlp_receiver import attributes_of, otlp_receiver
 from support.scored_runs import MS, START, two_hops
 
@@ -53,20 +51,6 @@ async def test_every_span_is_where_it_belongs(collector, provider):
     assert [span.links for span in evaluations] == [[(span.trace_id, span.span_id)] for span in targets]
     assert {span.trace_id for span in collector.spans} == {chain.trace_id}
     assert {span.scope for span in collector.spans} == {"ragguard"}
-
-
-async def test_without_a_tool_a_retrieval_is_called_by_its_retriever(collector, provider):
-    scored = two_hops()
-    first, second = scored.run.steps
-    first.tool, first.metadata = "", {"retriever": "VectorStoreRetriever"}
-    second.tool, second.metadata = "", {"retriever": 7}
-    await OtelSink(provider).submit(scored)
-    named, nameless = collector.of("RETRIEVER")
-    assert (named.name, named.attributes["gen_ai.data_source.id"]) == (
-        "retrieval VectorStoreRetriever",
-        "VectorStoreRetriever",
-    )
-    assert (nameless.name, "gen_ai.data_source.id" in nameless.attributes) == ("retrieval", False)
 
 
 async def test_times_are_those_of_what_happened(collector, provider):
@@ -120,14 +104,6 @@ async def test_the_guard_says_what_it_did(collector, provider):
     assert found["ragguard.guard.dropped.utility"] == [-0.8]
     assert found["ragguard.guard.dropped.reasons"] == ["utility -0.80 < -0.20"]
     assert found["ragguard.guard.elapsed_ms"] == 2.0
-
-
-async def test_guard_span_with_content_summarises_the_decision(collector, provider):
-    await OtelSink(provider, capture_content=True).submit(two_hops())
-    assert collector.of("GUARDRAIL")[0].attributes["output.value"] == (
-        "pruned: 3 of 4 passages kept (UtilityThreshold)\n"
-        "dropped rank 2: utility -0.80 < -0.20\n    secret junk"
-    )
 
 
 async def test_no_text_leaves_unless_asked_for(collector, provider, monkeypatch):
@@ -205,14 +181,6 @@ async def test_run_of_an_unsampled_trace_gets_no_span(collector, provider):
     for step in scored.run.steps:
         step.trace = scored.run.trace
     await OtelSink(provider).submit(scored)
-    assert collector.spans == []
-
-
-async def test_a_sampler_that_says_no_is_obeyed(collector):
-    provider = TracerProvider(sampler=ALWAYS_OFF, shutdown_on_exit=False)
-    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
-    await OtelSink(provider).submit(two_hops())
-    provider.shutdown()
     assert collector.spans == []
 
 
@@ -309,33 +277,6 @@ async def test_surrogates_and_odd_types_anywhere_never_stop_an_export(collector)
     assert len(collector.logs) == 2
     (failures,) = collector.metrics["ragguard.evaluation.failures"]
     assert attributes_of(failures.attributes)["scorer"] == "lone ? surrogate"
-
-
-class Colour(IntEnum):
-    RED = 3
-
-
-class Unsayable:
-    def __str__(self):
-        raise RuntimeError("no")
-
-
-async def test_numbers_of_any_kind_and_metadata_of_any_kind(collector, provider):
-    """An enumeration's member is an int; a range of them all must not be walked through to find that out."""
-    scored = two_hops()
-    first, second = scored.run.steps
-    first.turn = Colour.RED
-    first.passages = [Passage("a", "a", Colour.RED, {"it": Unsayable()}), Passage("b", "b", 2**64)]
-    second.decision.dropped[0].utility = math.nan
-    scored.scores = [Score("grade", Colour.RED, "step", "r", "s0", stderr=math.nan)]
-    await OtelSink(provider, capture_content=True).submit(scored)
-    retrieval, evaluation = collector.of("RETRIEVER")[0].attributes, collector.of("EVALUATOR")[0]
-    assert retrieval["ragguard.step.turn"] == retrieval["retrieval.documents.0.document.score"] == 3
-    assert retrieval["ragguard.telemetry.skipped"] == 1
-    assert "it: unreadable" in retrieval["retrieval.documents.0.document.metadata"]
-    assert evaluation.attributes["evaluations.0.evaluation.score"] == 3
-    assert evaluation.events[0][1]["ragguard.telemetry.skipped"] == 1
-    assert collector.of("GUARDRAIL")[0].attributes["ragguard.telemetry.skipped"] == 1
 
 
 async def test_otlp_address_alone_exports_spans_metrics_and_logs(collector):

@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.child import in_child
 from support.otlp_receiver import attributes_of, otlp_receiver
@@ -97,25 +97,6 @@ def test_a_child_does_not_send_its_parents_numbers_again(collector):
     durations = collector.metrics["ragguard.evaluation.duration"]
     assert [point.count for point in durations] == [1, 1]
     assert len(collector.spans) == 14
-
-
-def test_a_worker_forked_from_an_application_with_a_provider(collector):
-    provider = TracerProvider(shutdown_on_exit=False)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{collector.url}/v1/traces")))
-    rg = guard(tracer_provider=provider)
-    capture(rg, "before")
-    assert rg.flush(10)
-
-    def work():
-        capture(rg, "child")
-        assert rg.flush(10)
-        rg.close()
-        provider.shutdown()
-
-    in_child(work)
-    rg.close()
-    provider.shutdown()
-    assert spans_of_runs(collector) == {"run before": ONE_RUN, "run child": ONE_RUN}
 
 
 def test_a_provider_that_is_shut_down_before_us_costs_its_spans_only(collector):
@@ -208,17 +189,6 @@ def test_close_keeps_its_time_whatever_the_collector_does(collector_is, monkeypa
         report = rg.close(timeout=1.0)
         assert not report
         assert "4 spans to http://127.0.0.1" in str(report)
-
-
-def test_a_closed_one_can_still_be_measured():
-    reader = InMemoryMetricReader()
-    meters = MeterProvider([reader], shutdown_on_exit=False)
-    rg = guard(sinks=[OtelSink(TracerProvider(shutdown_on_exit=False), meter_provider=meters)])
-    capture(rg, "one")
-    rg.close()
-    (depth,) = measured(reader)["ragguard.queue.depth"]
-    assert depth.value == 0
-    meters.shutdown()
 
 
 GLOBAL = """

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
 from ragguard import world
-from ragguard.errors import InvalidInput
-from ragguard.world.corpus import Corpus, Retriever
 
 
 def test_the_corpus_has_ten_thousand_passages_mostly_true() -> None:
@@ -47,20 +43,3 @@ def test_scores_fall_and_strange_queries_find_nothing() -> None:
     assert scores == sorted(scores, reverse=True)
     assert world.retriever()("zzz ???") == []
     assert world.retriever()("") == []
-
-
-def test_the_corpus_is_indexed_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    built = []
-    build = Corpus._build_index
-    monkeypatch.setattr(Corpus, "_build_index", lambda corpus: built.append(corpus) or build(corpus))
-    corpus = Corpus(world.default_world(), 100)
-    search = Retriever(corpus)
-    for case in world.cases(5, seed=9):
-        search(case.question)
-    assert built == [corpus]
-
-
-@pytest.mark.parametrize(("k", "noise"), [(0, 0.0), (5, -0.1), (5, 1.5)])
-def test_bad_arguments_are_refused(k: int, noise: float) -> None:
-    with pytest.raises(InvalidInput):
-        world.retriever(k, noise)

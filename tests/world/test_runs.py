@@ -52,8 +52,3 @@ def test_run_that_a_case_cannot_play_is_refused(name: str, wrong: dict[str, obje
     (case,) = world.cases(1, hops=2, distractors=world.Counts(contradiction=0))
     with pytest.raises(InvalidInput, match=name):
         world.make_run(case, **wrong)  # type: ignore[arg-type]
-
-
-def test_less_than_no_distractors_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="same_subject"):
-        world.Counts(same_subject=-1)

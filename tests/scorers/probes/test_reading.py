@@ -13,7 +13,7 @@ from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes.abstention import abstention, read_abstention
 from ragguard.scorers.probes.belief import belief, read_condensation
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, SampleAnswer, answered, label_answers
+from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, SampleAnswer, label_answers
 from ragguard.scorers.probes.rating import answerability, grade, read_rating, response_grade
 from ragguard.scorers.probes.relevance import read_relevance, relevance, sees_references
 from ragguard.scorers.probes.sub_questions import read_sub_questions
@@ -157,11 +157,6 @@ def test_a_condensed_answer_is_one_line():
     assert read_condensation(SampleAnswer((Sample(" Ada\n Berg ", ()),))) == "Ada Berg"
     with pytest.raises(ScoringError):
         read_condensation(SampleAnswer((Sample(" ", ()),)))
-
-
-def test_an_error_in_an_answers_place_is_raised():
-    with pytest.raises(ScoringError):
-        answered(ScoringError("no"))
 
 
 @settings(deadline=None)
