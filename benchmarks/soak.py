@@ -29,7 +29,7 @@ from benchmarks.machine import record
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Passage
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 

@@ -31,17 +31,15 @@ from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput, UnfitText
 from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
-from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
-from ragguard.guard.policy_choice import PolicyChoice
+from ragguard.guard.policies import HelpThreshold, Judged, Policy, PolicyChoice, UtilityThreshold
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, whole_number
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.retry_schedule import RetrySchedule
 
 CALIBRATED_AT_ONCE = 16
 GRACE_S = 0.05

@@ -28,10 +28,10 @@ from ragguard.errors import (
 from ragguard.parts.part import Part, digest_of, read_part
 from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import bounded
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references

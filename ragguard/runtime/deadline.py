@@ -1,4 +1,5 @@
-"""Deadlines are instants of `time.monotonic()`, so that all parts of the package can pass on the same number."""
+"""Time that no change of the machine's clock touches: deadlines, which are instants of `time.monotonic()`, so that all
+parts of the package can pass on the same number, and the time of day, which is read once and counted on from there."""
 
 from __future__ import annotations
 
@@ -7,6 +8,13 @@ import time
 from types import TracebackType
 
 from ragguard.errors import EngineTimeout
+
+_START = time.time_ns() - time.monotonic_ns()
+
+
+def now_ns() -> int:
+    """Returns nanoseconds since 1970: the machine's clock at the start of the process, counted on monotonically."""
+    return _START + time.monotonic_ns()
 
 
 def in_words(seconds: float) -> str:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 
 from ragguard.errors import CircuitOpen, Closed
 from ragguard.records import ScoredRun
-from ragguard.runtime.circuit_breaker import CircuitBreaker
+from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.faults import Faults, describe, result_or_error
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.sink import BufferingSink, Sink, SpanSink

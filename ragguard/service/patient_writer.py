@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from ragguard.errors import StoreUnavailable
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.queue import EventQueue
 from ragguard.service.queue_items import AwaitedEvent, QueueItem
 from ragguard.storage.sqlite.store import Store

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeVar
 
 from ragguard.errors import EngineError, PromptTooLong
 from ragguard.records import Failure, Run, Score, ScoredRun
-from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess

@@ -19,8 +19,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import RagguardError
 from ragguard.runtime.arguments import seconds_to_wait
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.runtime.clock import now_ns
-from ragguard.runtime.deadline import seconds_left
+from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.service import exits

@@ -23,8 +23,8 @@ from opentelemetry.trace import SpanContext, format_span_id
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import describe
-from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink

@@ -27,7 +27,7 @@ from support.stored import store_scores
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.errors import StoreUnavailable
 from ragguard.records import Run
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite import schema

@@ -10,7 +10,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import EngineUnreachable, InvalidInput, PartUnanswered, StoreError
 from ragguard.parts import PartJob, PartScorer, ScoringSettings, find_runs, plan_parts
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.belief import Belief
 from ragguard.storage.files.runfile import write_runs
 

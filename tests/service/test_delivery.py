@@ -11,8 +11,8 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard.records import ScoredRun
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import Faults
-from ragguard.runtime.retry_schedule import RetrySchedule
 from ragguard.service import delivery
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import SinkDelivery

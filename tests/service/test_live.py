@@ -20,7 +20,7 @@ from ragguard.capture.events import RunEnded, StepAmended, StepEnded
 from ragguard.engines.connect import connect
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable, InvalidInput
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
 from ragguard.service.live import TURN_SECONDS, WaitingRuns

@@ -20,7 +20,7 @@ from ragguard import RagGuard
 from ragguard.capture.events import RunEnded, RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
-from ragguard.runtime.retry_schedule import RetrySchedule
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process

@@ -1,4 +1,4 @@
-"""An actor of Ray whose vLLM loses its core. Run by `test_dead_core.py` with the Python that has both."""
+"""An actor of Ray whose vLLM loses its core. Run by `test_inprocess.py` with the Python that has both."""
 
 from __future__ import annotations
 

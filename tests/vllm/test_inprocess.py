@@ -1,38 +1,37 @@
-"""vLLM inside a process of its own, since it wants an environment of its own."""
+"""vLLM inside a process of its own and in an actor of Ray, since each wants an environment of its own."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
 import pytest
-from support.environments import VLLM
+from support.environments import VLLM, VLLM_RAY
+from support.program import ROOT, environment
 from support.vllm_server import SETTINGS, turn
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.vllm
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
-def test_the_contract_inside_vllms_own_environment():
-    if not VLLM.ready():
-        pytest.skip("no vLLM here: run `make test-vllm`")
-    settings = {"PYTHONPATH": os.pathsep.join((str(ROOT), str(ROOT / "tests"))), **SETTINGS}
-    suite = Path(__file__).with_name("inprocess_suite.py")
+@pytest.mark.parametrize(
+    ("home", "suite"), [(VLLM, "inprocess_suite.py"), (VLLM_RAY, "dead_core_suite.py")], ids=["alone", "ray"]
+)
+def test_suite_passes_inside_vllms_own_environment(home, suite):
+    if not home.ready():
+        pytest.skip("no such environment here: run `make test-vllm`")
     command = [
-        str(VLLM.python), "-m", "pytest", str(suite), "-q", "-p", "no:cacheprovider", "-W", "default",
-        "-o", "timeout=0", "-o", "addopts=",
+        str(home.python), "-m", "pytest", str(Path(__file__).with_name(suite)), "-q", "-p", "no:cacheprovider",
+        "-W", "default", "-o", "timeout=0", "-o", "addopts=",
     ]  # fmt: skip
     with turn():
         done = subprocess.run(
             command,
             cwd=ROOT,
-            env={**os.environ, **settings},
+            env={**environment(), **SETTINGS},
             capture_output=True,
             text=True,
-            timeout=900,
+            timeout=1100,
             check=False,
         )
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-3000:]

@@ -27,10 +27,9 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
+from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import remaining
 from ragguard.runtime.notices import NOTICES
-from ragguard.runtime.retry_schedule import RetrySchedule
 
 _Answer = TypeVar("_Answer")
 

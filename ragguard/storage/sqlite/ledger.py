@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from ragguard.records import Failure, Run, Score
-from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import now_ns
 from ragguard.storage.sqlite import provisional, reading
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.score_rows import delete_of_origins, insert_scores

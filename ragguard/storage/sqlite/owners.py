@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import now_ns
 
 LEASE_SECONDS = 30.0
 _LONGEST_RETRY = 900.0

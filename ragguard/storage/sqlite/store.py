@@ -18,7 +18,7 @@ from ragguard.capture.events import Event
 from ragguard.errors import Closed, InvalidInput, StoreError, StoreUnavailable
 from ragguard.records import Failure, Level, Run, Score, ScoredRun, new_id
 from ragguard.runtime.arguments import file_path
-from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading

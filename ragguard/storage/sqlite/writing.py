@@ -22,7 +22,7 @@ from ragguard.capture.events import (
 )
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
-from ragguard.runtime.clock import now_ns
+from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
 from ragguard.storage.sqlite.continued import (
