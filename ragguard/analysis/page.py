@@ -22,6 +22,7 @@ from ragguard._version import __version__
 from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, summary
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
+from ragguard.scorers.exam.record import remarks_on
 from ragguard.storage.sqlite.overview import SCALE, Overview
 
 BLOCK = 50
@@ -74,6 +75,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
         head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
     )
     lines: list[dict[str, Any]] = []
+    engines: set[str] = set()
     block: list[dict[str, Any]] = []
     said: list[str] = []
     texts: Texts = {}
@@ -81,6 +83,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
         if not isinstance(run, Overview):
             raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
         lines.append(summary(run.line))
+        engines.update(run.summary.engines)
         block.append(detail(run, texts))
         said.append(scores_json(run))
         if len(block) == BLOCK:
@@ -94,7 +97,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     }
     _data(page, "index", _json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
-        "version": __version__, "remarks": list(remarks()),
+        "version": __version__, "remarks": [*remarks(), *remarks_on(engines)],
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ragguard.cli.terminal import Column, say, screen, show_table
+from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.analysis.comparison import Comparison
+    from ragguard.analysis.condition import Condition
+    from ragguard.analysis.pairs import Questions
     from ragguard.analysis.verdict import Change
 
 _MOVES = 6
@@ -45,6 +48,10 @@ def run(
     every: Annotated[
         bool, typer.Option("--all", help="Show every metric, and the questions that changed most.")
     ] = False,
+    trust_failed: Annotated[
+        bool,
+        typer.Option(help="Let --fail-if decide by numbers of a model that failed its examination in them."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
@@ -61,7 +68,10 @@ def run(
 
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     conditions = [Condition.parse(text) for text in fail_if or ()]
-    found = compare(read_questions(before), read_questions(after), draws, seed)
+    sides = read_questions(before), read_questions(after)
+    found = compare(*sides, draws, seed)
+    if not trust_failed:
+        _refuse_failed(conditions, sides, found)
     broken = [condition for condition in conditions if condition.holds(found)]
     metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
     thin = [said for metric in metrics if (said := found.resting_on(metric))]
@@ -76,6 +86,27 @@ def run(
             say(f"FAILED: {condition}")
     if broken:
         raise typer.Exit(1)
+
+
+def _refuse_failed(conditions: Sequence[Condition], sides: Sequence[Questions], found: Comparison) -> None:
+    """Refuses conditions on numbers of a model that failed its examination in what they rest on."""
+    from ragguard.scorers.exam.record import failed_behind
+
+    for condition in conditions:
+        metric = condition.of(found).metric.partition(".")[0]
+        origins = {
+            one
+            for side in sides
+            for series, those in side.origins.items()
+            if series.name == metric
+            for one in those
+        }
+        if remark := failed_behind(metric, origins):
+            raise InvalidInput(
+                "--fail-if",
+                str(condition),
+                f"metrics that their model can judge ({remark}); or --trust-failed",
+            )
 
 
 def _show(found: Comparison, *, every: bool) -> None:

@@ -68,6 +68,7 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     from ragguard.analysis.digest import summary
     from ragguard.analysis.shadow import ShadowReport
     from ragguard.analysis.text import as_markup, question_line, short_ids
+    from ragguard.scorers.exam.record import remarks_on
 
     lines: list[dict[str, Any]] = []
     shadow = ShadowReport()
@@ -113,6 +114,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(f"… and {len(lines) - len(shown):,} more; all of them: --most {len(lines)}")
     if engines:
         console.print(f"The numbers are those of {', '.join(map(as_markup, sorted(engines)))}.")
+    for remark in remarks_on(engines):
+        console.print(f"[yellow]{as_markup(remark)}.[/]")
     if shadow.decisions:
         console.print(str(shadow))
     if elsewhere:

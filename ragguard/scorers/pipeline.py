@@ -30,6 +30,7 @@ from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.exam.examined import Examined
+from ragguard.scorers.exam.unknown import examine_unknown
 from ragguard.scorers.exam.verdicts import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.metered_ask import MeteredAsk, unattributed, with_usage
@@ -256,6 +257,11 @@ class ScoringPipeline:
             await engine.label_probs([word], ["yes", "no"], deadline=deadline)
         if not self._judge_compares:
             await self._entailer.entail([Pair(word, "yes", "no")], deadline=deadline)
+
+    async def examine_unknown(self) -> None:
+        """Examines briefly each model that nobody examined before; warns where one fails."""
+        for engine in self.engines:
+            await examine_unknown(engine, self._prompts)
 
     async def aclose(self) -> None:
         """Closes the models that the pipeline owns."""

@@ -9,6 +9,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 
@@ -81,6 +82,8 @@ class Service:
             settings, self.store, self.intake, loop=SCORER, scoring=self._scoring, live=self._live,
             delivery=self.delivery, faults=self.faults,
         )  # fmt: skip
+        self._examining: Future[None] | None = None
+        """The short examination of engines that nobody examined before."""
         self._closing: Report | None = None
         self._ending = threading.RLock()
         self._left = Left(0, 0, None)
@@ -230,6 +233,9 @@ class Service:
         return True
 
     def _end_scoring(self, timeout: float) -> None:
+        if self._examining is not None:
+            self._examining.cancel()
+
         async def end() -> None:
             await self._worker.stop()
             await self.delivery.aclose(timeout)
@@ -280,6 +286,8 @@ class Service:
         exits.at_exit(self, exits.Ending(self.flush, self.close, self.settings.exit_seconds))
         if self.settings.scored:
             self._worker.start()
+            if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
+                self._examining = SCORER.submit(self.pipeline.get().examine_unknown())
 
     @property
     def waits_for_steps(self) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
@@ -107,6 +107,23 @@ class ExamRecord:
 def probes_of(metric: str) -> tuple[str, ...]:
     """Returns the examined probes on which a metric rests."""
     return _PROBES.get(metric, ())
+
+
+def remarks_on(engines: Iterable[str]) -> list[str]:
+    """Returns a sentence for each of these engines, by fingerprint, that failed its examination in something."""
+    known = records()
+    return [known[one].remark for one in sorted(set(engines)) if one in known and known[one].failed]
+
+
+def failed_behind(metric: str, origins: Iterable[str]) -> str:
+    """Returns why a metric must not decide anything, given the engines and settings that scored it: one of the models
+    failed in a probe that the metric rests on. "" where none did."""
+    texts = list(origins)
+    for fingerprint, record in records().items():
+        failed = record.failed.keys() - ({"relevance"} if record.replaces_relevance else set())
+        if failed.intersection(probes_of(metric)) and any(fingerprint in text for text in texts):
+            return record.remark
+    return ""
 
 
 def exams_folder() -> Path:

@@ -4,14 +4,27 @@ import dataclasses
 
 import pytest
 from support.examinee import examinee, label
+from support.fake_model import FakeModel
+from support.misbehaving_server import serving
+from support.polling import eventually
 
+from ragguard import RagGuard
+from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.exam.cases import exam_cases
 from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine, examine_briefly
-from ragguard.scorers.exam.record import keep_record, known_record, record_file
+from ragguard.scorers.exam.record import (
+    ExamRecord,
+    failed_behind,
+    keep_record,
+    known_record,
+    record_file,
+    remarks_on,
+)
+from ragguard.scorers.exam.unknown import examine_unknown
 from ragguard.scorers.pipeline import ScoringPipeline
 
 DEFAULT = load_prompts("default")
@@ -144,3 +157,42 @@ async def test_examinations_are_not_heeded_where_they_are_switched_off(monkeypat
     pipeline = ScoringPipeline(engine, scorers=["utility"])
     assert "utility" in {one.name for one in await pipeline.results(a_run()) if not isinstance(one, Failure)}
     assert await pipeline.identity() != examined
+
+
+async def test_unknown_model_is_examined_once_and_warned_of(caplog):
+    engine = examinee(**SAYS_YES)
+    await examine_unknown(engine)
+    assert "examinee failed a short examination in relevance (0.50" in caplog.text
+    asked = len(engine.calls)
+    await examine_unknown(engine)
+    assert len(engine.calls) == asked
+
+
+def scored(engine):
+    with RagGuard(engine, scorers=["utility"], store=None) as rg:
+        with rg.run("Who?") as run:
+            run.retrieved("Who?", ["Ada."])
+        assert rg.flush(timeout=60)
+        yield
+
+
+def test_rag_guard_examines_a_server_that_nobody_examined_before(tmp_path):
+    with serving(FakeModel().handle) as url:
+        for _ in scored(url):
+            eventually(lambda: list((tmp_path / "exams").glob("*.json")))
+
+
+def test_rag_guard_asks_an_engine_of_ones_own_no_more_than_its_runs_need(tmp_path):
+    engine = examinee()
+    for _ in scored(engine):
+        assert sum(len(call.prompts) for call in engine.calls) == 2
+    assert not (tmp_path / "exams").exists()
+
+
+def test_numbers_of_a_model_that_failed_decide_nothing():
+    kept_record = ExamRecord("m", "vllm/m", "default/1", figures={"abstention": 0.5, "relevance": 0.9})
+    keep_record(kept_record, record_file(EngineInfo("m", "vllm", "vllm/m"), DEFAULT))
+    assert "m failed its examination in abstention" in failed_behind("udcg", ["vllm/m, default/1"])
+    assert failed_behind("p_relevant", ["vllm/m, default/1"]) == ""
+    assert failed_behind("udcg", ["vllm/other, default/1"]) == ""
+    assert remarks_on(["vllm/m", "x"]) == [kept_record.remark]
