@@ -152,8 +152,8 @@ def llama_index(folder: str) -> tuple[Framework, list[Contender], dict[str, Any]
     from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
     from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 
+    from ragguard.capture.declarations import CaptureOptions
     from ragguard_llamaindex import instrument, uninstrument
-    from ragguard_llamaindex.options import CaptureOptions
     from ragguard_llamaindex.spans import Spans
 
     found = [
