@@ -1,8 +1,7 @@
 """The one description of the records' fields: their types, limits, defaults, and the words of errors.
 
 All of it is derived from the annotations in `records.py`. Records made by hand are checked with it, files and
-requests are read and written with it, captured values are brought to its types, and a store's columns are compared
-with them. Knows no file and no database.
+requests are read and written with it, and captured values are brought to its types. Knows no file and no database.
 """
 
 from __future__ import annotations
@@ -113,12 +112,6 @@ def text_fields(kind: type) -> Mapping[str, FieldType]:
     return record_type(kind).texts
 
 
-def stored_types(kind: type, *names: str) -> dict[str, tuple[type, ...]]:
-    """Returns the types that the named fields of a record have in a database."""
-    record = record_type(kind)
-    return {name: record.stored_types(name) for name in names}
-
-
 def _check(record: Any, argument: str) -> None:
     try:
         record_type(type(record)).check(record)
@@ -220,15 +213,6 @@ class RecordType:
         self._converted_of = _values_of(self._converted)
         self._known_types: set[tuple[type, ...]] = set()
         """The types of scalar fields in records that needed no conversion."""
-
-    def stored_types(self, name: str) -> tuple[type, ...]:
-        """Returns the types that a field has in a database."""
-        described = self._fields[name]
-        if isinstance(described, Scalar):
-            types = described.stored
-        else:
-            types = (list,) if isinstance(described, ListType) else (dict, list)
-        return (*types, NoneType) if name in self._optional else types
 
     def check(self, record: Any) -> None:
         """Raises WrongField for the first field that cannot be right."""

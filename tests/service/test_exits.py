@@ -112,7 +112,6 @@ def test_capture_goes_on_while_threads_that_are_no_daemons_serve(tmp_path, servi
     store = Store(tmp_path / "s.db", read_only=True)
     assert store.run_count() == runs
     assert all(store.scores(run.id) for run in store.runs())
-    assert store.counters().get("events_lost", 0) == 0
 
 
 HANGING = """

@@ -505,15 +505,6 @@ def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
     writer.close()
 
 
-def test_counters_add_up_over_processes(tmp_path):
-    for _ in range(2):
-        store = Store(tmp_path / "s.db")
-        store.count("runs_dropped", 3)
-        captured(store, a_run())
-        store.close()
-    assert Store(tmp_path / "s.db").counters() == {"runs_dropped": 6}
-
-
 def test_the_first_event_is_a_start(store):
     store.record([RunStarted(Run("r1", "q", status="open"))])
     assert store.run("r1").status == "open"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -110,14 +110,10 @@ def next_due(connection: sqlite3.Connection, owner: str) -> int | None:
     return found
 
 
-def claims_at(due: Sequence[Due], connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, Claim]:
-    """Returns the due runs with these `seq`, each with its scores that no sink has received yet."""
-    runs = reading.runs_at(connection, seqs)
-    return {
-        one.seq: Claim(one, runs[one.seq], reading.unsent_scores(connection, one.seq, one.run_id))
-        for one in due
-        if one.seq in seqs
-    }
+def claim_of(connection: sqlite3.Connection, due: Due) -> Claim:
+    """Returns a due run with its scores that no sink has received yet."""
+    run = reading.runs_at(connection, [due.seq])[due.seq]
+    return Claim(due, run, reading.unsent_scores(connection, due.seq, due.run_id))
 
 
 def left(connection: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:
@@ -223,18 +219,12 @@ def drop(
     return len(dropped)
 
 
-def give_up(connection: sqlite3.Connection, reasons: Mapping[str, str]) -> None:
-    """Marks runs that cannot be read as done, with the reason as a failure."""
-    for run_id, reason in reasons.items():
-        row = connection.execute(  # the id itself may be unreadable
-            "SELECT seq FROM runs WHERE CAST(id AS BLOB) = ?", (run_id.encode("utf-8", "replace"),)
-        ).fetchone()
-        if row is None:
-            continue
-        message = f"the run cannot be read from the store ({reason}), so it is not scored"
-        insert_failures(connection, row[0], "", [Failure("store", "StoreError", message, run_id=run_id)])
-        connection.execute("UPDATE runs SET due_ns = NULL, emit_after = NULL WHERE seq = ?", (row[0],))
-        _let_go(connection, row[0])
+def give_up(connection: sqlite3.Connection, due: Due, reason: str) -> None:
+    """Marks a run that cannot be read as done, with the reason as a failure."""
+    message = f"the run cannot be read from the store ({reason}), so it is not scored"
+    insert_failures(connection, due.seq, "", [Failure("store", "StoreError", message, run_id=due.run_id)])
+    connection.execute("UPDATE runs SET due_ns = NULL, emit_after = NULL WHERE seq = ?", (due.seq,))
+    _let_go(connection, due.seq)
 
 
 def keep_all_unscored(connection: sqlite3.Connection, owner: str) -> None:

@@ -12,7 +12,6 @@ from ragguard.records import Level
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks
-from ragguard.storage.sqlite.unreadable import WRONG_SCORES, check_scores
 
 
 class Series(NamedTuple):
@@ -82,12 +81,12 @@ _FAILURES = "SELECT run, count(*) FROM failures WHERE run IN ({}) GROUP BY run"
 # latest of these: beside max(), SQLite gives the other columns of the row that has it.
 _SERIES = "run, name, level, of_stage, support"
 _MEANS = (
-    f"SELECT {_SERIES}, way, total / number, sum(wrong), max(last) FROM ("
-    f"SELECT {_SERIES}, way, sum(total) AS total, sum(number) AS number, sum(wrong) AS wrong, max(last) AS last FROM ("
-    f"SELECT {_SERIES}, way, step_id, total, number, sum(wrong) AS wrong, max(last) AS last FROM ("
+    f"SELECT {_SERIES}, way, total / number, max(last) FROM ("
+    f"SELECT {_SERIES}, way, sum(total) AS total, sum(number) AS number, max(last) AS last FROM ("
+    f"SELECT {_SERIES}, way, step_id, total, number, max(last) AS last FROM ("
     "SELECT run, name, level, iif(level = 'run', 'passages', stage) AS of_stage, "
     "reference_source = 'answer' AS support, engine || ', ' || prompts || ', ' || scorer || ' ' || version AS way, "
-    f"step_id, sum(value) AS total, count(*) AS number, max(scores.seq) AS last, {WRONG_SCORES} AS wrong "
+    f"step_id, sum(value) AS total, count(*) AS number, max(scores.seq) AS last "
     f"FROM scores JOIN origins ON origins.id = origin WHERE run IN ({{}}) AND NOT ({IS_PROVISIONAL}) "
     "GROUP BY run, name, level, of_stage, origin, step_id) "
     f"GROUP BY {_SERIES}, way, step_id) GROUP BY {_SERIES}, way) GROUP BY {_SERIES} ORDER BY run, max(last)"
@@ -102,7 +101,6 @@ def means_at(connection: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, R
         runs[seq].steps, runs[seq].passages, runs[seq].places = counts
     for seq, failures in chunks(connection, _FAILURES, seqs):
         runs[seq].failures = failures
-    for seq, name, level, stage, support, way, mean, wrong, _ in chunks(connection, _MEANS, seqs):
-        check_scores(wrong)
+    for seq, name, level, stage, support, way, mean, _ in chunks(connection, _MEANS, seqs):
         runs[seq].add(Series(name, level, bool(support), stage), way, mean)
     return runs

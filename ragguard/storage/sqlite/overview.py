@@ -20,7 +20,6 @@ from ragguard.storage.sqlite.kept import kept_passages
 from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
 from ragguard.storage.sqlite.rows import usage_of
-from ragguard.storage.sqlite.unreadable import WRONG_SCORES, check_scores
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""
@@ -252,7 +251,7 @@ _SCORES_OF_RUNS = (
     "group_concat(usage, char(10)), group_concat(DISTINCT origin), "
     "min(json_extract(metadata, '$.sub_questions')) "
     "FILTER (WHERE metadata <> '' AND json_type(metadata, '$.sub_questions') = 'array'), "
-    f"{WRONG_SCORES}, count(*) FILTER (WHERE {IS_PROVISIONAL}), "
+    f"count(*) FILTER (WHERE {IS_PROVISIONAL}), "
     "json_group_array(json_array(steps.seq, position, name, "
     f"json_extract(metadata, '$.{LEFT_OUT}'), json_extract(metadata, '$.{CUT_TOKENS}'))) "
     f"FILTER (WHERE steps.seq IS NOT NULL AND ({_IS_SHORTENED})) "
@@ -270,8 +269,6 @@ def _summaries(
     connection: sqlite3.Connection, seqs: Sequence[int], misleads: float
 ) -> dict[int, ScoreSummary]:
     rows = list(chunks(connection, _SCORES_OF_RUNS, seqs, misleads))
-    for row in rows:
-        check_scores(row[9])
     origins = origins_of(connection, {int(number) for row in rows for number in row[7].split(",")})
     return {
         seq: ScoreSummary(
@@ -281,7 +278,7 @@ def _summaries(
             shortened=shortened,
         )
         for (
-            seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, _, provisional, shortened
+            seq, of_passages, of_steps, of_run, worst, misleading, usages, numbers, made, provisional, shortened
         ) in rows
     }  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Reads runs of a store, all page by page or one, without the runs whose rows are damaged."""
+"""Reads runs of a store, all page by page or some. A row that cannot be read is an error that names its run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from ragguard.errors import StoreError
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import reading
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.unreadable import FAULTS, LeftOut, read_each
 
 T = TypeVar("T")
 ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
@@ -20,20 +19,35 @@ ReadRun: TypeAlias = Callable[[sqlite3.Connection, dict[int, str]], Mapping[int,
 
 PAGE = 200
 """The number of runs that are read at once."""
+FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""The errors that reading a row raises which another program has changed."""
 
 
-def iter_runs(db: Database, left_out: LeftOut, read: ReadRuns[T]) -> Iterator[T]:
-    """Yields the result of `read` for each run, page by page; logs which runs were left out as unreadable."""
+def iter_runs(db: Database, read: ReadRuns[T]) -> Iterator[T]:
+    """Yields the result of `read` for each run, page by page."""
     after = 0
     while True:
         with db.snapshot() as connection:
             seqs = reading.find_seqs(connection, "WHERE seq > ? ORDER BY seq LIMIT ?", after, PAGE)
-            found = read_each(connection, seqs, read, left_out)
+            found = read_runs(db, connection, seqs, read)
         if not seqs:
-            break
+            return
         yield from found.values()
         after = seqs[-1]
-    left_out.warn(db.name)
+
+
+def read_runs(
+    db: Database, connection: sqlite3.Connection, seqs: Sequence[int], read: ReadRuns[T]
+) -> dict[int, T]:
+    """Returns the result of `read` for some runs; raises StoreError with the id of the first that cannot be read."""
+    try:
+        return read(connection, seqs)
+    except FAULTS as error:
+        if len(seqs) > 1:
+            for seq in seqs:
+                read_runs(db, connection, [seq], read)
+        ids = [connection.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchone()[0] for seq in seqs]
+        raise _unreadable(db, ids[0], error) from error
 
 
 def get_run(db: Database, run_id: str, read: ReadRun[T], default: T) -> T:
@@ -43,6 +57,11 @@ def get_run(db: Database, run_id: str, read: ReadRun[T], default: T) -> T:
             seq = reading.seq_of(connection, run_id)
             return default if seq is None else read(connection, {seq: run_id})[seq]
     except FAULTS as error:
-        raise StoreError(
-            f"the run {run_id!r} in {db.name} cannot be read: {describe(error)}; delete it, or restore the file"
-        ) from error
+        raise _unreadable(db, run_id, error) from error
+
+
+def _unreadable(db: Database, run_id: str, error: BaseException) -> StoreError:
+    return StoreError(
+        f"the run {run_id!r} in {db.name} cannot be read: {describe(error)}; delete it with rg.delete({run_id!r}), or "
+        "restore the file"
+    )

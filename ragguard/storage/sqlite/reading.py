@@ -8,14 +8,12 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from math import isfinite
 from typing import Any
 
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.storage.sqlite.columns import Data, storable
 from ragguard.storage.sqlite.passage_table import digests_in
 from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
-from ragguard.storage.sqlite.unreadable import check_failure, check_number, check_run, check_step, check_text
 
 _MOST_PARAMETERS = 500
 
@@ -83,7 +81,6 @@ def scores_at(
     rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
-        _check_score(row)
         scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
 
@@ -96,17 +93,6 @@ def scored_at(
     ids = {seq: run.id for seq, run in runs.items()}
     scores, failures = scores_at(connection, ids, level), failures_at(connection, ids)
     return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
-
-
-def _check_score(row: Sequence[Any]) -> None:
-    if not type(row[2]) is type(row[4]) is type(row[15]) is str:
-        for column, value in (("name", row[2]), ("level", row[4]), ("stage", row[15])):
-            check_text(value, column)
-    if type(row[3]) is not float or not isfinite(row[3]):
-        check_number(row[3], "value")
-    for column, value in (("position", row[7]), ("stderr", row[8]), ("expectation", row[13])):
-        if value is not None:
-            check_number(value, column)
 
 
 def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list[Score]:
@@ -129,7 +115,6 @@ def failures_of_settings(
     """Returns the failures of the runs, each with the settings it belongs to."""
     failures: dict[int, list[tuple[str, Failure]]] = {seq: [] for seq in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
-        check_failure(row)
         failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
     return failures
 
@@ -146,10 +131,6 @@ def rows_at(
     """Returns the rows of runs and of their steps, in order, each with its body; raises where one cannot be read."""
     runs = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
     steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
-    for row, body in runs:
-        check_run(row, body)
-    for row, body in steps:
-        check_step(row, body)
     return runs, steps
 
 

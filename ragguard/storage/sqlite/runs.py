@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import overload
 
-from ragguard.errors import StoreError
 from ragguard.records import Run
 from ragguard.storage.sqlite.store import Store
 
@@ -35,8 +34,6 @@ class Runs(Sequence[Run]):
         rank = index + len(self) if index < 0 else index
         found = self._store.runs_by_rank(rank, 1) if rank >= 0 else []
         if not found:
-            if 0 <= rank < len(self):
-                raise StoreError(f"run {index} of {len(self)} cannot be read; {self._store.left_out}")
             raise IndexError(f"run {index} of {len(self)}")
         return found[0]
 

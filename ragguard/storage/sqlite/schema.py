@@ -119,7 +119,6 @@ TABLES = (
         born TEXT NOT NULL,
         expires_ns INTEGER NOT NULL
     ) WITHOUT ROWID""",
-    "CREATE TABLE counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL) WITHOUT ROWID",
 )
 
 PAGE_BYTES = 16_384

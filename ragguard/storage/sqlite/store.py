@@ -6,6 +6,7 @@ Every call is one short transaction. Knows no engine, no queue and no event loop
 from __future__ import annotations
 
 import sqlite3
+import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,7 +26,6 @@ from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
 from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.continued import ContinuedRuns
-from ragguard.storage.sqlite.counting import Counting, counters_of
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
 from ragguard.storage.sqlite.means import RunMeans, means_at
@@ -34,7 +34,6 @@ from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
 from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.time_slice import TimeSlice
-from ragguard.storage.sqlite.unreadable import LeftOut, read_each
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger
 
@@ -71,15 +70,13 @@ class Store:
         self._bound, self._scored, self._read_only = bound or Bound(), scored, read_only
         self._process = owners.this_process(new_id())
         self.counts: Counter[str] = Counter()
-        """The counters of this process; `counters()` has the sums over all processes."""
-        self._counting = Counting(self.counts)
+        """The counters of this process."""
+        self._counting = threading.RLock()  # reentrant: a garbage collection may run a hook inside a hook
         self._claimed: set[str] = set()
         """The runs that are being scored or delivered."""
         self._continued = ContinuedRuns()
         self.outage = ""
         """The reason why the last change could not be written; '' where it was."""
-        self.left_out = LeftOut()
-        """The runs that readers left out, since a row of theirs cannot be read."""
         file = None if path is None else file_path("store", path)
         self._db = Database(file, full=durability == "full", read_only=read_only)
         self._removals = Removals(self._db)
@@ -98,21 +95,18 @@ class Store:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """Yields the connection for one change, with which the new counts are written."""
-        with self._db.lock:  # so that no other thread writes the same counts
-            try:
-                with self._db.transaction() as db:
-                    owners.hold(db, self._process)
-                    yield db
-                    if self._db.files_lost:
-                        self.count("files_lost", self._db.files_lost)
-                        self._db.files_lost = 0
-                    counts = self._counting.write(db)
-            except StoreUnavailable as error:
-                self.outage = str(error)
-                raise
-            self._counting.written(counts)
-            self.outage = ""
+        """Yields the connection for one change."""
+        try:
+            with self._db.transaction() as db:
+                owners.hold(db, self._process)
+                yield db
+        except StoreUnavailable as error:
+            self.outage = str(error)
+            raise
+        self.outage = ""
+        if self._db.files_lost:
+            self.count("files_lost", self._db.files_lost)
+            self._db.files_lost = 0
 
     @property
     def path(self) -> Path | None:
@@ -121,18 +115,16 @@ class Store:
 
     @property
     def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know: which runs were left out, since they cannot be read, and
-        which a process that has ended left unfinished."""
-        found = [str(self.left_out)] if self.left_out.reasons else []
+        """The facts that a reader of the numbers has to know: which runs a process that has ended left unfinished."""
         with self._db.snapshot() as db:
             unfinished, are_open = owners.left_behind(db)
-        if unfinished:
-            opened = f", {are_open:,} of them open" if are_open else ""
-            found.append(
-                f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
-                "store finishes them"
-            )
-        return found
+        if not unfinished:
+            return []
+        opened = f", {are_open:,} of them open" if are_open else ""
+        return [
+            f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
+            "store finishes them"
+        ]
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
         """Writes captured events in one transaction, as `write` does."""
@@ -251,24 +243,24 @@ class Store:
     def claim_next(self, limit: int) -> tuple[list[Claim], int | None]:
         """Claims runs as `claim` does; also returns the time at which the next one is due, which is past where all that
         are due are claimed already."""
-        left_out = LeftOut()
+        claims: list[Claim] = []
+        unreadable: list[tuple[Due, str]] = []
         with self._db.snapshot() as db:
             found = ledger.due(db, self._process.owner, limit + len(self._claimed))
             free = [due for due in found if due.run_id not in self._claimed][:limit]
-            claims = read_each(db, [due.seq for due in free], partial(ledger.claims_at, free), left_out)
+            for due in free:
+                try:
+                    claims.append(ledger.claim_of(db, due))
+                except paging.FAULTS as error:
+                    unreadable.append((due, describe(error)))
             next_ns = 0 if found and not free else ledger.next_due(db, self._process.owner)
-        self._claimed.update(claim.run.id for claim in claims.values())
-        if left_out.reasons:
-            self._give_up(left_out)
-        return list(claims.values()), next_ns
-
-    def _give_up(self, unreadable: LeftOut) -> None:
-        """Marks runs that cannot be read as done: they would be claimed again and again."""
-        with self._transaction() as db:
-            ledger.give_up(db, unreadable.reasons)
-        self.count("runs_failed", len(unreadable.reasons))
-        self.left_out.reasons.update(unreadable.reasons)
-        unreadable.warn(self._db.name)
+        self._claimed.update(claim.run.id for claim in claims)
+        if unreadable:  # they would be claimed again and again
+            with self._transaction() as db:
+                for due, reason in unreadable:
+                    ledger.give_up(db, due, reason)
+            self.count("runs_failed", len(unreadable))
+        return claims, next_ns
 
     def release(self, run_id: str) -> None:
         """Releases a claimed run without a result."""
@@ -307,8 +299,9 @@ class Store:
             return ledger.left(db, self._process.owner, queued_until_ns)
 
     def count(self, name: str, by: int = 1) -> None:
-        """Adds to a counter; the sum reaches the disk with the next write."""
-        self._counting.add(name, by)
+        """Adds to a counter."""
+        with self._counting:
+            self.counts[name] += by
 
     def housekeep(self, *, run_ttl: float | None = None, retention: float | None = None) -> None:
         """Renews the lease, takes over the runs of dead processes, ends runs that nothing else will end, and removes
@@ -373,41 +366,32 @@ class Store:
 
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
-        return paging.iter_runs(self._db, self.left_out, reading.runs_at)
+        return paging.iter_runs(self._db, reading.runs_at)
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
-        """Returns `count` runs from position `start`, without those that cannot be read."""
+        """Returns `count` runs from position `start`."""
         with self._db.snapshot() as db:
             seqs = reading.seqs_by_rank(db, start, count)
-            found = read_each(db, seqs, reading.runs_at, self.left_out)
-        self.left_out.warn(self._db.name)
-        return list(found.values())
+            return list(paging.read_runs(self._db, db, seqs, reading.runs_at).values())
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the runs that were captured last, the latest last, with their results and without texts."""
         read = partial(reading.scored_at, texts=False)
         with self._db.snapshot() as db:
-            return list(read_each(db, reading.last_seqs(db, count), read, self.left_out).values())
+            return list(paging.read_runs(self._db, db, reading.last_seqs(db, count), read).values())
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        return paging.iter_runs(self._db, self.left_out, partial(reading.scored_at, texts=texts, level=level))
+        return paging.iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level))
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
         utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
-        return paging.iter_runs(
-            self._db, self.left_out, partial(overviews_at, misleads=misleads, texts=texts)
-        )
+        return paging.iter_runs(self._db, partial(overviews_at, misleads=misleads, texts=texts))
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
-        return paging.iter_runs(self._db, self.left_out, means_at)
-
-    def counters(self) -> dict[str, int]:
-        """Returns the counters, summed over all processes."""
-        with self._db.snapshot() as db:
-            return counters_of(db)
+        return paging.iter_runs(self._db, means_at)
 
     def close(self) -> None:
         """Leaves unfinished work to the next process and closes the file. Safe to call twice."""
