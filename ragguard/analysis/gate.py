@@ -39,8 +39,8 @@ def ragguard_gate() -> Gate:
         broken = [condition for condition in conditions if condition.holds(found)]
         metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
         thin = [found.resting_on(metric) for metric in metrics]
-        said = (found.nothing_read, found.left_out, *thin, *found.remarks)
-        remarks = [remark for remark in said if remark]
+        sentences = (found.nothing_read, found.left_out, *thin, *found.remarks)
+        remarks = [remark for remark in sentences if remark]
         if broken:
             named = {condition.of(found).metric for condition in broken}
             lines = [_line(change) for change in found.changes if change.metric in named]

@@ -86,7 +86,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
     head.append("".join(f"\n{sentence}" for sentence in explanation.sentences))
     if any(score.provisional for score in scores):
         head.append("\nscores so far: they are provisional until the end of the run is scored", "cyan")
-    said, unsaid = _by_step(scores), _by_step(failures)
+    scores_of, failures_of = _by_step(scores), _by_step(failures)
     steps = {step.id for step in run.steps}
     about_run = [failure for failure in failures if failure.step_id not in steps]
     head.append("".join(f"\n{why}" for why in _reasons(about_run)), "yellow")
@@ -94,7 +94,7 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         f"\nrun {strip_control_characters(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim"
     )
     hops = [
-        _hop(step, said[step.id], unsaid[step.id], number, explanation)
+        _hop(step, scores_of[step.id], failures_of[step.id], number, explanation)
         for number, step in enumerate(run.steps, 1)
     ]
     return Group(head, Hops(hops))

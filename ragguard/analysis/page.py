@@ -77,7 +77,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     lines: list[dict[str, Any]] = []
     engines: set[str] = set()
     block: list[dict[str, Any]] = []
-    said: list[str] = []
+    score_rows: list[str] = []
     texts: Texts = {}
     for run in runs:
         if not isinstance(run, Overview):
@@ -85,12 +85,12 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
         lines.append(summary(run.line))
         engines.update(run.summary.engines)
         block.append(detail(run, texts))
-        said.append(scores_json(run))
+        score_rows.append(scores_json(run))
         if len(block) == BLOCK:
-            _block(page, len(lines) // BLOCK - 1, block, said, texts)
-            block, said, texts = [], [], {}
+            _block(page, len(lines) // BLOCK - 1, block, score_rows, texts)
+            block, score_rows, texts = [], [], {}
     if block:
-        _block(page, len(lines) // BLOCK, block, said, texts)
+        _block(page, len(lines) // BLOCK, block, score_rows, texts)
     captions = {
         name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
         for name, m in METRICS.items()
@@ -103,10 +103,12 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     return len(lines)
 
 
-def _block(page: IO[str], number: int, runs: list[dict[str, Any]], said: list[str], texts: Texts) -> None:
-    """Writes one block of runs; `said` holds their scores, which are JSON already."""
+def _block(
+    page: IO[str], number: int, runs: list[dict[str, Any]], score_rows: list[str], texts: Texts
+) -> None:
+    """Writes one block of runs; `score_rows` holds their scores, which are JSON already."""
     head = _json({"runs": runs, "texts": list(texts)})
-    _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(said)}]}}')
+    _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(score_rows)}]}}')
 
 
 def _json(data: dict[str, Any]) -> str:

@@ -41,8 +41,8 @@ def watch_line(scored: ScoredRun) -> str:
 
 def is_scored(scored: ScoredRun) -> bool:
     """True where the run has ended and has final scores or failures."""
-    said = scored.failures or any(not score.provisional for score in scored.scores)
-    return scored.run.status != "open" and bool(said)
+    has_results = scored.failures or any(not score.provisional for score in scored.scores)
+    return scored.run.status != "open" and bool(has_results)
 
 
 def _cells(scored: ScoredRun, between_hops: str = "  ") -> tuple[Text, Text, Text, Text, Text]:

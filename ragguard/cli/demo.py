@@ -104,7 +104,7 @@ def _module(package: str) -> ModuleType | None:
 
 
 class ShownRun(NamedTuple):
-    """A run with its scores and what is said of it."""
+    """A run with its scores and its explanation."""
 
     run: Run
     scores: Sequence[Score]

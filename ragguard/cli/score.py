@@ -170,22 +170,22 @@ def run(
             check_score_file(out)
         with _progress(console, quiet or dry_run, source):
             if dry_run:
-                said = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
+                sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
-                said = tally.sentence(store)
+                sentence = tally.sentence(store)
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
     if references is not None and source.referenced < source.seen:
-        said += "\n" + about_references(source.referenced, source.seen)
+        sentence += "\n" + about_references(source.referenced, source.seen)
     if not source.seen and not source.rejected and "-" not in files:
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:
-        said += (
+        sentence += (
             f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
         )
-    say(said, error=True)
+    say(sentence, error=True)
     if source.rejected or (not dry_run and tally.incomplete):
         raise typer.Exit(1)
 

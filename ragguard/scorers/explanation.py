@@ -124,13 +124,13 @@ class _AnswerEvidence:
             ((hop.number, rank), rank in hop.dropped) for hop, rank in stating if rank not in hop.read
         ]
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
-        self.said = facts.answer
+        self.phrase = facts.answer
         """The answer, or the name in it that a passage has."""
         self.places = self._read(facts.answer) if known else []
         """The passages that were read and state the answer."""
         for name in names_in(facts.answer) if known else ():
             if not self.places and self._is_new(name) and (places := self._read(name)):
-                self.said, self.places = name, places
+                self.phrase, self.places = name, places
         utilities = {(hop.number, rank): value for hop in facts.hops for rank, value in hop.utilities.items()}
         self._utilities = [utilities.get(place, 0.0) for place in self.places]
 
@@ -151,22 +151,22 @@ class _AnswerEvidence:
             return self._right(supported=verdict == "correct")
         if verdict not in ("wrong", "abstained"):
             return "", self._unjudged()
-        said = "Wrong" if verdict == "wrong" else "Abstained"
+        outcome = "Wrong" if verdict == "wrong" else "Abstained"
         if not any(hop.read for hop in self._facts.hops):
             retrieved = any(hop.texts for hop in self._facts.hops)
             return (
                 "nothing_read",
-                f"{said}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
+                f"{outcome}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
             )
-        source = f"{_quoted(self.said)} is in {_places(self.places)}" if self.places else ""
+        source = f"{_quoted(self.phrase)} is in {_places(self.places)}" if self.places else ""
         if not self._reference_findable:
-            return "", f"{said}: {source}." if source and verdict == "wrong" else ""
+            return "", f"{outcome}: {source}." if source and verdict == "wrong" else ""
         reference = f"the reference {_quoted(self._facts.references[0])}"
         if verdict == "abstained":
             source = ""
         if self._reference_at:
-            return self._though_read(said, source, reference)
-        return self._unread(said, source, reference)
+            return self._though_read(outcome, source, reference)
+        return self._unread(outcome, source, reference)
 
     @property
     def sources(self) -> frozenset[Place]:
@@ -179,7 +179,7 @@ class _AnswerEvidence:
         if not supported:
             return "unsupported", f"{right}, but no passage that was read supports {quoted}."
         if self.places:
-            return "right", f"{right}: {_quoted(self.said)} is in {_places(self.places)}."
+            return "right", f"{right}: {_quoted(self.phrase)} is in {_places(self.places)}."
         if self._reference_at:
             reference = _quoted(self._facts.references[0])
             return "right", f"{right}: the reference {reference} is in {_places(self._reference_at)}."
@@ -188,12 +188,12 @@ class _AnswerEvidence:
 
     def _unjudged(self) -> str:
         if self.places:
-            return f"The answer {_quoted(self.said)} is in {_places(self.places)}."
+            return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}."
         if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):
             return ""
         return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
 
-    def _though_read(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
+    def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains an answer that is not right though a reference was read."""
         at = _places(self._reference_at)
         missing = "" if source and self._believed() else self._missing()
@@ -201,21 +201,21 @@ class _AnswerEvidence:
             first = f"{source}. The" if source else "the"
             return (
                 "missing_hop",
-                f"{said}: {first} {reference.removeprefix('the ')} is in {at}, but {missing}.",
+                f"{outcome}: {first} {reference.removeprefix('the ')} is in {at}, but {missing}.",
             )
         if source:
-            return "contested", f"{said}: {source}, {reference} in {at.partition(' ')[2]}."
-        if said == "Wrong":
+            return "contested", f"{outcome}: {source}, {reference} in {at.partition(' ')[2]}."
+        if outcome == "Wrong":
             return "not_used", f"Wrong, though {reference} is in {at}."
         return "needless_abstention", f"Abstained, though {reference} is in {at}."
 
-    def _unread(self, said: str, source: str, reference: str) -> tuple[Cause, str]:
+    def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains an answer that is not right, where no reference was read."""
         if self._unread_at:
             places = [place for place, _ in self._unread_at]
             lost = "the guard dropped" if self._unread_at[0][1] else "the model did not get"
             also = f" {source}." if source else ""
-            return "dropped", f"{said}: {reference} is in {_places(places)}, which {lost}.{also}"
+            return "dropped", f"{outcome}: {reference} is in {_places(places)}, which {lost}.{also}"
         missing = self._missing()
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
         if source:
@@ -223,9 +223,9 @@ class _AnswerEvidence:
             misled = self._believed() or (clear and not missing)
             return (
                 "misled" if misled else "not_found",
-                f"{said}: {source}, {reference} in none that was read.{more}",
+                f"{outcome}: {source}, {reference} in none that was read.{more}",
             )
-        return "not_found", f"{said}: {reference} is in no passage that was read.{more}"
+        return "not_found", f"{outcome}: {reference} is in no passage that was read.{more}"
 
     def _believed(self) -> bool:
         """Returns whether a passage that states the answer was judged to answer its hop's query."""
@@ -315,17 +315,17 @@ def _about_hops(facts: RunFacts, bridges: Mapping[int, Bridge]) -> str:
         if not facts.support and facts.before is not None and facts.before >= KNOWN_BEFORE:
             return f"No hop moved the belief measurably: it was {facts.before:.2f} before any retrieval."
         return f"No hop moved the belief{in_what} measurably."
-    said: list[str] = []
+    clauses: list[str] = []
     if paid:
-        said.append(_hops(paid, f"raised the belief{in_what}" if facts.support else "paid"))
-        said += [
+        clauses.append(_hops(paid, f"raised the belief{in_what}" if facts.support else "paid"))
+        clauses += [
             f"hop {number} found {_quoted(bridge.name) if bridge.name else 'what'}{', which' if bridge.name else ''} "
             f"hop {bridge.later.number} {'asks for' if bridge.name else 'needed'}"
             for number, bridge in list(bridges.items())[:_SHOWN]
         ]
     if lost:
-        said.append(_hops(lost, f"lowered the belief{in_what}"))
-    sentence = "; ".join(said)
+        clauses.append(_hops(lost, f"lowered the belief{in_what}"))
+    sentence = "; ".join(clauses)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
 

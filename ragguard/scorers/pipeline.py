@@ -167,7 +167,7 @@ class ScoringPipeline:
     async def results_so_far(
         self, run: Run, scorers: Sequence[Scorer] | None = None, *, priority: int = SCORING
     ) -> list[Result]:
-        """Returns what can be said of a run that has not ended, whatever its record says of an answer: scores that are
+        """Returns what is known of a run that has not ended, whatever its record says of an answer: scores that are
         marked as provisional, and failures. What was asked before of the same steps comes from the engines' caches.
 
         `scorers` are asked in place of those of the pipeline that look at open runs; see `Live`.
@@ -296,8 +296,8 @@ class ScoringPipeline:
             except RagguardError as error:
                 infos[name], missing[name] = UNKNOWN, error
                 if name == "engine":  # no scorer can go on without it, so no other model is asked
-                    return self._settle(UNKNOWN, UNKNOWN, UNKNOWN), dict.fromkeys(MODELS, error)
-        setting = self._settle(infos["engine"], infos["judge"], infos["entailer"])
+                    return self._setting_of(UNKNOWN, UNKNOWN, UNKNOWN), dict.fromkeys(MODELS, error)
+        setting = self._setting_of(infos["engine"], infos["judge"], infos["entailer"])
         if not missing:
             self._setting = setting
         return setting, missing
@@ -306,7 +306,7 @@ class ScoringPipeline:
         """Returns the models that a scorer needs: those that it asks, and those that decide prompts and windows."""
         return {"engine", *(() if self._prompts else ("judge",)), *getattr(scorer, "models", MODELS)}
 
-    def _settle(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
+    def _setting_of(self, engine: EngineInfo, judge: EngineInfo, entailer: EngineInfo) -> Setting:
         prompts = self._prompts or load_prompts(engine.prompts)
         judge_prompts = self._prompts or load_prompts(judge.prompts)
         if only_judges(self._judge):  # the reader writes what the judge cannot, by its own prompts

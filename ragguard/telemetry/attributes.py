@@ -33,91 +33,91 @@ class Writer:
 
     def run(self, run: Run) -> Attributes:
         """Returns the attributes of a run's CHAIN span, without its scores."""
-        put = Attributes(self.max_text)
+        span = Attributes(self.max_text)
         if self.content.spans:
-            put.put(n.OI_INPUT, run.question if self.content.inputs else None)
-            put.put(n.OI_OUTPUT, run.answer if self.content.outputs else None)
+            span.add(n.OI_INPUT, run.question if self.content.inputs else None)
+            span.add(n.OI_OUTPUT, run.answer if self.content.outputs else None)
         session = run.metadata.get("session_id") or run.metadata.get("thread_id")
-        put.put(n.OI_SESSION, None if session is None else identifier(session))
-        put.put(n.RUN_NAME, run.name)
-        put.put(n.RUN_STATUS, run.status)
-        put.put(n.RUN_STEPS, len(run.steps))
-        return _identified(put, "CHAIN", run.id)
+        span.add(n.OI_SESSION, None if session is None else identifier(session))
+        span.add(n.RUN_NAME, run.name)
+        span.add(n.RUN_STATUS, run.status)
+        span.add(n.RUN_STEPS, len(run.steps))
+        return _identified(span, "CHAIN", run.id)
 
     def step(self, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a step's RETRIEVER span, the documents first."""
-        put = Attributes(self.max_text)
+        span = Attributes(self.max_text)
         with_text = self.content.spans and self.content.outputs
         fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
         shown = step.passages[: min(self.max_documents, fitting)]
         for index, passage in enumerate(shown):
             if with_text:
                 if passage.metadata:
-                    put.put_json(n.document(index, "metadata"), plain(passage.metadata))
-                put.put(n.document(index, "content"), passage.text)
-            put.put(n.document(index, "score"), passage.score)
-            put.put(n.document(index, "id"), passage_id(passage))
-        put.put(n.DOCUMENT_HASHES, [digest(passage.text) for passage in shown])
-        put.put(n.DOCUMENTS_EXPORTED, len(shown))
-        put.put(n.DOCUMENTS_TOTAL, len(step.passages))
-        put.put(n.DOCUMENTS_CANDIDATES, len(step.candidates))
-        put.put(n.DOCUMENTS_PLACES, None if K_ERROR in step.metadata else step.places)
+                    span.add_json(n.document(index, "metadata"), plain(passage.metadata))
+                span.add(n.document(index, "content"), passage.text)
+            span.add(n.document(index, "score"), passage.score)
+            span.add(n.document(index, "id"), passage_id(passage))
+        span.add(n.DOCUMENT_HASHES, [digest(passage.text) for passage in shown])
+        span.add(n.DOCUMENTS_EXPORTED, len(shown))
+        span.add(n.DOCUMENTS_TOTAL, len(step.passages))
+        span.add(n.DOCUMENTS_CANDIDATES, len(step.candidates))
+        span.add(n.DOCUMENTS_PLACES, None if K_ERROR in step.metadata else step.places)
         if self.content.spans:
-            documents = [{"id": passage_id(p), "score": put.scalar(p.score)} for p in shown]
-            put.put_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
-            put.put(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
-            put.put(n.OI_INPUT, step.query if self.content.inputs else None)
-        put.put(n.STEP_QUERY_HASH, digest(step.query))
-        put.put(n.STEP_TURN, step.turn)
-        put.put(n.STEP_INDEX, step.index)
-        put.put(n.STEP_STATUS, step.status)
-        put.put(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
-        put.put(n.GEN_AI_TOP_K, step.k)
-        put.put(n.GEN_AI_DATA_SOURCE, source(step))
-        put.put(n.GEN_AI_OPERATION, "retrieval")
-        return _identified(put, "RETRIEVER", step.run_id, step)
+            documents = [{"id": passage_id(p), "score": span.scalar(p.score)} for p in shown]
+            span.add_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
+            span.add(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
+            span.add(n.OI_INPUT, step.query if self.content.inputs else None)
+        span.add(n.STEP_QUERY_HASH, digest(step.query))
+        span.add(n.STEP_TURN, step.turn)
+        span.add(n.STEP_INDEX, step.index)
+        span.add(n.STEP_STATUS, step.status)
+        span.add(n.ERROR_TYPE, step.error.partition(":")[0] if step.status == "error" else None)
+        span.add(n.GEN_AI_TOP_K, step.k)
+        span.add(n.GEN_AI_DATA_SOURCE, source(step))
+        span.add(n.GEN_AI_OPERATION, "retrieval")
+        return _identified(span, "RETRIEVER", step.run_id, step)
 
     def decision(self, decision: Decision, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a guard's GUARDRAIL span."""
-        put = Attributes(self.max_text)
+        span = Attributes(self.max_text)
         if decision.dropped:
-            put.put(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
-            put.put(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
-            put.put(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
+            span.add(n.GUARD_DROPPED_POSITIONS, [drop.position for drop in decision.dropped])
+            span.add(n.GUARD_DROPPED_REASONS, [drop.reason for drop in decision.dropped])
+            span.add(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
         if decision.would_drop:
-            put.put(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
+            span.add(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
         if self.content.spans and self.content.inputs:
-            put.put(n.OI_INPUT, step.query)
+            span.add(n.OI_INPUT, step.query)
         if self.content.spans and self.content.outputs:
-            put.put(n.OI_OUTPUT, _guard_summary(decision))
-        put.put(n.GUARD_KEPT, len(decision.kept))
-        put.put(n.GUARD_DROPPED, len(decision.dropped))
-        put.put(n.GUARD_ELAPSED, decision.elapsed_ms)
-        put.put(n.GUARD_REASON, decision.reason)
-        put.put(n.GUARD_STATUS, decision.status)
-        put.put(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error", "unfit") else None)
-        return _identified(put, "GUARDRAIL", step.run_id, step)
+            span.add(n.OI_OUTPUT, _guard_summary(decision))
+        span.add(n.GUARD_KEPT, len(decision.kept))
+        span.add(n.GUARD_DROPPED, len(decision.dropped))
+        span.add(n.GUARD_ELAPSED, decision.elapsed_ms)
+        span.add(n.GUARD_REASON, decision.reason)
+        span.add(n.GUARD_STATUS, decision.status)
+        span.add(n.ERROR_TYPE, decision.status if decision.status in ("timeout", "error", "unfit") else None)
+        return _identified(span, "GUARDRAIL", step.run_id, step)
 
     def advice(self, advice: Advice, step: RetrievalStep) -> Attributes:
         """Returns the attributes of the span of advice that was given after a step."""
-        put = Attributes(self.max_text)
+        span = Attributes(self.max_text)
         for name, value in advice.numbers.items():
-            put.put(n.advice_number(identifier(name)), value)
+            span.add(n.advice_number(identifier(name)), value)
         if self.content.spans and self.content.outputs:
-            put.put(
+            span.add(
                 n.OI_OUTPUT,
                 "\n".join([f"{advice.action}: {'; '.join(advice.reasons)}", *advice.open_sub_questions]),
             )
-        put.put(n.ADVICE_GAIN, advice.expected_gain)
-        put.put(n.ADVICE_STDERR, advice.stderr)
-        put.put(n.ADVICE_OPEN, len(advice.open_sub_questions))
-        put.put(n.ADVICE_ELAPSED, advice.elapsed_ms)
-        put.put(n.ADVICE_CALIBRATED, advice.calibrated)
-        put.put(n.ADVICE_STATUS, advice.status)
-        put.put(n.ADVICE_ACTION, advice.action)
-        self._usage(put, advice.usage)
-        put.put(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
-        return _identified(put, "EVALUATOR", step.run_id, step)
+        span.add(n.ADVICE_GAIN, advice.expected_gain)
+        span.add(n.ADVICE_STDERR, advice.stderr)
+        span.add(n.ADVICE_OPEN, len(advice.open_sub_questions))
+        span.add(n.ADVICE_ELAPSED, advice.elapsed_ms)
+        span.add(n.ADVICE_CALIBRATED, advice.calibrated)
+        span.add(n.ADVICE_STATUS, advice.status)
+        span.add(n.ADVICE_ACTION, advice.action)
+        self._usage(span, advice.usage)
+        span.add(n.ERROR_TYPE, None if advice.status == "judged" else advice.status)
+        return _identified(span, "EVALUATOR", step.run_id, step)
 
     def evaluation(
         self,
@@ -128,85 +128,85 @@ class Writer:
     ) -> Attributes:
         """Returns the attributes of an EVALUATOR span: step or run scores one by one, passage scores as one list a
         name; of a run as a whole its explanation in words."""
-        put = Attributes(self.max_text)
+        span = Attributes(self.max_text)
         single = [score for score in scores if score.level != "passage"]
         fitting = max(0, self.max_attributes - RESERVED) // 5
         for index, score in enumerate(single[:fitting]):
             if self.content.spans:
-                put.put(n.evaluation(index, "explanation"), score.explanation)
-            put.put(n.evaluation(index, "label"), score.label)
-            put.put(n.evaluation(index, "annotator_kind"), annotator(score))
-            put.put(n.evaluation(index, "identifier"), identity(score))
-            put.put(n.evaluation(index, "score"), score.value)
-            put.put(n.evaluation(index, "name"), score_name(score))
-        put.skipped += len(single[fitting:])
-        self._passages(put, [score for score in scores if score.level == "passage"])
-        self._usage(put, sum((score.usage for score in scores), Usage()))
-        put.put(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
-        put.put(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
-        put.put(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
-        put.put(n.STEP_INDEX, None if step is None else step.index)
+                span.add(n.evaluation(index, "explanation"), score.explanation)
+            span.add(n.evaluation(index, "label"), score.label)
+            span.add(n.evaluation(index, "annotator_kind"), annotator(score))
+            span.add(n.evaluation(index, "identifier"), identity(score))
+            span.add(n.evaluation(index, "score"), score.value)
+            span.add(n.evaluation(index, "name"), score_name(score))
+        span.skipped += len(single[fitting:])
+        self._passages(span, [score for score in scores if score.level == "passage"])
+        self._usage(span, sum((score.usage for score in scores), Usage()))
+        span.add(n.SCORE_ENGINE, ", ".join(sorted({score.engine for score in scores if score.engine})))
+        span.add(n.SCORE_PROMPTS, ", ".join(sorted({score.prompts for score in scores if score.prompts})))
+        span.add(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
+        span.add(n.STEP_INDEX, None if step is None else step.index)
         if explanation is not None:
             quotes = self.content.spans and self.content.inputs and self.content.outputs
-            put.put(n.RUN_EXPLANATION, explanation.text if quotes else None)
-            put.put(n.RUN_CAUSE, explanation.cause)
-        return _identified(put, "EVALUATOR", run_id, step)
+            span.add(n.RUN_EXPLANATION, explanation.text if quotes else None)
+            span.add(n.RUN_CAUSE, explanation.cause)
+        return _identified(span, "EVALUATOR", run_id, step)
 
-    def _usage(self, put: Attributes, usage: Usage) -> None:
-        put.put(n.USAGE_REQUESTS, usage.requests)
-        put.put(n.USAGE_PROMPT_TOKENS, usage.prompt_tokens)
-        put.put(n.USAGE_OUTPUT_TOKENS, usage.output_tokens)
+    def _usage(self, span: Attributes, usage: Usage) -> None:
+        span.add(n.USAGE_REQUESTS, usage.requests)
+        span.add(n.USAGE_PROMPT_TOKENS, usage.prompt_tokens)
+        span.add(n.USAGE_OUTPUT_TOKENS, usage.output_tokens)
 
-    def _passages(self, put: Attributes, scores: Sequence[Score]) -> None:
+    def _passages(self, span: Attributes, scores: Sequence[Score]) -> None:
         ranks = sorted({score.position for score in scores if score.position is not None})
         names = sorted({score.name for score in scores})
         for name in names:
             mine = [score for score in scores if score.name == name and score.position is not None]
             values = {score.position: score.value for score in mine}
             if len(mine) == len(values) == len(ranks):
-                put.put(n.passages(identifier(name)), [values[rank] for rank in ranks])
+                span.add(n.passages(identifier(name)), [values[rank] for rank in ranks])
             else:
-                put.put_json(
+                span.add_json(
                     n.passages(identifier(name)), {_passage_key(score): score.value for score in mine}
                 )
         if ranks:
-            put.put(n.PASSAGE_POSITIONS, ranks)
+            span.add(n.PASSAGE_POSITIONS, ranks)
 
     def event(self, score: Score) -> Event:
         """Returns the attributes of one evaluation event."""
-        put = Attributes(self.max_text)
-        put.put(n.GEN_AI_EVALUATION, score_name(score))
-        put.put(n.GEN_AI_VALUE, score.value)
-        put.put(n.GEN_AI_LABEL, score.label)
-        put.put(n.GEN_AI_EXPLANATION, score.explanation if self.content.events else None)
-        put.put(n.SCORE_STDERR, score.stderr)
-        put.put(n.SCORE_LEVEL, score.level)
-        put.put(n.SCORE_REFERENCE, score.reference_source)
-        put.put(n.SCORE_QUESTION, score.sub_question)
-        put.put(n.SCORE_PROVISIONAL, score.provisional or None)
-        put.put(n.SCORE_SCORER, identity(score))
-        put.put(n.SCORE_ENGINE, score.engine)
-        put.put(n.SCORE_PROMPTS, score.prompts)
-        put.put(n.SKIPPED, put.skipped or None)
-        return n.EVENT_EVALUATION, put.values
+        event = Attributes(self.max_text)
+        event.add(n.GEN_AI_EVALUATION, score_name(score))
+        event.add(n.GEN_AI_VALUE, score.value)
+        event.add(n.GEN_AI_LABEL, score.label)
+        event.add(n.GEN_AI_EXPLANATION, score.explanation if self.content.events else None)
+        event.add(n.SCORE_STDERR, score.stderr)
+        event.add(n.SCORE_LEVEL, score.level)
+        event.add(n.SCORE_REFERENCE, score.reference_source)
+        event.add(n.SCORE_QUESTION, score.sub_question)
+        event.add(n.SCORE_PROVISIONAL, score.provisional or None)
+        event.add(n.SCORE_SCORER, identity(score))
+        event.add(n.SCORE_ENGINE, score.engine)
+        event.add(n.SCORE_PROMPTS, score.prompts)
+        event.add(n.SKIPPED, event.skipped or None)
+        return n.EVENT_EVALUATION, event.values
 
     def failure(self, failure: Failure) -> Event:
         """Returns the attributes of a missing score: an evaluation event with an error type, as the conventions say."""
-        put = Attributes(self.max_text)
-        put.put(n.GEN_AI_EVALUATION, failure.scorer)
-        put.put(n.ERROR_TYPE, failure.error)
-        put.put(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
-        put.put(n.FAILURE_RETRY, failure.will_retry)
-        return n.EVENT_EVALUATION, put.values
+        event = Attributes(self.max_text)
+        event.add(n.GEN_AI_EVALUATION, failure.scorer)
+        event.add(n.ERROR_TYPE, failure.error)
+        event.add(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
+        event.add(n.FAILURE_RETRY, failure.will_retry)
+        return n.EVENT_EVALUATION, event.values
 
 
-def _identified(put: Attributes, kind: str, run_id: str, step: RetrievalStep | None = None) -> Attributes:
+def _identified(span: Attributes, kind: str, run_id: str, step: RetrievalStep | None = None) -> Attributes:
     """Adds what identifies a span, last: OpenTelemetry evicts the oldest attributes where there are too many."""
-    put.put(n.SKIPPED, put.skipped or None)
-    put.put(n.STEP_ID, None if step is None else step.id)
-    put.put(n.RUN_ID, run_id)
-    put.put(n.OI_KIND, kind)
-    return put
+    span.add(n.SKIPPED, span.skipped or None)
+    span.add(n.STEP_ID, None if step is None else step.id)
+    span.add(n.RUN_ID, run_id)
+    span.add(n.OI_KIND, kind)
+    return span
 
 
 def passage_id(passage: Passage) -> str:

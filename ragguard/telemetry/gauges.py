@@ -1,4 +1,4 @@
-"""Reports how many runs wait and how many were lost as metrics: one series for each sink, told apart by its number.
+"""Reports how many runs wait and how many were lost as metrics: one series for each sink, identified by its number.
 
 A meter provider makes one instrument for a name of a scope, and asks only the callbacks with which it was made: so each
 sink has a scope of its own, and a back end adds up the series.

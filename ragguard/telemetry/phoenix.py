@@ -149,9 +149,9 @@ class PhoenixSink:
 def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:
     about = Attributes(TEXT)
     for name in ("stderr", "engine", "prompts"):
-        about.put(name, getattr(score, name))
-    about.put("provisional", score.provisional or None)
-    about.put(SKIPPED, about.skipped or None)
+        about.add(name, getattr(score, name))
+    about.add("provisional", score.provisional or None)
+    about.add(SKIPPED, about.skipped or None)
     return {
         "span_id": format_span_id(target.span_id),
         "name": identifier(score_name(score)),
@@ -186,5 +186,5 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
         label = words[0] if score.value > 0 else words[1] if score.value < 0 else "neither"
     else:
         label = result.get("label") or f"{score.value:.2f}"
-    said = f"{identifier(score_name(score))} {score.value:.3f}"
-    return {"label": label, "explanation": ": ".join(filter(None, (said, result.get("explanation"))))}
+    number = f"{identifier(score_name(score))} {score.value:.3f}"
+    return {"label": label, "explanation": ": ".join(filter(None, (number, result.get("explanation"))))}

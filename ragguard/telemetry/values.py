@@ -19,15 +19,15 @@ INT64 = 2**63
 
 
 class Attributes:
-    """Attributes of one span or event, in the order in which they were put; counts values that no span can carry."""
+    """Attributes of one span or event, in the order in which they were added; counts values that no span can carry."""
 
     def __init__(self, max_text: int) -> None:
         self.values: dict[str, Value] = {}
         self.skipped = 0
         self._max_text = max_text
 
-    def put(self, name: str, value: Any) -> None:
-        """Puts one value; None and "" are left out and not counted."""
+    def add(self, name: str, value: Any) -> None:
+        """Adds one value; None and "" are left out and not counted."""
         if value is None or (isinstance(value, str) and not value):
             return
         clean = self._clean(value)
@@ -37,8 +37,8 @@ class Attributes:
             self.values.pop(name, None)
             self.values[str(name)] = clean
 
-    def put_json(self, name: str, value: Any) -> None:
-        """Puts a nested value as JSON text; cut as a whole, never in the middle."""
+    def add_json(self, name: str, value: Any) -> None:
+        """Adds a nested value as JSON text; cut as a whole, never in the middle."""
         try:
             text = json.dumps(value, ensure_ascii=False, default=_as_plain, allow_nan=False)
         except Exception:  # noqa: BLE001 - metadata is the user's, and may raise anything when it is read
@@ -47,7 +47,7 @@ class Attributes:
         if len(text) > self._max_text:
             self.skipped += 1
         else:
-            self.put(name, text)
+            self.add(name, text)
 
     def _clean(self, value: Any) -> Value | None:
         if isinstance(value, (list, tuple)):
