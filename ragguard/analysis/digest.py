@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Protocol, TypeAlias, TypeVar
 
+from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.records import Score
 from ragguard.scorers.explanation import Explanation, explain_facts
@@ -62,7 +63,7 @@ def summary(run: RunLine) -> Data:
 def detail(overview: Overview, texts: Texts) -> Data:
     """Returns what the page shows of an opened run, except its scores."""
     run, usage = overview.row, overview.summary.usage
-    explanation = explanation_of(overview)
+    explanation, selections = explanation_of(overview), selection_numbers(overview)
     shortened: dict[int, list[Shortened]] = {}
     for seq, *score in json.loads(overview.summary.shortened):
         shortened.setdefault(seq, []).append(tuple(score))
@@ -78,7 +79,10 @@ def detail(overview: Overview, texts: Texts) -> Data:
                 **_step(step, texts, run["started_ns"], shortened.get(step.seq, ())),
                 "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
                 "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
-                "remarks": [bridge.remark] if bridge else [],
+                "remarks": [
+                    *([bridge.remark] if bridge else []),
+                    *([diagnose_selection(*selections[step.seq])] if step.seq in selections else []),
+                ],
             }
             for number, step in enumerate(overview.steps, 1)
         ],
@@ -143,6 +147,19 @@ def explanation_of(overview: Overview) -> Explanation:
         if name in READ and stage == "passages"
     )  # fmt: skip
     return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
+
+
+def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
+    """Returns PROC and %PROC of each step that has both, by its `seq`."""
+    found: dict[int, dict[str, float]] = {}
+    if '"pct_proc"' in overview.summary.of_steps:
+        for seq, name, value, *_ in json.loads(overview.summary.of_steps):
+            found.setdefault(seq, {})[name] = value / SCALE
+    return {
+        seq: (values["proc"], values["pct_proc"])
+        for seq, values in found.items()
+        if {"proc", "pct_proc"} <= values.keys()
+    }
 
 
 def scores_json(overview: Overview) -> str:

@@ -18,6 +18,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
 from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
+from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.analysis.text import line_of
 from ragguard.capture.model_calls import notice
@@ -173,7 +174,7 @@ def _hop(
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
         row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar)
         rows.append(replace(row, judged=judged[position]) if position in judged else row)
-    remarks = [bridge.remark] if bridge else []
+    remarks = [*([bridge.remark] if bridge else []), *_selection(scores)]
     reasons = [
         notice(step.metadata, len(step.passages)),
         *_fit(scores),
@@ -189,6 +190,12 @@ def _hop(
         *(Text(reason, "yellow") for reason in reasons if reason),
     ]
     return Hop(lines, rows)
+
+
+def _selection(scores: Sequence[Score]) -> list[str]:
+    """Returns whether the retriever or what chose among its candidates lost more, where both are known."""
+    reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
+    return [] if reached is None or chosen is None else [diagnose_selection(reached.value, chosen.value)]
 
 
 def _fit(scores: Sequence[Score]) -> list[str]:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from ragguard._version import __version__
-from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, summary
+from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, selection_numbers, summary
+from ragguard.analysis.selection import about_selections
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
 from ragguard.scorers.exam.record import remarks_on
@@ -78,12 +79,14 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     engines: set[str] = set()
     block: list[dict[str, Any]] = []
     score_rows: list[str] = []
+    selections: list[tuple[float, float]] = []
     texts: Texts = {}
     for run in runs:
         if not isinstance(run, Overview):
             raise InvalidInput("runs", run, "what `Store.overviews(MISLEADS)` yields")
         lines.append(summary(run.line))
         engines.update(run.summary.engines)
+        selections += selection_numbers(run).values()
         block.append(detail(run, texts))
         score_rows.append(scores_json(run))
         if len(block) == BLOCK:
@@ -98,6 +101,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     _data(page, "index", _json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
         "version": __version__, "remarks": [*remarks(), *remarks_on(engines)],
+        "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))
     return len(lines)

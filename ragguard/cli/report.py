@@ -65,17 +65,20 @@ def run(
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
-    from ragguard.analysis.digest import summary
+    from ragguard.analysis.digest import selection_numbers, summary
+    from ragguard.analysis.selection import about_selections
     from ragguard.analysis.shadow import ShadowReport
     from ragguard.analysis.text import as_markup, question_line, short_ids
     from ragguard.scorers.exam.record import remarks_on
 
     lines: list[dict[str, Any]] = []
+    selections: list[tuple[float, float]] = []
     shadow = ShadowReport()
     engines: set[str] = set()
     elsewhere = 0
     for overview in runs:
         run = overview.line
+        selections += selection_numbers(overview).values()
         shadow.add(overview)
         engines.update(overview.summary.engines)
         lines.append(line := summary(run))
@@ -116,6 +119,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(f"The numbers are those of {', '.join(map(as_markup, sorted(engines)))}.")
     for remark in remarks_on(engines):
         console.print(f"[yellow]{as_markup(remark)}.[/]")
+    if selections:
+        console.print(about_selections(selections))
     if shadow.decisions:
         console.print(str(shadow))
     if elsewhere:

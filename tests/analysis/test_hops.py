@@ -271,3 +271,12 @@ def test_a_bar_has_colour_only_where_it_is_clear(utility, colour):
     (line,) = [line for line in console.export_text(styles=True).splitlines() if "It was founded" in line]
     assert f"\x1b[{colour}m{'█' * cells or ''}" in line
     assert ("\x1b[31m" in line or "\x1b[32m" in line) == (abs(utility) > 0.2)
+
+
+def test_the_hop_says_whether_retriever_or_selection_lost_more():
+    scores = [
+        Score("proc", 0.3, "step", "r", "s", scorer="grades"),
+        Score("pct_proc", 0.9, "step", "r", "s", scorer="grades"),
+    ]
+    assert "The retriever loses most: its candidates allow 0.30" in shown(guarded(), scores)
+    assert "loses most" not in shown(guarded(), scores[:1])

@@ -205,3 +205,40 @@ def test_paper_shows_the_run_alone(browser, address):
     assert page.value("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert page.value("list.offsetHeight + overview.offsetHeight") == 0
     assert page.value("run.offsetHeight") > 0
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_run_page_keeps_each_number_in_one_line_and_the_chart_fills_its_column(browser, tmp_path, width):
+    item = scored(1)
+    item.scores.append(
+        Score("contested", 1.0, "run", item.run.id, label="1.2 against 1.3; 2.1 against 2.2; " * 3)
+    )
+    write_html(overviews([item]), tmp_path / "report.html")
+    page = browser.open((tmp_path / "report.html").as_uri(), width)
+    rows = page.value(
+        "[...document.querySelectorAll('.facts-list dt')].map((one) => [one.getBoundingClientRect().right, "
+        "one.nextSibling.getBoundingClientRect().left, one.nextSibling.getClientRects()[0].height])"
+    )
+    assert rows
+    for term_ends, number_begins, height in rows:
+        assert term_ends <= number_begins
+        assert height < 30
+    numbers = page.value(
+        "[...document.querySelectorAll('.numbers b')].map((one) => one.getClientRects().length)"
+    )
+    assert set(numbers) == {1}
+    drawn, column = page.value(
+        "['svg', 'figure'].map((one) => document.querySelector('.sides ' + one).clientWidth)"
+    )
+    assert drawn >= 0.75 * column
+
+
+def test_page_says_over_all_runs_whether_the_retriever_or_the_choice_lost_more(browser, address, tmp_path):
+    runs = [scored(1), scored(2)]
+    for item in runs:
+        of = {"run_id": item.run.id, "step_id": item.run.steps[0].id}
+        item.scores += [Score("proc", 0.4, "step", **of), Score("pct_proc", 1.0, "step", **of)]
+    write_html(overviews(runs), tmp_path / "report.html")
+    said = browser.open((tmp_path / "report.html").as_uri()).value("selections.innerText")
+    assert said.startswith("Over 2 steps: The retriever loses most: its candidates allow 0.40")
+    assert browser.open(address).value("selections.innerText") == ""  # of these runs PROC is not known

@@ -450,6 +450,7 @@
   $("remarks").append(...index.remarks.map((remark) => el("li", {}, remark)));
   $("remarks").hidden = !index.remarks.length;
   tiles();
+  $("selections").textContent = index.selections;
   $("charts").append(...[
     histogram("ΔSePer of a run", known("gain", FILTERS.gold), -1, 1),
     histogram("Support of a run's answer", known("gain", FILTERS.support), -1, 1),
