@@ -201,7 +201,7 @@ def test_nothing_the_engine_does_reaches_the_application(make):
 
 
 def test_a_budget_that_is_spent_is_a_failure(make):
-    rg = make(budget={"tokens": 1})
+    rg = make(budget={"tokens": 0})
     run = capture(rg)
     assert rg.flush(10)
     assert {failure.error for failure in rg.failures(run.id)} == {"BudgetExceeded"}
@@ -210,7 +210,7 @@ def test_a_budget_that_is_spent_is_a_failure(make):
 def test_a_budget_holds_for_an_engine_with_layers_of_its_own(make):
     from ragguard import connect
 
-    rg = make(connect(ScriptedEngine()), budget={"tokens": 1})
+    rg = make(connect(ScriptedEngine()), budget={"tokens": 0})
     run = capture(rg)
     assert rg.flush(10)
     assert {failure.error for failure in rg.failures(run.id)} == {"BudgetExceeded"}

@@ -1,10 +1,10 @@
 """The account of what may be spent: requests, tokens and money, for all engines that share it.
 
-A call reserves the most that it can cost. The HTTP client counts each request before it is sent, and the tokens that
-the server's reply reports. So retries, questions about the server and failed requests are counted, too, and calls
-that run at the same time cannot overspend together.
+A call is refused once a limit is reached. The HTTP client counts each request before it is sent, and the tokens that
+the server's reply reports, so retries, questions about the server and failed requests are counted, too. Requests never
+go beyond their limit; tokens and money may, by what is in flight when theirs is reached.
 
-The HTTP client finds the account of its call in a context variable, so that engines need not pass it on.
+The HTTP client finds the call that it works for in a context variable, so that engines need not pass it on.
 """
 
 from __future__ import annotations
@@ -51,50 +51,18 @@ class Limits(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """The amounts that were spent so far, or that are left (None: no limit)."""
+    """The amounts that were spent so far."""
 
-    requests: int | None
-    tokens: int | None
-    money: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class Cost:
-    """The cost of a call: requests, and tokens of prompts and of answers."""
-
-    requests: int = 0
-    prompt_tokens: float = 0.0
-    output_tokens: float = 0.0
-
-    @property
-    def tokens(self) -> float:
-        """The tokens of prompts and answers together."""
-        return self.prompt_tokens + self.output_tokens
-
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.requests + other.requests,
-            self.prompt_tokens + other.prompt_tokens,
-            self.output_tokens + other.output_tokens,
-        )
-
-    def __sub__(self, other: Cost) -> Cost:
-        return self + Cost(-other.requests, -other.prompt_tokens, -other.output_tokens)
-
-    def less(self, other: Cost) -> Cost:
-        """Returns this cost less another one, with 0 in place of negative amounts."""
-        return Cost(
-            max(0, self.requests - other.requests),
-            max(0.0, self.prompt_tokens - other.prompt_tokens),
-            max(0.0, self.output_tokens - other.output_tokens),
-        )
+    requests: int
+    tokens: int
+    money: float
 
 
 class Account:
     """Limits what engines may spend in all; may be shared between engines and threads.
 
-    What a call may cost is reserved before it is sent, and a call that could go beyond is refused with
-    `BudgetExceeded`.
+    A call is refused with `BudgetExceeded` once a limit is reached. What is in flight at that moment may go beyond a
+    limit of tokens or money.
 
     Args:
         requests: How many requests to a model, 0 or more. None: any number.
@@ -117,9 +85,9 @@ class Account:
         if not isinstance(price, Price | None) or (money is not None and price is None):
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._price = price or Price(0.0, 0.0)
-        self._limits = Spent(requests, tokens, money)
-        self._spent = Cost()
-        self._in_flight = PerProcess(_InFlight)
+        self._limits = {"requests": requests, "tokens": tokens, "money": money}
+        self._requests = self._prompt_tokens = self._output_tokens = 0
+        self._lock = PerProcess(threading.Lock)
 
     @classmethod
     def of(cls, budget: Account | Limits | None) -> Account | None:
@@ -132,123 +100,93 @@ class Account:
         return cls(**budget) if budget else None
 
     @property
-    def limits_tokens(self) -> bool:
-        """True where tokens or money are limited, and not only requests."""
-        return self._limits.tokens is not None or self._limits.money is not None
-
-    @property
     def spent(self) -> Spent:
         """The amounts that were spent so far; `money` by the given price."""
-        with self._in_flight.get().lock:
-            return Spent(self._spent.requests, int(self._spent.tokens), self._money(self._spent))
-
-    @property
-    def left(self) -> Spent:
-        """The amounts that may still be spent, less those reserved for calls in flight."""
-        in_flight = self._in_flight.get()
-        with in_flight.lock:
-            used = self._spent + in_flight.reserved
-        requests, tokens, money = self._limits.requests, self._limits.tokens, self._limits.money
-        return Spent(
-            None if requests is None else max(0, requests - used.requests),
-            None if tokens is None else max(0, tokens - int(used.tokens)),
-            None if money is None else max(0.0, money - self._money(used)),
-        )
-
-    def refusal(self, want: Cost) -> str | None:
-        """Returns the reason why a cost exceeds what is left, as text; None where it does not."""
-        in_flight = self._in_flight.get()
-        with in_flight.lock:
-            return self._refusal(want, in_flight)
+        with self._lock.get():
+            return self._spent()
 
     @contextmanager
-    def reserving(self, want: Cost) -> Iterator[Reservation]:
-        """Reserves a cost while the block runs, and releases the part that was not spent."""
-        in_flight = self._in_flight.get()
-        with in_flight.lock:
-            if refusal := self._refusal(want, in_flight):
-                raise BudgetExceeded(refusal)
-            in_flight.reserved += want
-        reservation = Reservation(self, want)
-        token = _reservation.set(reservation)
+    def calling(self, requests: int = 1) -> Iterator[CountedCall]:
+        """Counts a call while the block runs; its first requests are counted at once. Raises BudgetExceeded where a
+        limit is reached."""
+        for _ in range(requests):
+            self.count_request()
+        call = CountedCall(self, requests, requests)
+        token = _call.set(call)
         try:
-            yield reservation
+            yield call
         finally:
-            _reservation.reset(token)
-            with in_flight.lock:
-                reservation.open = False
-                in_flight.reserved -= want.less(reservation.drawn)
+            _call.reset(token)
 
-    def _spend(self, reservation: Reservation, cost: Cost, *, refuse: bool) -> None:
-        """Counts a cost: first against the reservation, the rest against the unreserved amount."""
-        in_flight = self._in_flight.get()
-        with in_flight.lock:
-            reserved = reservation.wanted.less(reservation.drawn) if reservation.open else Cost()
-            beyond = cost.less(reserved)
-            if refuse and (refusal := self._refusal(beyond, in_flight)):
-                raise BudgetExceeded(refusal)
-            self._spent += cost
-            in_flight.reserved -= cost - beyond
-            reservation.drawn += cost
+    def count_request(self) -> None:
+        """Counts a request before it is sent; raises BudgetExceeded where a limit is reached."""
+        with self._lock.get():
+            spent = self._spent()
+            for name, limit in self._limits.items():
+                amount = getattr(spent, name)
+                if limit is not None and amount >= limit:
+                    raise BudgetExceeded(
+                        f"not sent: {amount:,.6g} of {limit:,.6g} {name} are spent: raise the budget's `{name}`, or "
+                        "ask for less"
+                    )
+            self._requests += 1
 
-    def _refusal(self, want: Cost, in_flight: _InFlight) -> str | None:
-        total = self._spent + in_flight.reserved + want
-        limits = self._limits
-        for name, limit, used, need in (
-            ("requests", limits.requests, total.requests, want.requests),
-            ("tokens", limits.tokens, total.tokens, want.tokens),
-            ("money", limits.money, self._money(total), self._money(want)),
-        ):
-            if limit is not None and need and used > limit:
-                return (
-                    f"not sent: up to {need:,.6g} {name} are needed, and {used - need:,.6g} of {limit:,.6g} are "
-                    f"spent or in flight: raise the budget's `{name}`, or ask for less"
-                )
-        return None
+    def count(self, requests: int, prompt_tokens: int, output_tokens: int) -> None:
+        """Counts what was spent."""
+        with self._lock.get():
+            self._requests += requests
+            self._prompt_tokens += prompt_tokens
+            self._output_tokens += output_tokens
 
-    def _money(self, cost: Cost) -> float:
-        return self._price.of(cost.prompt_tokens, cost.output_tokens)
-
-
-class _InFlight:
-    """The cost that is reserved for the calls of this process, under a lock of this process."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.reserved = Cost()
+    def _spent(self) -> Spent:
+        money = self._price.of(self._prompt_tokens, self._output_tokens)
+        return Spent(self._requests, self._prompt_tokens + self._output_tokens, money)
 
 
 @dataclass(eq=False, slots=True)
-class Reservation:
-    """The cost that is reserved for one call, and the part that it has spent."""
+class CountedCall:
+    """The amounts that were counted for one call."""
 
     account: Account
-    wanted: Cost
-    drawn: Cost = Cost()
-    open: bool = True
-    """False once the call has ended; its later costs are counted against the unreserved amount."""
+    requests: int
+    in_advance: int
+    """The requests that were counted and not sent yet."""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
 
-    def spend(self, cost: Cost, *, refuse: bool = False) -> None:
-        """Counts a cost; with `refuse` raises BudgetExceeded where it is not left."""
-        self.account._spend(self, cost, refuse=refuse)
+    def count_request(self) -> None:
+        """Counts a request before it is sent."""
+        if self.in_advance:
+            self.in_advance -= 1
+        else:
+            self.account.count_request()
+            self.requests += 1
 
-    def spend_rest(self, cost: Cost) -> None:
-        """Counts the part of a call's cost that is not counted yet."""
-        self.spend(cost.less(self.drawn))
+    def count_tokens(self, prompt_tokens: int, output_tokens: int) -> None:
+        """Counts the tokens of a reply."""
+        self.prompt_tokens += prompt_tokens
+        self.output_tokens += output_tokens
+        self.account.count(0, prompt_tokens, output_tokens)
+
+    def settle(self, usage: Usage, unreported: int) -> None:
+        """Counts the part of a call's usage that is not counted yet: `unreported` tokens where it reports none."""
+        requests = max(0, usage.requests - self.requests)
+        prompt, output = usage.prompt_tokens, usage.output_tokens
+        if not prompt and not output:
+            prompt = unreported
+        self.account.count(requests, max(0, prompt - self.prompt_tokens), max(0, output - self.output_tokens))
 
 
-_reservation: ContextVar[Reservation | None] = ContextVar("ragguard_reservation", default=None)
+_call: ContextVar[CountedCall | None] = ContextVar("ragguard_call", default=None)
 
 
 def count_request() -> None:
-    """Counts a request before it is sent, if its call has a budget; raises BudgetExceeded where none is left."""
-    reservation = _reservation.get()
-    if reservation is not None:
-        reservation.spend(Cost(1), refuse=True)
+    """Counts a request before it is sent, if its call has a budget; raises BudgetExceeded where a limit is reached."""
+    if (call := _call.get()) is not None:
+        call.count_request()
 
 
 def count_reply(usage: Usage) -> None:
     """Counts the tokens that a server's reply reports, if its call has a budget."""
-    reservation = _reservation.get()
-    if reservation is not None and (usage.prompt_tokens or usage.output_tokens):
-        reservation.spend(Cost(0, usage.prompt_tokens, usage.output_tokens))
+    if (call := _call.get()) is not None:
+        call.count_tokens(usage.prompt_tokens, usage.output_tokens)

@@ -50,6 +50,11 @@ class Prompt:
     """The labels of the question with the meaning of each, for models that are asked typed questions. Others read the
     prompt alone."""
 
+    @property
+    def size(self) -> int:
+        """The bytes of the messages."""
+        return sum(len(message.content.encode("utf-8", "replace")) for message in self.messages)
+
     def without_cuts(self) -> Prompt:
         """Returns the same prompt without spans that may be cut."""
         return replace(self, cuttable=())

@@ -54,7 +54,7 @@ def test_an_engine_that_fails_means_go_on(error):
 
 
 def test_a_budget_that_is_spent_means_go_on():
-    advice = advised(ScriptedEngine(label=says), budget={"tokens": 1})
+    advice = advised(ScriptedEngine(label=says), budget={"tokens": 0})
     assert (advice.action, advice.status) == ("continue", "error")
     assert "budget" in advice.reasons[0].lower()
 

@@ -12,7 +12,7 @@ from support.reader import TableEntailer
 from support.scripted_engine import Call, ScriptedEngine, unit
 
 from ragguard import connect
-from ragguard.engines.account import Account, Cost
+from ragguard.engines.account import Account
 from ragguard.engines.base import Engine
 from ragguard.engines.entailment.connected_entailer import connect_entailer
 from ragguard.engines.entailment.entailer import Pair
@@ -64,19 +64,12 @@ def test_child_takes_no_lock_that_a_thread_of_its_parent_held():
         pair = Pair("who?", "Ada", "Bo")
         return (
             bool(await p_of(cache, "a"))
-            and account.left.requests == 5
+            and account.spent.requests == 0
             and len(await entailer.entail([pair])) == 1
         )
 
-    with cache.wrapped._lock, account._in_flight.get().lock, entailer._opened.get().lock:
+    with cache.wrapped._lock, account._lock.get(), entailer._opened.get().lock:
         in_time(answered)
-
-
-def test_cost_that_the_parent_reserved_is_not_reserved_in_the_child():
-    account = Account(requests=5)
-    with account.reserving(Cost(requests=5)):
-        in_child(lambda: account.left.requests == 5)
-        assert account.left.requests == 0
 
 
 def test_nano_answers_in_a_child_of_a_process_that_has_used_it():

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.engines.account import Account, Cost
+from ragguard.engines.account import Account
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.entailer import RELATIONS, Entailer, Entailments, Pair, rows_of, same
 from ragguard.engines.foreign import ForeignEntailer
@@ -19,8 +19,6 @@ from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess
 from ragguard.text.secret_filter import without_secrets
 
-_FRAME_TOKENS = 16
-"""An upper bound on the tokens that a tokenizer puts around the two texts of a pair."""
 MOST_PAIRS = 20_000
 """The most pairs that are remembered; the least recently used are removed first."""
 SCHEMES = (
@@ -76,7 +74,7 @@ class _Opened:
 
 
 class ConnectedEntailer:
-    """An entailer around another one: asks about each pair once, and refuses what would overspend before it is sent.
+    """An entailer around another one: asks about each pair once, and refuses to once what may be spent is spent.
     Opens the other entailer anew in each process.
 
     Args:
@@ -95,8 +93,8 @@ class ConnectedEntailer:
     async def entail(
         self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
     ) -> Entailments:
-        """Returns one row for each pair; asks about those that are not known. Raises `BudgetExceeded` where too little
-        is left."""
+        """Returns one row for each pair; asks about those that are not known. Raises `BudgetExceeded` where a
+        limit is reached."""
         opened = self._opened.get()
         found = self._remembered(opened, pairs)
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in found]
@@ -116,7 +114,7 @@ class ConnectedEntailer:
 
     async def info(self) -> EngineInfo:
         """Returns the description of the entailer; the requests for it are counted."""
-        with nullcontext() if self._account is None else self._account.reserving(Cost()):
+        with nullcontext() if self._account is None else self._account.calling(0):
             return await self._opened.get().entailer.info()
 
     async def aclose(self) -> None:
@@ -129,10 +127,9 @@ class ConnectedEntailer:
         asked = [pair for pair in pairs if not same(pair)]
         if self._account is None or not asked:
             return await entailer.entail(pairs, deadline=deadline, priority=priority)
-        most = Cost(1, float(sum(_bytes(pair) + _FRAME_TOKENS for pair in asked)))
-        with self._account.reserving(most) as reservation:
+        with self._account.calling() as call:
             reply = await entailer.entail(pairs, deadline=deadline, priority=priority)
-            reservation.spend_rest(Cost(1, reply.usage.prompt_tokens or most.prompt_tokens))
+            call.settle(reply.usage, sum(_bytes(pair) for pair in asked))
             return reply
 
     def _remembered(self, opened: _Opened, pairs: Sequence[Pair]) -> dict[Pair, _KnownPair]:

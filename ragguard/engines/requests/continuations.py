@@ -1,6 +1,6 @@
 """The request for the probabilities of given texts: each prompt carries the text that follows it.
 
-How it is sent, joined with others, split again, priced, and kept for each prompt with its text.
+How it is sent, joined with others, split again, and kept for each prompt with its text.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ragguard.engines.account import Cost
 from ragguard.engines.base import Continuation, Engine, EngineInfo, Prompt
 from ragguard.engines.requests.request import Request, Value, cuts_of
 from ragguard.errors import EngineRejected
@@ -58,11 +57,6 @@ class ContinuationRequest(Request[ContinuationReply]):
             [prompt.without_cuts() for prompt in self.prompts], [[p.text] for p in self.prompts]
         )
         return ContinuationReply([row[0] for row in reply], getattr(reply, "usage", Usage()))
-
-    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        written = sum(len(prompt.text) for prompt in self.prompts) / 2
-        requests = 1 if "batch" in info.capabilities else len(self.prompts)
-        return Cost(requests, prompt_tokens + written, float(len(self.prompts)))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} continuation"

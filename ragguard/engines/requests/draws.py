@@ -1,4 +1,4 @@
-"""The request for sampled answers: how it is sent, joined with others, split again, priced, and kept for each prompt.
+"""The request for sampled answers: how it is sent, joined with others, split again, and kept for each prompt.
 
 Answers that are drawn without a seed differ each time: they are never kept.
 """
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
 from ragguard.engines.requests.request import Request, Value, cuts_of
 from ragguard.errors import EngineProtocolError
@@ -47,12 +46,6 @@ class DrawRequest(Request[Samples]):
                 f"{len(self.prompts)} prompts were asked; the engine answered {len(reply)}"
             )
         return reply
-
-    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        times, size = 1 if "n_samples" in info.capabilities else self.n, len(self.prompts)
-        written = self.output_tokens + self.n * info.thinking_tokens
-        requests = 1 if "batch" in info.capabilities else times * size
-        return Cost(requests, prompt_tokens * times, float(written * size))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"

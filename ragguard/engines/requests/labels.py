@@ -1,4 +1,4 @@
-"""The request for label probabilities: how it is sent, joined with others, split again, priced and kept.
+"""The request for label probabilities: how it is sent, joined with others, split again and kept.
 
 An answer is kept with all labels of its question, in their order. Requests with other labels are joined where one token
 identifies each label.
@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 
-from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, Prompt
 from ragguard.engines.requests.request import Request, Value, cuts_of
 from ragguard.errors import EngineProtocolError
@@ -82,14 +81,6 @@ class LabelRequest(Request[LabelProbs]):
         at = [asked.index(label) for label in self.labels]
         # Labels differ only where all are exact: there are no bounds and no standard errors.
         return [(tuple([p[i] for i in at]), *rest) for p, *rest in values]
-
-    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        times, size = info.label_requests, len(self.prompts)
-        if (self.mode or info.mode) == "sequence":
-            # Each label is scored token by token, each time after the whole prompt.
-            prompt_tokens *= sum(len(label.encode("utf-8", "replace")) for label in self.labels)
-        requests = 1 if "batch" in info.capabilities else times * size
-        return Cost(requests, prompt_tokens * times, float(info.label_tokens * size))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} label_probs {self.mode or info.mode} {self.mode is None} {self.labels!r}"

@@ -8,7 +8,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from ragguard.engines.account import Cost
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.records import Usage
 
@@ -65,10 +64,6 @@ class Request(ABC, Generic[R]):
     @abstractmethod
     async def ask(self, engine: Engine) -> R:
         """Puts the request to an engine by its verb, and checks the shape of the reply."""
-
-    @abstractmethod
-    def cost(self, info: EngineInfo, prompt_tokens: float) -> Cost:
-        """Returns the most that the request costs if its prompts have so many tokens."""
 
     @abstractmethod
     def stem(self, info: EngineInfo) -> str:
