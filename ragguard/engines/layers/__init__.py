@@ -9,8 +9,8 @@ The usual stack, outermost first, and why in this order:
 - `Coalesce` above `Priority`: calls merge while they are still many; behind a bounded number of
   slots there would be little left to merge.
 - `Retry` around `Priority`: a call that waits for its next attempt holds no slot.
-- `Budget` innermost, and only where something is limited: every attempt passes it, and it reserves only for what is in
-  flight, not for what waits in the queue. The HTTP client counts each request where it leaves, inner retries included.
+- `Budget` innermost, and only where something is limited: every attempt passes it. The HTTP client counts each request
+  where it leaves, inner retries included.
 
 Every layer hands `deadline` and `priority` on, passes `info` through and closes what it wraps.
 All of them may be called from several event loops at once, if the engine may.
