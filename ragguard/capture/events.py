@@ -208,8 +208,6 @@ class RunEnded:
     trace: TraceContext | None = None
     waits_for: str = ""
     """The key that resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
-    stands_in: bool = False
-    """True for an event in place of a lost one, which ends the run if anything of it is stored."""
 
 
 class OneStepRun(NamedTuple):

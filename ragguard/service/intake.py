@@ -290,7 +290,6 @@ class Intake:
             if not self._batch:
                 rested = now < awake_until and not queue and not queue.rest(LINGER)
                 if not queue:
-                    self._end_lost()
                     if not rested:
                         queue.sleep(next_tick - time.monotonic())
                     continue
@@ -309,7 +308,6 @@ class Intake:
             self._batch = []  # frees thousands of objects here, and not while the next hook runs
             self._worked = time.monotonic()
             if not running:
-                self._end_lost()
                 return
 
     def _write(self, batch: Sequence[QueueItem]) -> None:
@@ -319,8 +317,6 @@ class Intake:
             if isinstance(item, WriterJob):
                 self._record(items, waiting)
                 items, waiting = [], []
-                if item is batch[-1]:
-                    self._end_lost()
                 if not item.done.done():  # a batch may be repeated
                     item.run()
             elif isinstance(item, AwaitedEvent):
@@ -373,16 +369,6 @@ class Intake:
                 self._store.count("events_refused")
                 continue
             yield event
-
-    def _end_lost(self) -> None:
-        """Ends the stored runs whose ends were lost, unless events that came before these may still wait."""
-        ends = self._lost.ends()
-        if not ends or self._queue or (self.closed and self._store.outage):
-            return
-        self._lost.forget(ends)
-        self._guarded(lambda: self._patient.write(self._store.prepare(self._prepared(ends))))
-        if self._listener is not None:
-            self._guarded(self._listener.runs_due)
 
     def _give_up(self, error: BaseException) -> None:
         """Gives up the batch at hand; callers that wait for a part of it get the error."""

@@ -1,4 +1,4 @@
-"""Remembers which runs lost events, within a bound, so that each says how many, also where its end was lost."""
+"""Remembers which runs lost events, within a bound, so that each says at its end how many."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from ragguard.capture.events import Event, RunEnded, RunStarted
+from ragguard.capture.events import Event, RunEnded
 from ragguard.service.queue_items import QueueItem, events_in
 
 LOST: Final = "ragguard.events_lost"
@@ -16,11 +16,10 @@ RUNS_KEPT = 10_000
 
 
 class LostEvents:
-    """The numbers of lost events of runs that have not ended in the store, and the ends among them."""
+    """The numbers of lost events of runs that have not ended in the store."""
 
     def __init__(self) -> None:
         self._of: dict[str, int] = {}
-        self._ends: dict[str, RunEnded] = {}
 
     def note(self, events: Sequence[QueueItem]) -> int:
         """Takes events that are lost; returns how many there are. Called from any thread."""
@@ -30,32 +29,11 @@ class LostEvents:
             run_id = getattr(event, "run_id", "")
             if run_id and (run_id in self._of or len(self._of) < RUNS_KEPT):
                 self._of[run_id] = self._of.get(run_id, 0) + 1
-                if isinstance(event, RunEnded):
-                    self._ends[run_id] = RunEnded(
-                        run_id,
-                        event.status,
-                        ended_ns=event.ended_ns,
-                        waits_for=event.waits_for,
-                        stands_in=True,
-                    )
         return number
 
     def marked(self, event: Event) -> Event:
         """Returns an event as it is to be written: the end of a run that lost events has their number in its
         metadata."""
-        if isinstance(event, RunStarted):
-            end = self._ends.get(event.run_id)
-            if end is not None and end.ended_ns <= event.run.started_ns:  # the run goes on after its lost end
-                del self._ends[event.run_id]
-        elif isinstance(event, RunEnded) and (lost := self._of.pop(event.run_id, 0)):
+        if isinstance(event, RunEnded) and (lost := self._of.pop(event.run_id, 0)):
             return replace(event, metadata={**event.metadata, LOST: lost})
         return event
-
-    def ends(self) -> list[RunEnded]:
-        """Returns what stands in for the ends that were lost: when and how each run ended, and nothing else."""
-        return list(self._ends.values())
-
-    def forget(self, ends: Sequence[RunEnded]) -> None:
-        """Forgets ends that are written now."""
-        for end in ends:
-            self._ends.pop(end.run_id, None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -25,7 +26,6 @@ from ragguard.scorers.references import find_references
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
-from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
 from ragguard.storage.sqlite.ledger import Due, ScoringOutcome
 from ragguard.storage.sqlite.store import Store
@@ -59,7 +59,7 @@ class RunScoring:
         *,
         pipeline: PerProcess[ScoringPipeline],
         delivery: Delivery,
-        progress: ScoringProgress,
+        progress: threading.Condition,
         redactor: Redactor | None,
     ) -> None:
         self._references, self._retry = settings.find_references, settings.retry
@@ -92,7 +92,8 @@ class RunScoring:
         self._busy.pop(run_id, None)
         done.set()
         self._store.release(run_id)
-        self._progress.note()
+        with self._progress:
+            self._progress.notify_all()
 
     async def bring_up_to_date(self, run: Run, priority: int) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""

@@ -30,7 +30,6 @@ from ragguard.service.flush_report import Report
 from ragguard.service.intake import Intake
 from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
-from ragguard.service.progress import ScoringProgress
 from ragguard.service.redaction import Redactor
 from ragguard.service.run_scoring import RunScoring
 from ragguard.service.scoring_worker import ScoringWorker
@@ -63,7 +62,8 @@ class Service:
             settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
         )
         redactor = None if settings.redact is None else Redactor(settings.redact, self.faults)
-        self._progress = ScoringProgress()
+        self._progress = threading.Condition()
+        """Notified when a run was scored or released."""
         self.intake = Intake(settings, self.store, faults=self.faults, listener=self, redactor=redactor)
         self.delivery = Delivery(settings, self.store, self.faults)
         self._scoring = RunScoring(
@@ -131,7 +131,8 @@ class Service:
                 return False
             if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
                 return False  # the next attempt comes after the timeout
-            self._progress.wait(min(remaining, 0.2))
+            with self._progress:
+                self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
         counts, left, captured = self.store.counts, self._left, self.recorder.counts

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from types import SimpleNamespace
@@ -14,7 +13,7 @@ from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run, as_events
 
-from ragguard.capture.events import RunEnded, RunIdentity, RunStarted, StepEnded
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError, StoreUnavailable
@@ -297,53 +296,6 @@ def test_a_run_that_lost_events_says_so_and_ends_all_the_same(start, drop):
     assert missing == store.counts["events_lost"] > 300
     assert found["r299" if drop == "oldest" else "r0"] == runs[299 if drop == "oldest" else 0]
     assert {run.status for run in found.values()} == {"ok"}
-
-
-@pytest.mark.parametrize("drop", ["oldest", "newest"])
-def test_a_run_whose_end_is_lost_ends_and_says_so(start, drop):
-    store = SlowStore()
-    intake, _ = start(store, queue_size=8, on_overflow=f"drop_{drop}")
-    put(intake, a_run("held", steps=0))
-    assert store.at_work.wait(10)
-    runs = [a_run(f"r{number}", steps=1) for number in range(40)]
-    for run in runs:  # as they ask for ids, their starts are not dropped for newer events
-        started, *steps, ended = as_events(run)
-        intake(RunStarted(started.run, RunIdentity(run.id), run.id))
-        for step in steps:
-            intake(StepEnded(step.step, run.id))
-        intake(replace(ended, status="error"))
-    store.go.set()
-    intake.do(lambda: None).result(10)
-    found = [run for run in store.runs() if run.id != "held"]
-    without_end = [run for run in found if run.answer is None]
-    assert without_end
-    assert {(run.status, run.ended_ns) for run in found} == {("error", runs[0].ended_ns)}
-    assert {run.question for run in found} == {runs[0].question}
-    in_runs = sum(run.metadata.get(LOST, 0) for run in found)
-    assert in_runs + 3 * (len(runs) - len(found)) == store.counts["events_lost"]
-    assert store.counts["runs_captured"] == len(found) + 1
-    assert store.left().open == 0
-
-
-def test_a_run_that_goes_on_after_its_lost_end_is_not_ended(start):
-    store = SlowStore()
-    intake, _ = start(store, queue_size=1, on_overflow="drop_newest")
-    put(intake, a_run("held", steps=0))
-    assert store.at_work.wait(10)
-    begins = RunStarted(Run("r", "q", status="open", started_ns=1), RunIdentity("r"), "r")
-    goes_on = RunStarted(Run("r", status="open", started_ns=9), RunIdentity("r", resumes=True), "r")
-    lost = RunEnded("r", ended_ns=5)
-    intake(begins)
-    for number in range(UNMEASURED - 2):
-        intake(StepEnded(RetrievalStep(f"s{number}", "other", number, number), "other"))
-    intake._queue.append(goes_on)
-    intake(lost)
-    store.go.set()
-    intake.do(lambda: None).result(10)
-    assert store.run("r").status == "open"
-    intake(RunEnded("r", ended_ns=20))
-    intake.do(lambda: None).result(10)
-    assert (store.run("r").ended_ns, store.run("r").metadata[LOST]) == (20, 1)
 
 
 def test_queue_is_bounded_by_bytes_as_well(start):

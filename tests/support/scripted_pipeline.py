@@ -85,6 +85,8 @@ class ScriptedSettings:
 
     pipeline: object = field(default_factory=ScriptedPipeline)
     scorers: tuple[str, ...] = ("scripted",)
+    engine: object = None
+    """No address, so that nothing is examined."""
 
     def build(self) -> object:
         return self.pipeline

@@ -180,10 +180,8 @@ class Store:
                 ledger.keep_all_unscored(db, owner)
             dropped = self._keep_bounds(db) if self.path is None else 0
         self._continued.keep_ended(writing.ended)
-        if (
-            counted := writing.ended_in_place - writing.ended_again
-        ):  # a run that ends again was counted before
-            self.count("runs_captured", counted)
+        if writing.ended_again:  # a run that ends again was counted before
+            self.count("runs_captured", -writing.ended_again)
         if dropped:
             self.count("runs_dropped", dropped)
             bounds.warn_of_dropped(self, self.counts["runs_dropped"], self._bound)

@@ -98,8 +98,6 @@ class Writing:
         """The number of ends of runs whose earlier end this process wrote, too."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
-        self.ended_in_place = 0
-        """The number of runs that were ended in place of a lost end."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
         """The texts of the written passages, by digest."""
         self._needed = NeededTexts(self.texts)
@@ -258,16 +256,12 @@ class Writing:
             return
         new = self._new.get(event.run_id)
         run_id = event.run_id if stored is None else stored.run_id
-        if new is not None and new.is_open and stored is None and not (event.waits_for or event.stands_in):
+        if new is not None and new.is_open and stored is None and not event.waits_for:
             new.end = event
             self.ended.add(run_id)
             self.changed.pop(run_id, None)
             return
         self._insert_new()
-        if event.stands_in:
-            if self._seq(run_id) not in self._open:
-                return
-            self.ended_in_place += 1
         seq = self._opened(run_id)
         if seq is None:
             forget_deleted(self._db, run_id)
