@@ -33,7 +33,6 @@ from ragguard.runtime.background_loop import BackgroundLoop, running_loop
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
-from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.models import ADVISING, SCORING
 from ragguard.scorers.scorer import Scorer
@@ -56,11 +55,10 @@ class Adviser:
     def __init__(
         self, asking: ScoringOnDemand, loop: BackgroundLoop, scorers: Iterable[str | Scorer] = ()
     ) -> None:
-        """Asks on `loop`. Answers are drawn and compared as `scorers` do, so that nothing is asked twice."""
+        """Asks on `loop`. Passages are compared as `scorers` do, so that nothing is asked twice."""
         given = list(scorers)
         self._asking, self._loop = asking, loop
         self._admission = AdviceAdmission()
-        self._belief = next((one for one in given if isinstance(one, Belief)), Belief())
         self._contested = next((one for one in given if isinstance(one, Contested)), Contested())
         self.calibration: AdviceCalibration | None = None
         """The calibration in use; None: the threshold is the default, and advice says that it is uncalibrated."""
@@ -199,7 +197,7 @@ class Adviser:
 
     async def _judged(self, began: _AdviceCall) -> Advice:
         """Returns the advice, judged on the loop; waits no longer than the budget."""
-        calibration, search = self.calibration, EvidenceSearch(self._belief, self._contested)
+        calibration, search = self.calibration, EvidenceSearch(self._contested)
         try:
             async with until(began.deadline, "advice"):
                 evidence, view = await search.evidence(
@@ -257,7 +255,7 @@ class Adviser:
         for prefix in (known and known.stages) or _prefixes(run):
             evidence = None
             if _is_readable(prefix.steps):
-                search = EvidenceSearch(self._belief, self._contested)
+                search = EvidenceSearch(self._contested)
                 evidence, _ = await search.evidence(self._asker(prefix, SCORING))
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if known is None:

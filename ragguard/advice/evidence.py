@@ -16,26 +16,24 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.distraction import utility
 from ragguard.records import Usage
 from ragguard.scorers.answers import verdict_of
-from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
-from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, Key, window
+from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
 from ragguard.scorers.coverage import find_sub_questions
-from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes.abstention import abstention, read_abstention
 from ragguard.scorers.probes.belief import belief
-from ragguard.scorers.probes.question import Ask, LabelQuestion, SampleAnswer, SampleQuestion, answered
+from ragguard.scorers.probes.question import Ask, LabelQuestion, SampleQuestion, answered
 from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.view import StepView, View, numbered, read_texts
 
+WEIGHED = 4
+"""How many contradictions are looked at for what they decide."""
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
 HELPS = 0.2
 """A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
-LEAST = 0.05
-"""The reader's answers are drawn where the other parts of the sufficiency leave at least this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +46,7 @@ class Evidence:
     turns: int
     """How many turns of retrieval there were."""
     conflicts: tuple[Conflict, ...]
+    """Passages that contradict each other about a sub-question."""
     redundancy: float | None
     """The share of what the last turn answers that earlier turns had answered; None where it answers nothing."""
     p_answer: float
@@ -56,10 +55,9 @@ class Evidence:
     """The utility of each passage of the last turn for the query that brought it."""
     turns_without_help: int = 0
     """How many of the last turns, in a row, brought no passage that helps with its query."""
-    entropy: float | None = None
-    """The semantic entropy of the reader's answers now; None where no answers were drawn, as too little is there."""
-    entropy_before: float | None = None
-    """The same before the last turn; without any passage where there was no other turn."""
+    deciding: tuple[Conflict, ...] = ()
+    """The contradictions that decide the answer: without one of the two passages the reader gives another one than
+    without the other."""
     unjudged: tuple[str, ...] = ()
     """The reasons why single passages could not be judged; such a passage counts as one that answers nothing."""
 
@@ -79,9 +77,9 @@ class Evidence:
         return len({one.sub_question for one in self.conflicts}) / len(self.sub_questions)
 
     @property
-    def most(self) -> float:
-        """The highest sufficiency that is possible, before it is known how far the reader's answers agree."""
-        return self.p_answer * self.coverage * (1 - self.contested)
+    def undecided(self) -> float:
+        """The share of the sub-questions about which a contradiction decides the answer."""
+        return len({one.sub_question for one in self.deciding}) / len(self.sub_questions)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -91,12 +89,10 @@ class Evidence:
             "coverage": self.coverage,
             "delta_coverage": self.coverage - before,
             "contested": self.contested,
+            "undecided": self.undecided,
             "p_answer": self.p_answer,
             "turns_without_help": float(self.turns_without_help),
         }
-        if self.entropy is not None and self.entropy_before is not None:
-            found["semantic_entropy"] = self.entropy
-            found["delta_semantic_entropy"] = self.entropy_before - self.entropy
         if self.redundancy is not None:
             found["redundancy"] = self.redundancy
         if self.utilities:
@@ -108,31 +104,24 @@ class Evidence:
 class EvidenceSearch:
     """Asks for the evidence about one run as it stands."""
 
-    belief: Belief
-    """How answers are drawn and compared: as the RagGuard's own scorer of beliefs does."""
     contested: Contested
     usage: Usage = field(default_factory=Usage)
     """The cost of asking so far."""
     _ratings: Ratings = field(default_factory=lambda: Ratings(()))
     _conflicts: tuple[Conflict, ...] = ()
+    _deciding: tuple[Conflict, ...] = ()
     _relevant: set[str] = field(default_factory=set)
     _utilities: list[float] = field(default_factory=list)
     _helped: set[str] = field(default_factory=set)
     _p_answer: float = 0.0
-    _entropies: list[float] = field(default_factory=list)
     _unjudged: dict[str, None] = field(default_factory=dict)
 
     async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
-        """Returns the evidence, and the run as it was seen.
-
-        The reader's answers are drawn where the rest leaves a chance that what was read suffices: they cost most.
-        """
+        """Returns the evidence, and the run as it was seen."""
         view = await ask_about([self._coverage, self._reading])
-        found = self._found(view)
-        if found.most >= LEAST:
-            await ask_about([self._answers])
-            found = self._found(view)
-        return found, view
+        if self._conflicts:
+            await ask_about([self._weighing])
+        return self._found(view), view
 
     def _found(self, view: View) -> Evidence:
         """Returns the evidence so far."""
@@ -149,8 +138,7 @@ class EvidenceSearch:
             p_answer=self._p_answer,
             utilities=tuple(self._utilities),
             turns_without_help=self._turns_without_help(turns),
-            entropy=self._entropies[-1] if self._entropies else None,
-            entropy_before=self._entropies[0] if self._entropies else None,
+            deciding=self._deciding,
             unjudged=tuple(self._unjudged),
         )
 
@@ -200,32 +188,36 @@ class EvidenceSearch:
                 self._utilities.append(worth)
         self._note(errors, of=len(read))
 
-    async def _answers(self, view: View, ask: Ask) -> None:
-        """Draws answers to the question before the last turn and now, and finds how many meanings they have."""
+    async def _weighing(self, view: View, ask: Ask) -> None:
+        """Finds the contradictions that decide the answer, from the reader's likeliest answers without each passage."""
         ask = self._counted(ask)
-        setting, question, turns = view.setting, view.run.question, _turns(view)
-        earlier = [step for turn in turns[:-1] for step in turn]
-        contexts: dict[Key, BeliefContext] = {}
-        for steps in (earlier, list(view.steps)):
-            context = fitting(view, steps)
-            contexts.setdefault(context.passages, context)
+        setting, question = view.setting, view.run.question
+        weighed = self._conflicts[:WEIGHED]
+        without = list(dict.fromkeys(text for one in weighed for text in (one.first, one.second)))
+        passages = fitting(view, view.steps).passages
+        most = setting.prompts.template("abstention").max_tokens
         drawn = await ask(
             [
-                belief(
-                    setting.prompts, question, one.passages, cut_order=one.cut_order, n=self.belief.samples,
-                    seed=view.seed,
+                SampleQuestion(
+                    setting.prompts.render("abstention", [one for one in passages if one != text], query=question),
+                    1, most, 0.0, seed=view.seed,
                 )
-                for one in contexts.values()
+                for text in without
             ]
         )  # fmt: skip
-        by_context: dict[Key, SampleAnswer | RagguardError] = dict(zip(contexts, drawn, strict=True))
-        own = self.belief
-        meanings = Meanings(question, ask, setting.language, own.equivalence, match=own.match, tau=own.tau)
-        found = await Estimator(own.weights, errors=False).beliefs(by_context, (), meanings)
-        for belief_in in found.values():
-            if isinstance(belief_in, RagguardError):
-                raise belief_in
-            self._entropies.append(belief_in.entropy.value)
+        meanings = Meanings(question, ask, setting.language)
+        said = {
+            text: meanings.words(next((one.text for one in answered(answer).samples), ""))
+            for text, answer in zip(without, drawn, strict=True)
+        }
+        both = [(said[one.first], said[one.second]) for one in weighed]
+        await meanings.learn(pair for first, second in both for pair in ((first, second), (second, first)))
+        self._deciding = tuple(
+            one
+            for one, (first, second) in zip(weighed, both, strict=True)
+            if max(meanings.entailment(first, second)[2], meanings.entailment(second, first)[2])
+            >= self.contested.tau
+        )
 
     def _counted(self, ask: Ask) -> Ask:
         """Returns what asks in the same way, with what that costs counted."""

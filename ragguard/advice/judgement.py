@@ -27,13 +27,11 @@ class Judgement(NamedTuple):
 def sufficiency(evidence: Evidence) -> float:
     """Returns how far what was read suffices, from 0 to 1.
 
-    It is the product of four shares: the probability that the reader answers instead of abstaining, the coverage of
-    the sub-questions, exp(−H) of the semantic entropy H (1 where all drawn answers mean the same, 1/m where they are
-    spread evenly over m meanings), and the share of the sub-questions that are not contested. Where the other three
-    leave less than 0.05, no answers are drawn, and the product is that of the three.
+    It is the product of three shares: the probability that the reader answers instead of abstaining, the coverage of
+    the sub-questions, and the share of the sub-questions about which no contradiction decides the answer. On harder
+    questions those that decide nothing are as frequent where all was found: counted, they made the product worse.
     """
-    agreement = 1.0 if evidence.entropy is None else math.exp(-max(0.0, evidence.entropy))
-    return evidence.most * agreement
+    return evidence.p_answer * evidence.coverage * (1 - evidence.undecided)
 
 
 def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgement:
@@ -44,24 +42,31 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgemen
     digits = 2 if f"{enough:.2f}" != f"{threshold:.2f}" else 4
     how = f"sufficiency {enough:.{digits}f}, {'at least' if enough >= threshold else 'under'} {threshold:.{digits}f}"
     if enough >= threshold:
-        return Judgement("answer", [how, *_closed(evidence)], gain, stderr)
+        return Judgement("answer", [how, *_closed(evidence), *_contradictions(evidence)], gain, stderr)
     action, why = _otherwise(evidence)
-    return Judgement(action, [*why, how, *_open(evidence)], gain, stderr)
+    told = [] if evidence.deciding else _contradictions(evidence)
+    return Judgement(action, [*why, how, *_open(evidence), *told], gain, stderr)
 
 
 def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
     """Returns what to do where what was read does not suffice."""
     best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
-    if evidence.conflicts:
-        one = evidence.conflicts[0]
-        asked = evidence.sub_questions[one.sub_question]
-        said = f"{one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r}"
-        return "distrust", [f"passages contradict each other: {said} ({asked[:SHOWN]})"]
+    if evidence.deciding:
+        return "distrust", _contradictions(evidence)
     if best < HELPS and worst < -HELPS:
         return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
     if best < HELPS:
         return "rephrase", ["no passage of the last step helps with its query"]
     return "continue", []
+
+
+def _contradictions(evidence: Evidence) -> list[str]:
+    """Returns the first contradiction between passages in words, whatever the action is: one that decides, if any."""
+    return [
+        f"passages contradict each other: {one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r} "
+        f"({evidence.sub_questions[one.sub_question][:SHOWN]})"
+        for one in (*evidence.deciding, *evidence.conflicts)[:1]
+    ]
 
 
 def _closed(evidence: Evidence) -> list[str]:

@@ -1,7 +1,5 @@
 """What follows from the evidence: each action, its reasons, and what another step is expected to add."""
 
-import math
-
 import numpy as np
 import pytest
 
@@ -16,7 +14,6 @@ def evidence(**changes):
     fields = {
         "sub_questions": ("who founded it?", "where was that person born?"), "covered": (1, 2), "turns": 2,
         "conflicts": (), "redundancy": 0.0, "p_answer": 0.98, "utilities": (0.9, -0.1),
-        "entropy": 0.0, "entropy_before": 1.5,
     }  # fmt: skip
     return Evidence(**fields | changes)
 
@@ -54,7 +51,7 @@ def test_utility_of_the_last_step_decides_how_to_go_on(utilities, action, reason
 
 
 def test_passages_that_contradict_each_other_are_distrusted():
-    found = judge(evidence(conflicts=(CONFLICT,)), None)
+    found = judge(evidence(conflicts=(CONFLICT,), deciding=(CONFLICT,)), None)
     assert found.action == "distrust"
     assert (
         found.reasons[0]
@@ -64,24 +61,21 @@ def test_passages_that_contradict_each_other_are_distrusted():
 
 @pytest.mark.parametrize(
     "worse",
-    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"entropy": 0.7}, {"conflicts": (CONFLICT,)}],
+    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"conflicts": (CONFLICT,), "deciding": (CONFLICT,)}],
 )
 def test_everything_that_speaks_against_an_answer_lowers_the_sufficiency(worse):
     assert sufficiency(evidence(**worse)) < sufficiency(evidence())
     assert 0 <= sufficiency(evidence(**worse)) <= 1
 
 
-def test_answers_spread_over_meanings_count_as_one_of_so_many():
-    spread = evidence(p_answer=1.0, entropy=math.log(4))
-    assert sufficiency(spread) == pytest.approx(0.25)
-    assert sufficiency(evidence(p_answer=1.0, entropy=-1e-16)) == 1.0
-
-
-def test_without_drawn_answers_the_other_parts_are_the_sufficiency():
-    little = evidence(p_answer=0.01, entropy=None, entropy_before=None)
-    assert sufficiency(little) == pytest.approx(0.01)
-    assert "semantic_entropy" not in little.numbers
-    assert "delta_semantic_entropy" in evidence().numbers
+def test_a_contradiction_that_decides_nothing_is_told_and_costs_nothing():
+    told = evidence(conflicts=(CONFLICT,))
+    assert sufficiency(told) == sufficiency(evidence())
+    assert judge(told, None).action == "answer"
+    assert any("contradict" in reason for reason in judge(told, None).reasons)
+    open_ = judge(evidence(conflicts=(CONFLICT,), covered=(1, 0)), None)
+    assert open_.action == "continue"
+    assert any("contradict" in reason for reason in open_.reasons)
 
 
 def calibrated(threshold, gains=()):
@@ -102,7 +96,7 @@ def test_a_calibration_moves_the_threshold_and_tells_the_gain():
 
 def test_a_contradiction_does_not_stand_against_the_promise():
     """The promise is about the rule `sufficiency at least the threshold`; another rule would keep another one."""
-    assert judge(evidence(conflicts=(CONFLICT,)), calibrated(0.4)).action == "answer"
+    assert judge(evidence(conflicts=(CONFLICT,), deciding=(CONFLICT,)), calibrated(0.4)).action == "answer"
 
 
 @pytest.mark.parametrize(
