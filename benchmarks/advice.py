@@ -1,29 +1,19 @@
-"""Advice in an agent's loop: retrievals, tokens and wrong answers, beside fixed budgets and the model's own word.
+"""Advice in an agent's loop, as the integrations follow it: retrievals, and right and wrong answers.
 
-    python benchmarks/advice.py                                    75 questions to calibrate on, 75 others to measure
-    python benchmarks/advice.py --calibration 51 --cases 30 --unanswered 12    smaller, for a look
+    python benchmarks/advice.py               51 questions to calibrate on, 45 others to measure, of each kind
+    python benchmarks/advice.py --cases 12    fewer, for a look
 
-The target: as many right answers as the best fixed budget with at least 30 % fewer retrievals, and half its wrong
-answers on unanswerable questions. On 75 questions, and further ones without an answer (64 in all), that nobody had
-looked at before, the best fixed budget is four searches (0.533 right; 0.219 wrong on unanswerable ones). Advice with
-the promise 0.05 or 0.1 reaches the target: 0.560 right, 34 % and 33 % fewer retrievals (95 %: 28 to 41 and 26 to 40),
-0.047 wrong on unanswerable ones.
+An agent plans its hops, reads each name with nano, searches a corpus of which it sees three new passages at a time, and
+asks in other words where nothing was found. One question in five has no answer: the fact is not in the corpus. Plain
+questions are those of `ragguard.world`, hard ones those of `studies.hard_world`, whose passages make up most of their
+corpus. The judge is nano, or nano with noise (`studies.weak_judges`); the reader is nano.
 
-Not reached, or paid for:
-- With the promise 0.02, 75 runs leave no room for a single loss, so the threshold is 0.99, and 0.440 are right with
-  29 % fewer retrievals.
-- The model's own word alone (search until it has an answer) has more right answers (0.613) with 3.4 retrievals, and
-  eleven times the wrong ones on unanswerable questions (0.547).
-- Advice costs five times the tokens that the agent's model reads: nothing scores beside it, which would ask most of
-  it.
-- The rule for giving up was chosen with figures in sight, so those questions (seeds 72 and 73) no longer count: there
-  it saved 37 % with 0.573 right and 0.070 wrong on unanswerable ones. The attempt before it, in which two `rephrase`
-  in a row were needed and `distrust` did not count, had saved 32 % with 0.600 right and 0.105 wrong on unanswerable
-  ones.
+Two ways to follow advice, both by `LoopAdviser`:
+- an agent (`AdviceMiddleware`, `AdvisedFunctionAgent`) also stops by itself, once its model has an answer. It is
+  calibrated with `own_stop`.
+- a graph (`advise_edge`, `advise_step`) stops when advised, and its model answers then, or says that it cannot.
 
-An agent plans its hops, reads each name with nano, searches 10,000 passages of which it sees three new ones at a
-time, and asks in other words where nothing was found. One question in five has no answer: the fact is not in the
-corpus.
+Beside them: fixed numbers of searches, and the agent without advice.
 """
 
 from __future__ import annotations
@@ -33,11 +23,11 @@ import asyncio
 import random
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,33 +37,39 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.machine import record
 from ragguard import Passage, RagGuard, RetrievalStep, Run, world
 from ragguard.advice import KnownOutcome
+from ragguard.advice.loop import LoopAdviser
+from ragguard.analysis.validation.agreement import auc
 from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import exact_match
+from ragguard.records import Advice
 from ragguard.runtime.limiter import in_parallel
-from ragguard.scorers import Belief
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus
-from ragguard.world.facts import INVERSE
+from ragguard.world.facts import INVERSE, Fact
 from ragguard.world.grammar import RELATIONS, THAT, chain_phrasings, question_phrasings, sentence
+from studies.hard_world import hard_cases
+from studies.weak_judges import weak_judge
 
 MOST = 6
 K = 3
 NO = "NO-RESPONSE"
 UNANSWERABLE = 0.2
 PROMISES = (0.02, 0.05, 0.1)
-CALIBRATION, EVALUATION, UNANSWERED = 71, 172, 173
+CALIBRATION, EVALUATION, UNANSWERED = 71, 272, 273
 """The seeds of the questions."""
-CASES = (75, 75, 45)
+CASES = (51, 45, 15)
 """The number of questions that are calibrated on, of those that are measured, and of further ones without an answer."""
 DRAWS = 4000
 AT_ONCE = 4
 BUDGET_MS = 600_000
-SAMPLES = 5
-"""The answers that are drawn for the semantic entropy: half of the usual number, as all this runs on a processor."""
-GIVES_UP = 2
-"""The number of `rephrase` and `distrust` in a row that ends the search of an agent that is advised."""
+JUDGES = (None, 0.95)
+"""The judges: nano itself, and nano with noise that leaves this AUC."""
+HARD_CORPUS = 1500
+"""How many plain passages lie between those of the hard questions."""
+FOLLOWED = LoopAdviser(max_hops=MOST)
 PROMPTS = load_prompts("nano")
 
 
@@ -89,12 +85,10 @@ class Trip:
     """The question that is left after each search, with the names that were read, and the plan."""
     said: list[str] = field(default_factory=list)
     """The answer that the agent would have given after each search."""
-    sufficiency: list[float] = field(default_factory=list)
-    actions: list[str] = field(default_factory=list)
+    advice: list[Advice] = field(default_factory=list)
+    """The advice after each search."""
     tokens: list[int] = field(default_factory=list)
     """The tokens that the agent's model read for each search and the answer after it."""
-    asked: list[int] = field(default_factory=list)
-    """The tokens that the advice after each search cost."""
 
     @property
     def right(self) -> list[float]:
@@ -104,15 +98,47 @@ class Trip:
     def is_right(self, said: str) -> bool:
         return self.answerable and any(exact_match(said, reference) for reference in self.case.references)
 
+    @property
+    def own_stop(self) -> int:
+        """The number of searches after which the agent stops by itself, since its model has an answer."""
+        answered = [not text.startswith(NO) for text in self.said]
+        return 1 + answered.index(True) if any(answered) else MOST
+
+    def stop(self, threshold: float, *, by_itself: bool) -> int:
+        """Returns after how many searches the agent stops that follows advice with this threshold."""
+        for number, advice in enumerate(self.advice, 1):
+            enough = advice.numbers["sufficiency"] >= threshold
+            action = "answer" if enough else "continue" if advice.action == "answer" else advice.action
+            followed = FOLLOWED.choice(replace(advice, action=action)).enough
+            if followed or number == MOST or (by_itself and number == self.own_stop):
+                return number
+        raise AssertionError("a trip has an advice after each search")
+
+    def read(self, steps: int) -> list[Passage]:
+        return [passage for step in self.steps[:steps] for passage in step.passages]
+
+    def holds_all(self, steps: int) -> bool:
+        """Returns whether what was read states all facts that the question needs."""
+        return all(any(states(one, as_tuple(fact)) for one in self.read(steps)) for fact in self.case.facts)
+
+    def is_contradicted(self, steps: int) -> bool:
+        """Returns whether a passage that was read says something else of a fact which the question needs."""
+        said = {
+            tuple(one.metadata[key] for key in ("relation", "subject", "object")) for one in self.read(steps)
+        }
+        return any(
+            (relation, subject) == (fact.relation, fact.subject) and object_ != fact.object
+            for relation, subject, object_ in said for fact in self.case.facts
+        )  # fmt: skip
+
     def stage(self, steps: int) -> Run:
         """The run as it stood after so many searches."""
         question, plan = self.asked_then[steps - 1]
         return Run(self.name, question, steps=self.steps[:steps], status="open", sub_questions=plan)
 
 
-@lru_cache(maxsize=1)
-def corpus() -> Corpus:
-    return Corpus(world.default_world())
+def as_tuple(fact: Fact) -> tuple[str, str, str]:
+    return fact.relation, fact.subject, fact.object
 
 
 def plan_of(case: Case, names: Sequence[str]) -> list[str]:
@@ -153,18 +179,21 @@ def hidden(case: Case, rng: random.Random, share: float) -> tuple[str, str, str]
 
 
 def states(passage: Passage, fact: tuple[str, str, str] | None) -> bool:
+    """Returns whether a passage states a fact, in either direction; a hard passage has several, and may hedge one."""
     if fact is None:
         return False
     relation, subject, object_ = fact
-    said = tuple(passage.metadata[name] for name in ("relation", "subject", "object"))
-    return said in (fact, (INVERSE.get(relation, relation), object_, subject))
+    same = (fact, (INVERSE.get(relation, relation), object_, subject))
+    known = passage.metadata
+    own = tuple(known[name] for name in ("relation", "subject", "object"))
+    return own in same or any(tuple(one) in same for one in known.get("facts", ()))
 
 
-def search(query: str, seen: set[str], missing: tuple[str, str, str] | None) -> list[Passage]:
+def search(corpus: Corpus, query: str, seen: set[str], missing: tuple[str, str, str] | None) -> list[Passage]:
     """The best passages that the agent has not read yet."""
     found = []
-    for at, score in corpus().search(query, K + len(seen) + 8):
-        passage = corpus().passages[at]
+    for at, score in corpus.search(query, K + len(seen) + 24):
+        passage = corpus.passages[at]
         if passage.text not in seen and not states(passage, missing):
             found.append(Passage(passage.text, passage.id, score, dict(passage.metadata)))
     return found[:K]
@@ -176,7 +205,7 @@ async def read(engine: Engine, question: str, texts: Sequence[str]) -> str:
     return (await engine.sample([prompt], n=1, max_tokens=8, temperature=0.0))[0][0].text
 
 
-async def travel(engine: Engine, case: Case, seed: str, unanswerable: float) -> Trip:
+async def travel(engine: Engine, corpus: Corpus, case: Case, seed: str, unanswerable: float) -> Trip:
     """Returns the trip of an agent that searches six times.
 
     It asks hop by hop with the names that its model reads, and in other words where the model finds nothing.
@@ -189,7 +218,7 @@ async def travel(engine: Engine, case: Case, seed: str, unanswerable: float) -> 
     for number in range(MOST):
         hop = len(names) - 1
         query = query_of(case, hop, names[-1], attempt)
-        passages = search(query, seen, missing)
+        passages = search(corpus, query, seen, missing)
         seen |= {passage.text for passage in passages}
         notes += [passage.text for passage in passages]
         trip.steps.append(
@@ -205,166 +234,148 @@ async def travel(engine: Engine, case: Case, seed: str, unanswerable: float) -> 
     return trip
 
 
-async def advised(rg: RagGuard, trip: Trip, until: float) -> None:
-    """Asks for advice after each search, up to the one after which an agent with this threshold stops."""
-    for number in range(1, MOST + 1):
-        advice = await rg.advice.aadvise(trip.stage(number), BUDGET_MS)
-        if advice.status != "judged":
-            raise SystemExit(f"advice failed: {advice.reasons}")
-        trip.sufficiency.append(advice.numbers["sufficiency"])
-        trip.actions.append(advice.action)
-        trip.asked.append(advice.usage.prompt_tokens + advice.usage.output_tokens)
-        if advised_stop(trip, until) is not None:
-            break
+async def advised(rg: RagGuard, trip: Trip) -> Trip:
+    """Returns the trip with the advice after each search."""
+    told = [await rg.advice.aadvise(trip.stage(number), BUDGET_MS) for number in range(1, MOST + 1)]
+    if failed := [one for one in told if one.status != "judged"]:
+        raise SystemExit(f"advice failed: {failed[0].reasons}")
+    return replace(trip, advice=told)
 
 
-async def trips(engine: Engine, n: int, seed: int, unanswerable: float = UNANSWERABLE) -> list[Trip]:
+async def trips(
+    engine: Engine, kind: str, n: int, seed: int, unanswerable: float = UNANSWERABLE
+) -> list[Trip]:
     """Makes the trips of `n` questions of one, two and three hops."""
-    each = -(-n // 3)
+    make = world.cases if kind == "plain" else hard_cases
     cases = [
         (case, f"{seed} {hops} {at}")
         for hops in (1, 2, 3)
-        for at, case in enumerate(world.cases(each, seed=seed, hops=hops))
+        for at, case in enumerate(make(-(-n // 3), seed=seed, hops=hops))
     ]
+    if kind == "plain":
+        corpus = Corpus(world.default_world())
+    else:
+        texts = {passage.text: passage for case, _ in cases for passage in case.pool()}
+        corpus = Corpus(world.default_world(), HARD_CORPUS, extra=list(texts.values()))
     return await in_parallel(
-        [partial(travel, engine, case, name, unanswerable) for case, name in cases], AT_ONCE
+        [partial(travel, engine, corpus, case, name, unanswerable) for case, name in cases], AT_ONCE
     )
 
 
-@dataclass(slots=True)
-class Outcome:
-    """The results of all questions with one way to stop, one number for each question."""
-
-    retrievals: NDArray[np.float64]
-    tokens: NDArray[np.float64]
-    right: NDArray[np.float64]
-    wrong: NDArray[np.float64]
-
-
-def outcome(trips: Sequence[Trip], stops: Sequence[int], told: Sequence[bool] | None = None) -> Outcome:
-    """Returns the results of the trips that stop after so many searches.
-
-    With `told`, the agent asks for advice after each search, which costs tokens, and says that it does not know where
-    the advice never was `answer`.
-    """
-    right, wrong, tokens = [], [], []
-    for at, (trip, stop) in enumerate(zip(trips, stops, strict=True)):
-        said = trip.said[stop - 1] if told is None or told[at] else NO
-        right.append(trip.is_right(said))
-        wrong.append(not said.startswith(NO) and not trip.is_right(said))
-        tokens.append(sum(trip.tokens[:stop]) + (0 if told is None else sum(trip.asked[:stop])))
-    return Outcome(*(np.array(values, dtype=np.float64) for values in (stops, tokens, right, wrong)))
+def stops_of(made: Sequence[Trip], thresholds: Mapping[str, float]) -> dict[str, list[int]]:
+    """Returns after how many searches each trip stops, for each way to stop."""
+    ways = {f"{budget} searches": [budget] * len(made) for budget in range(1, MOST + 1)}
+    ways["agent, no advice"] = [trip.own_stop for trip in made]
+    for name, threshold in thresholds.items():
+        by_itself = name.startswith("agent")
+        ways[name] = [trip.stop(threshold, by_itself=by_itself) for trip in made]
+    return ways
 
 
-def fixed_outcome(trips: Sequence[Trip], budget: int) -> Outcome:
-    """Returns the results of the trips of an agent that always searches so many times."""
-    return outcome(trips, [budget] * len(trips))
-
-
-def own_outcome(trips: Sequence[Trip]) -> Outcome:
-    """Returns the results of the trips of an agent that goes on until its model has an answer."""
-    answered = ([not text.startswith(NO) for text in trip.said] for trip in trips)
-    return outcome(trips, [1 + said.index(True) if any(said) else MOST for said in answered])
-
-
-def advised_stop(trip: Trip, threshold: float) -> tuple[int, bool] | None:
-    """Returns after how many searches a trip stops, and whether with an answer; None where it has not stopped yet.
-
-    The agent answers once the advice is `answer` and its model has one. It gives up, and says that it does not know,
-    after two searches in a row that brought nothing or were to be distrusted, or after the last search.
-    """
-    vain = 0
-    for number, (enough, action) in enumerate(zip(trip.sufficiency, trip.actions, strict=True), 1):
-        if enough >= threshold and not trip.said[number - 1].startswith(NO):
-            return number, True
-        vain = vain + 1 if action in ("rephrase", "distrust") and enough < threshold else 0
-        if vain == GIVES_UP or number == MOST:
-            return number, False
-    return None
-
-
-def advised_outcome(trips: Sequence[Trip], threshold: float) -> Outcome:
-    """Returns the results of the trips of an agent that follows advice with this threshold."""
-    stops = [advised_stop(trip, threshold) or (MOST, False) for trip in trips]
-    return outcome(trips, [stop for stop, _ in stops], [told for _, told in stops])
-
-
-Way: TypeAlias = Callable[[Sequence[Trip]], Outcome]
-"""A way to stop: gives the results of trips."""
-
-
-def summary(way: Way, best: Way, made: Sequence[Trip], unanswerable: Sequence[Trip]) -> dict[str, Any]:
-    """Returns the figures of one way to stop, and the paired differences from the best fixed budget.
-
-    Wrong answers to questions without an answer are counted on `unanswerable`; all else on the trips that were `made`.
-    """
-    mine, theirs, guessed, their_guesses = (
-        way(made),
-        best(made),
-        way(unanswerable).wrong,
-        best(unanswerable).wrong,
-    )
+def summary(made: Sequence[Trip], stops: Sequence[int], beside: Sequence[int]) -> dict[str, Any]:
+    """Returns the figures of one way to stop, and the paired differences from another one with their intervals."""
+    said = [trip.said[stop - 1] for trip, stop in zip(made, stops, strict=True)]
+    right = np.array([trip.is_right(text) for trip, text in zip(made, said, strict=True)], dtype=np.float64)
+    wrong = np.array([not text.startswith(NO) for text in said]) - right
+    theirs = np.array([trip.right[stop - 1] for trip, stop in zip(made, beside, strict=True)])
     drawn = np.random.default_rng(7).integers(0, len(made), (DRAWS, len(made)))
-    without = np.random.default_rng(8).integers(0, len(unanswerable), (DRAWS, len(unanswerable)))
-    saved = 1 - mine.retrievals[drawn].mean(1) / theirs.retrievals[drawn].mean(1)
+    mine, other = np.array(stops, dtype=np.float64), np.array(beside, dtype=np.float64)
 
     def interval(values: NDArray[np.float64]) -> list[float]:
         return [round(float(edge), 3) for edge in np.percentile(values, [2.5, 97.5])]
 
     return {
-        "retrievals": round(float(mine.retrievals.mean()), 2),
-        "tokens": round(float(mine.tokens.mean())),
-        "right": round(float(mine.right.mean()), 3),
-        "wrong": round(float(mine.wrong.mean()), 3),
-        "wrong_on_unanswerable": round(float(guessed.mean()), 3),
-        "beside_best_fixed": {
-            "retrievals_saved": round(1 - float(mine.retrievals.mean() / theirs.retrievals.mean()), 3),
-            "retrievals_saved_95": interval(saved),
-            "right_gained": round(float((mine.right - theirs.right).mean()), 3),
-            "right_gained_95": interval((mine.right - theirs.right)[drawn].mean(1)),
-            "wrong_on_unanswerable_added": round(float((guessed - their_guesses).mean()), 3),
-            "wrong_on_unanswerable_added_95": interval((guessed - their_guesses)[without].mean(1)),
-        },
+        "retrievals": round(float(mine.mean()), 2),
+        "right": round(float(right.mean()), 3),
+        "wrong": round(float(wrong.mean()), 3),
+        "saved": round(1 - float(mine.mean() / other.mean()), 3),
+        "saved_95": interval(1 - mine[drawn].mean(1) / other[drawn].mean(1)),
+        "right_gained": round(float((right - theirs).mean()), 3),
+        "right_gained_95": interval((right - theirs)[drawn].mean(1)),
     }
 
 
-async def measure(calibration: int, evaluation: int, unanswered: int) -> dict[str, Any]:
+def share(flags: Sequence[bool]) -> list[float | int | None]:
+    """Returns a share, and of how many."""
+    return [round(sum(flags) / len(flags), 3) if flags else None, len(flags)]
+
+
+def stage_figures(made: Sequence[Trip]) -> dict[str, Any]:
+    """Returns what the actions without a calibration mean, over all searches of all trips."""
+    stages = [(trip, at, advice) for trip in made for at, advice in enumerate(trip.advice, 1)]
+    whole = [(trip, at, advice) for trip, at, advice in stages if trip.holds_all(at)]
+    lied = [one for trip, at, one in whole if trip.is_contradicted(at)]
+    figures: dict[str, Any] = {
+        f"answer, {hops} hops: all was read": share(
+            [
+                trip.holds_all(at)
+                for trip, at, one in stages
+                if one.action == "answer" and trip.case.hops == hops
+            ]
+        )
+        for hops in (1, 2, 3)
+    }
+    figures["answer: is right"] = share(
+        [trip.right[at - 1] > 0 for trip, at, one in stages if one.action == "answer"]
+    )
+    figures["all was read: distrust"] = share([one.action == "distrust" for _, _, one in whole])
+    figures["all was read, nothing contradicts it: distrust"] = share(
+        [one.action == "distrust" for trip, at, one in whole if not trip.is_contradicted(at)]
+    )
+    figures["all was read, a passage contradicts it: told"] = share(
+        [one.numbers["contested"] > 0 for one in lied]
+    )
+    figures["all was read, a passage contradicts it: distrust"] = share(
+        [one.action == "distrust" for one in lied]
+    )
+    for name in ("sufficiency", "p_answer"):
+        values = [one.numbers[name] for _, _, one in stages]
+        figures[f"AUC of {name} for all was read"] = round(
+            auc(values, [trip.holds_all(at) for trip, at, _ in stages]), 3
+        )
+    figures["tokens asked, beside those read"] = round(
+        sum(one.usage.prompt_tokens + one.usage.output_tokens for _, _, one in stages)
+        / sum(sum(trip.tokens) for trip in made), 2
+    )  # fmt: skip
+    return figures
+
+
+async def measure(kind: str, strength: float | None, sizes: tuple[int, int, int]) -> dict[str, Any]:
     """Calibrates on trips of some seeds, and compares the ways to stop on those of other ones."""
-    async with RagGuard(store=None, scorers=[Belief(samples=SAMPLES)]) as rg:
-        known = await trips(rg.engine, calibration, CALIBRATION)
-        outcomes = [
-            KnownOutcome(trip.stage(MOST), trip.right, [trip.stage(at) for at in range(1, MOST + 1)])
-            for trip in known
+    engine = connect("nano")
+    judge = engine if strength is None else await weak_judge(engine, strength, seed=CALIBRATION)
+    async with RagGuard(engine, judge=judge, store=None, scorers=()) as rg:
+        known = await trips(engine, kind, sizes[0], CALIBRATION)
+        asked = [
+            await in_parallel([partial(advised, rg, trip) for trip in some], AT_ONCE)
+            for some in (
+                await trips(engine, kind, sizes[1], EVALUATION),
+                await trips(engine, kind, sizes[2], UNANSWERED, 1.0),
+            )
         ]
-        calibrations = [await rg.advice.acalibrate(outcomes, promise) for promise in PROMISES]
-        made = await trips(rg.engine, evaluation, EVALUATION)
-        further = await trips(rg.engine, unanswered, UNANSWERED, 1.0)
-        # Under the highest threshold the other actions are seen wherever any of the rules goes on.
-        strictest = max(calibrations, key=lambda found: found.threshold)
-        await rg.advice.ause(strictest)
-        asked = [partial(advised, rg, trip, strictest.threshold) for trip in (*made, *further)]
-        await in_parallel(asked, AT_ONCE)
-    thresholds = {found.max_loss: found.threshold for found in calibrations}
-    return {"calibrated_on": len(known), **figures(made, further, thresholds)}
-
-
-def figures(
-    made: Sequence[Trip], further: Sequence[Trip], thresholds: Mapping[float, float]
-) -> dict[str, Any]:
-    """Returns the figures of all ways to stop, on the trips that were made and on further ones without an answer."""
+        made, further = asked
+        thresholds: dict[str, float] = {}
+        for way in ("agent", "graph"):
+            for promise in PROMISES:
+                outcomes = [
+                    KnownOutcome(
+                        trip.stage(MOST), trip.right, [trip.stage(at) for at in range(1, MOST + 1)],
+                        trip.own_stop if way == "agent" else None,
+                    )
+                    for trip in known
+                ]  # fmt: skip
+                found = await rg.advice.acalibrate(outcomes, promise)
+                thresholds[f"{way}, advised, {promise:g}"] = found.threshold
     unanswerable = [trip for trip in (*made, *further) if not trip.answerable]
-    fixed = {f"fixed {budget}": partial(fixed_outcome, budget=budget) for budget in range(1, MOST + 1)}
-    best = max(fixed, key=lambda name: (fixed[name](made).right.mean(), -fixed[name](made).retrievals.mean()))
-    ways: dict[str, Way] = {**fixed, "own word": own_outcome}
-    for promise, threshold in thresholds.items():
-        ways[f"advice, promise {promise:g}"] = partial(advised_outcome, threshold=threshold)
+    ways, guessed = stops_of(made, thresholds), stops_of(unanswerable, thresholds)
+    own = "agent, no advice"
+    figures = {name: summary(made, stops, ways[own]) for name, stops in ways.items()}
+    for name, stops in guessed.items():
+        figures[name]["wrong_on_unanswerable"] = summary(unanswerable, stops, guessed[own])["wrong"]
     return {
-        "measured_on": len(made),
-        "unanswerable": len(unanswerable),
-        "best_fixed": best,
-        "thresholds": {f"{promise:g}": round(threshold, 4) for promise, threshold in thresholds.items()},
-        "ways": {name: summary(way, fixed[best], made, unanswerable) for name, way in ways.items()},
-    }
+        "calibrated_on": len(known), "measured_on": len(made), "unanswerable": len(unanswerable),
+        "thresholds": thresholds, "ways": figures, "actions": stage_figures(made),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -377,20 +388,29 @@ def main() -> None:
         "--unanswered", type=int, default=CASES[2], help="further questions without an answer"
     )
     args = parser.parse_args()
-    began = time.process_time()
-    found = asyncio.run(measure(args.calibration, args.cases, args.unanswered))
-    show(found)
-    print(record("advice", {**found, "processor_seconds": round(time.process_time() - began)}))
+    sizes = (args.calibration, args.cases, args.unanswered)
+    found: dict[str, Any] = {}
+    for strength in JUDGES:
+        for kind in ("plain", "hard"):
+            name = f"{kind}, {'nano' if strength is None else f'AUC {strength:g}'}"
+            found[name] = asyncio.run(measure(kind, strength, sizes))
+            show(name, found[name])
+            print(
+                record("advice", {"figures": found, "processor_seconds": round(time.process_time())}),
+                flush=True,
+            )
 
 
-def show(found: Mapping[str, Any]) -> None:
+def show(name: str, found: Mapping[str, Any]) -> None:
     """Prints one line for each way to stop."""
-    for name, one in found["ways"].items():
-        beside = one["beside_best_fixed"]
-        print(f"{name:20} {one['retrievals']:5.2f} retrievals {one['tokens']:6} tokens  right {one['right']:.3f}  "
-              f"wrong {one['wrong']:.3f}, on unanswerable {one['wrong_on_unanswerable']:.3f}  "
-              f"saved {beside['retrievals_saved']:+.3f} {beside['retrievals_saved_95']}  "
-              f"right {beside['right_gained']:+.3f} {beside['right_gained_95']}")  # fmt: skip
+    for way, one in found["ways"].items():
+        print(
+            f"{name:16} {way:24} {one['retrievals']:5.2f} retrievals  right {one['right']:.3f}  "
+            f"wrong {one['wrong']:.3f}, on unanswerable {one['wrong_on_unanswerable']:.3f}  "
+            f"saved {one['saved']:+.3f} {one['saved_95']}  right {one['right_gained']:+.3f} {one['right_gained_95']}"
+        )
+    for what, value in found["actions"].items():
+        print(f"{name:16} {what}: {value}")
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from ragguard.advice.calibration import (
     AdviceCalibration,
     KnownOutcome,
     Trace,
+    better_ends,
     check_runs,
     choose_threshold,
     gains_of,
@@ -239,11 +240,13 @@ class Adviser:
         traces = await in_parallel(
             [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
         )
-        threshold, loss, saved = choose_threshold(traces, max_loss)
+        ended, beside = better_ends(traces)
+        threshold, loss, saved = choose_threshold(ended, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
             threshold, max_loss, len(useful), len(given) - len(useful), loss=loss, steps_saved=saved, engine=engine,
-            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts, gains=gains_of(traces),
+            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts, gains=gains_of(ended),
+            beside=beside,
         )  # fmt: skip
         return self.calibration
 
@@ -260,7 +263,7 @@ class Adviser:
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if known is None:
                 correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=SCORING)))
-        return Trace(enough, correct)
+        return Trace(enough, correct, None if known is None else known.own_stop)
 
     def _asker(
         self, run: Run, priority: int, deadline: float | None = None, *, redacted: bool = False

@@ -79,7 +79,7 @@ class LoopAdviser:
             if run is None:
                 return HopAdvice(False)
             with paused():  # what an engine of the user's own calls is no part of the run
-                return self._hop(run.advise(self.budget_ms))
+                return self.choice(run.advise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
@@ -92,7 +92,7 @@ class LoopAdviser:
             if run is None:
                 return HopAdvice(False)
             with paused():
-                return self._hop(await run.aadvise(self.budget_ms))
+                return self.choice(await run.aadvise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
@@ -100,7 +100,7 @@ class LoopAdviser:
         """Returns what to do where no advice is needed: before the first hop, and once all hops are made."""
         return HopAdvice(True, _NO_MORE) if hops >= self.max_hops else HopAdvice(False)
 
-    def _hop(self, advice: Advice) -> HopAdvice:
+    def choice(self, advice: Advice) -> HopAdvice:
         """Returns what to do with advice, which ends a loop also where the latest hops brought nothing."""
         if advice.status != "judged":
             why = "; ".join(advice.reasons) or advice.status
