@@ -74,19 +74,6 @@ def test_runs_of_one_transaction_stand_in_the_order_of_their_starts(tmp_path):
         assert store.run_ids() == [f"r{number}" for number in range(5)]
 
 
-def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
-    """1, 1.0 and True are equal in Python. What is known of a text that came before must not stand for another."""
-    values = [1, True, 1.0, "1", None, 1]
-    with closing(Store(tmp_path / "s.db")) as store:
-        for number, value in enumerate(values):
-            passages = [Passage("one text", metadata={"value": value})]
-            store.record(
-                [StepEnded(RetrievalStep("s", f"r{number}", passages=passages, candidates=passages))]
-            )
-        found = [run.steps[0].passages[0].metadata["value"] for run in store.runs()]
-    assert [(type(one), one) for one in found] == [(type(one), one) for one in values]
-
-
 def test_a_batch_is_read_once_and_each_event_let_go_before_the_next():
     """What waits for the end of a batch is visited by the garbage collector again and again."""
     alive = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -66,7 +66,10 @@ def check(path: Path, name: str, *, read_only: bool) -> None:
             if found:
                 schema.check_tables(db, name)
     except sqlite3.OperationalError as error:
-        raise StoreError(f"{name} cannot be read ({error}); check the file and its permissions") from error
+        raise StoreError(
+            f"{name} cannot be read ({error}); check the file and its permissions, or copy it and its log to a folder "
+            "that can be written"
+        ) from error
     except (sqlite3.DatabaseError, UnicodeDecodeError) as error:
         if not _has_our_mark(path):
             raise StoreError(f"{name} is no SQLite file ({error}); name another file") from error
@@ -91,11 +94,8 @@ def opened_to_read(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
-    """Returns a connection that writes nothing, also where not even the log's index can be written.
-
-    There, a log is read over an index in memory. That needs a connection without locks, which only Unix has; it is
-    taken where there is something in the log.
-    """
+    """Returns a connection that writes nothing. Where the log's index cannot be written, it reads the file alone, and
+    raises sqlite3.OperationalError if there is something in the log."""
     connect = partial(
         sqlite3.connect, timeout=schema.PATIENCE, isolation_level=None, check_same_thread=False, uri=True
     )
@@ -106,22 +106,10 @@ def open_to_read(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         db.close()
         if _size(_logs_of(path)[0]):
-            with suppress(sqlite3.OperationalError):
-                return _with_own_index(connect(f"{location}?mode=ro&vfs=unix-none"))
+            raise
         return connect(f"{location}?immutable=1")
     except (sqlite3.DatabaseError, UnicodeDecodeError):
         return db  # no SQLite file: the next read raises
-    return db
-
-
-def _with_own_index(db: sqlite3.Connection) -> sqlite3.Connection:
-    """Has a connection keep the index of the log in memory; raises where it cannot read the file that way."""
-    try:
-        db.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
-        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except BaseException:
-        db.close()
-        raise
     return db
 
 
