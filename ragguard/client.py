@@ -275,6 +275,18 @@ class RagGuard:
             raise InvalidInput("runs", runs, "runs that can be iterated")
         return self._service.on_demand.evaluate_each(runs, concurrency)
 
+    async def add_runs(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+        """Stores runs that were captured elsewhere, to be scored in the background like captured ones; returns the
+        errors of those that were refused, by their ids.
+
+        All others are in the store once the call returns. A run takes the place of a stored one with its id and
+        question.
+
+        Args:
+            runs: Whole runs, such as `ragguard.traces.read` or `ragguard.read_runs` give them.
+        """
+        return await self._service.add_runs(runs)
+
     def runs(self) -> Runs:
         """Returns the captured runs, the oldest first, as a sequence that reads page by page."""
         self._service.wait_until_written()

@@ -31,6 +31,7 @@ COMMANDS = {
     "fetch": "Fetch smol, a small real model that a laptop computes.",
     "score": "Score run files into a store; goes on where it was stopped.",
     "questions": "Write the sub-questions that reference reports answer.",
+    "serve": "Take traces and runs over HTTP, and score them.",
     "calibrate": "Choose the threshold of the guard or of advice, with a promise.",
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }

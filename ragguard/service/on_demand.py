@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
-from ragguard.errors import EngineError, RagguardError
+from ragguard.errors import EngineError, InvalidInput, RagguardError
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.limiter import bounded
@@ -52,6 +53,12 @@ class ScoringOnDemand:
         """Scores a run and stores the result."""
         self._intake.start()
         return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), DEMANDED))
+
+    async def add(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+        """Stores runs, which are due afterwards; returns the errors of those that were refused, by their ids."""
+        self._intake.start()
+        redacted = [self._redacted(run) for run in runs]
+        return await asyncio.wrap_future(self._intake.do(lambda: self._store.add_due(redacted)))
 
     async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -17,7 +17,8 @@ from ragguard.capture.calls import what_to_do
 from ragguard.capture.events import Event
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
-from ragguard.errors import RagguardError
+from ragguard.errors import InvalidInput, RagguardError
+from ragguard.records import Run
 from ragguard.runtime.arguments import seconds_to_wait
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import now_ns, seconds_left
@@ -93,6 +94,13 @@ class Service:
         if self.intake.depth and not self._is_own_thread():
             with suppress(TimeoutError, RagguardError):
                 self.intake.do(lambda: None).result(timeout)
+
+    async def add_runs(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+        """Stores runs that were captured elsewhere, to be scored in the background; returns the errors of those that
+        were refused, by their ids."""
+        refused = await self.on_demand.add(runs)
+        self._worker.wake()
+        return refused
 
     def flush(self, timeout: float) -> Report:
         """Waits until everything captured so far is scored, stored and delivered; the report says whether it is."""

@@ -1,8 +1,8 @@
-"""Keeps the spans of traces that are not complete: on disk, so that neither their number nor a kill matters.
+"""Keeps the spans of traces until these are complete: on disk, so that neither their number nor a kill matters.
 
-spool.add(spans)              # durable once it returns, where the spool has a path
-spool.complete(now)           # the traces of which no more spans are expected
-spool.spans(trace_id); spool.remove(trace_id)
+`add` is durable once it returns, where the spool has a path. `complete` gives the traces of which no more is expected,
+`spans` the spans of one; `handed` notes that they have become runs, and spans that come late make them complete once
+more until `forget` removes them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import astuple
+from contextlib import contextmanager
 from pathlib import Path
 
 from ragguard.errors import StoreError
@@ -21,12 +21,14 @@ from ragguard.traces.span import SpanEvent, TraceSpan
 MOST_SPANS = 10_000
 """The most spans of one trace that are kept."""
 MOST_TRACES = 100_000
-"""The most traces that are open at once; beyond it the spans of new ones are refused."""
+"""The most traces that wait to become runs; beyond it the spans of new ones are refused."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
-    id TEXT PRIMARY KEY, number INTEGER, last REAL, spans INTEGER NOT NULL DEFAULT 0, ended INTEGER NOT NULL DEFAULT 0
-) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS span (trace TEXT, seq INTEGER, body TEXT, PRIMARY KEY (trace, seq)) WITHOUT ROWID;
+    number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
+    ended INTEGER NOT NULL DEFAULT 0, handed INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX IF NOT EXISTS waiting ON trace (last) WHERE handed = 0;
+CREATE TABLE IF NOT EXISTS span (trace INTEGER, seq INTEGER, body TEXT, PRIMARY KEY (trace, seq)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS done (id TEXT PRIMARY KEY, at REAL) WITHOUT ROWID;
 """
 
@@ -41,12 +43,14 @@ class Spool:
             path: The file. None: a temporary one, which goes with the spool.
         """
         self.counts: Counter[str] = Counter()
-        """How many spans were taken, and how many were refused, by the reason."""
+        """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA journal_mode = WAL" if path else "PRAGMA synchronous = OFF")
             self._db.executescript(_SCHEMA)
+            self.waiting: int = self._db.execute("SELECT count(*) FROM trace WHERE handed = 0").fetchone()[0]
+            """How many traces wait to become runs."""
         except sqlite3.Error as error:
             raise StoreError(f"the spool {path} could not be opened ({error}); name another file") from error
 
@@ -61,58 +65,45 @@ class Spool:
         by_trace: dict[str, list[TraceSpan]] = {}
         for span in spans:
             by_trace.setdefault(span.trace_id, []).append(span)
-        with self._lock:
-            try:
-                self._db.execute("BEGIN IMMEDIATE")
-                for trace, own in by_trace.items():
-                    self._add(trace, own, now, refused)
-                self._db.execute("COMMIT")
-            except sqlite3.Error as error:
-                if self._db.in_transaction:
-                    self._db.execute("ROLLBACK")
-                raise StoreError(
-                    f"spans could not be kept ({error}); free the disk, then send them again"
-                ) from error
+        with self._transaction():
+            new = sum(self._add(trace, own, now, refused) for trace, own in by_trace.items())
+        self.waiting += new
         taken = sum(map(len, by_trace.values())) - refused.total()
         self.counts.update({"taken": taken, **refused})
         return refused
 
-    def _add(self, trace: str, spans: Sequence[TraceSpan], now: float, refused: Counter[str]) -> None:
-        row = self._db.execute("SELECT spans FROM trace WHERE id = ?", (trace,)).fetchone()
+    def _add(self, trace: str, spans: Sequence[TraceSpan], now: float, refused: Counter[str]) -> bool:
+        """Keeps spans of one trace; returns True for a trace that did not wait before."""
+        row = self._db.execute("SELECT number, spans, handed FROM trace WHERE id = ?", (trace,)).fetchone()
         if row is None:
             if self._db.execute("SELECT 1 FROM done WHERE id = ?", (trace,)).fetchone():
-                refused["that came after its trace was complete"] += len(spans)
-                return
-            if self.open_traces() >= MOST_TRACES:
+                refused["that came too late for its trace"] += len(spans)
+                return False
+            if self.waiting >= MOST_TRACES:
                 refused[f"of more open traces than {MOST_TRACES:,}"] += len(spans)
-                return
-            self._db.execute(
-                "INSERT INTO trace (id, number) SELECT ?, coalesce(max(number), 0) + 1 FROM trace", (trace,)
-            )
-        have = row[0] if row else 0
+                return False
+            row = self._db.execute("INSERT INTO trace (id, last) VALUES (?, ?)", (trace, now)).lastrowid, 0, 1
+        number, have, handed = row
         kept = spans[: max(0, MOST_SPANS - have)]
         if len(kept) < len(spans):
             refused[f"of a trace with more than {MOST_SPANS:,} spans"] += len(spans) - len(kept)
         self._db.executemany(
             "INSERT INTO span VALUES (?, ?, ?)",
-            ((trace, have + n, _text(span)) for n, span in enumerate(kept)),
+            ((number, have + n, _text(span)) for n, span in enumerate(kept)),
         )
         ended = any(not span.parent_id and span.ended_ns for span in kept)
         self._db.execute(
-            "UPDATE trace SET spans = spans + ?, last = ?, ended = max(ended, ?) WHERE id = ?",
-            (len(kept), now, ended, trace),
+            "UPDATE trace SET spans = spans + ?, last = ?, ended = max(ended, ?), handed = 0 WHERE number = ?",
+            (len(kept), now, ended, number),
         )
-
-    def open_traces(self) -> int:
-        """Returns how many traces have spans here."""
-        return int(self._db.execute("SELECT count(*) FROM trace").fetchone()[0])
+        return bool(handed)
 
     def complete(self, ended_before: float, quiet_before: float, most: int = 256) -> list[str]:
         """Returns traces of which no more is expected: those whose root has ended and whose latest span came before the
         first time, and those of which nothing came since the second."""
         with self._lock:
             rows = self._db.execute(
-                "SELECT id FROM trace WHERE last <= ? AND (ended OR last <= ?) ORDER BY number LIMIT ?",
+                "SELECT id FROM trace WHERE handed = 0 AND last <= ? AND (ended OR last <= ?) ORDER BY last LIMIT ?",
                 (ended_before, quiet_before, most),
             ).fetchall()
         return [row[0] for row in rows]
@@ -123,28 +114,50 @@ class Spool:
 
     def spans(self, trace: str) -> list[TraceSpan]:
         """Returns the spans of a trace, in the order in which they came."""
+        find = "SELECT body FROM span WHERE trace = (SELECT number FROM trace WHERE id = ?) ORDER BY seq"
         with self._lock:
-            rows = self._db.execute("SELECT body FROM span WHERE trace = ? ORDER BY seq", (trace,)).fetchall()
+            rows = self._db.execute(find, (trace,)).fetchall()
         return [_span(row[0]) for row in rows]
 
-    def remove(self, traces: Sequence[str], now: float, forget_before: float) -> None:
-        """Forgets the spans of traces that were scored. Their ids are remembered for a while, so that spans that come
-        late are known as such."""
-        with self._lock, self._db:
-            self._db.execute("BEGIN IMMEDIATE")
+    def handed(self, traces: Iterable[str], before: float) -> None:
+        """Notes that traces have become runs, except those of which spans came since that time."""
+        note = "UPDATE trace SET handed = 1 WHERE id = ? AND handed = 0 AND last <= ?"
+        with self._transaction():
             for trace in traces:
-                self._db.execute("DELETE FROM span WHERE trace = ?", (trace,))
-                self._db.execute("DELETE FROM trace WHERE id = ?", (trace,))
-                self._db.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (trace, now))
-            self._db.execute("DELETE FROM done WHERE at < ?", (forget_before,))
+                self.waiting -= self._db.execute(note, (trace, before)).rowcount
+
+    def forget(self, quiet_before: float, known_before: float) -> None:
+        """Removes the spans of traces that have become runs and of which nothing came since the first time. Their ids
+        are kept until the second, so that spans which come later still are known as such."""
+        gone = "FROM trace WHERE handed = 1 AND last <= ?"
+        with self._transaction():
+            self._db.execute(f"INSERT OR REPLACE INTO done SELECT id, last {gone}", (quiet_before,))
+            self._db.execute(f"DELETE FROM span WHERE trace IN (SELECT number {gone})", (quiet_before,))
+            self._db.execute(f"DELETE {gone}", (quiet_before,))
+            self._db.execute("DELETE FROM done WHERE at < ?", (known_before,))
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield
+                self._db.execute("COMMIT")
+            except sqlite3.Error as error:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                raise StoreError(
+                    f"spans could not be kept ({error}); free the disk, then send them again"
+                ) from error
 
     def close(self) -> None:
         """Closes the file."""
-        self._db.close()
+        with self._lock:
+            self._db.close()
 
 
 def _text(span: TraceSpan) -> str:
-    return json.dumps(astuple(span), default=str)
+    return json.dumps([getattr(span, name) for name in TraceSpan.__slots__], default=str)
 
 
 def _span(text: str) -> TraceSpan:

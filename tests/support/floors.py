@@ -10,5 +10,6 @@ FLOORS = {
     "ragguard.service": 5,
     "ragguard.advice": 6, "ragguard.guard": 6, "ragguard.parts": 6, "ragguard.traces": 6,
     "ragguard.client": 7,
-    "ragguard.cli": 8, "ragguard.__main__": 8,
+    "ragguard.serve": 8,
+    "ragguard.cli": 9, "ragguard.__main__": 9,
 }  # fmt: skip

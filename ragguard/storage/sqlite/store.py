@@ -234,6 +234,23 @@ class Store:
         with self._db.snapshot() as db:
             return db.serialize()
 
+    def add_due(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
+        """Writes whole runs in place of the stored ones of their ids; those that are new or different are due to be
+        scored. Returns the errors of those that cannot be written, by their ids."""
+        refused: dict[str, InvalidInput] = {}
+        with self._transaction() as db:
+            writing = Writing(db, self._process.owner)
+            for run in runs:
+                try:
+                    changed = writing.write_run(run)
+                except InvalidInput as error:
+                    refused[run.id] = error
+                    continue
+                if changed and self._scored:
+                    seq = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run.id),)).fetchone()[0]
+                    make_due(db, seq, self._process.owner, now_ns())
+        return refused
+
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
         return self.claim_next(limit)[0]

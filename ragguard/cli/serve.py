@@ -1,0 +1,99 @@
+"""`ragguard serve`: one process with a store that takes traces and runs over HTTP, scores them, and answers agents."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated
+
+import typer
+
+from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName
+from ragguard.cli.terminal import say
+from ragguard.errors import InvalidInput, MissingDependency, StoreError
+
+TOKEN = "RAGGUARD_TOKEN"
+_HERE = ("127.0.0.1", "::1", "localhost")
+
+
+def run(
+    engine: EngineAddress = "auto",
+    store: Annotated[str, typer.Option("--store", "-s", help="Where runs and scores go.")] = "ragguard.db",
+    judge: JudgeAddress = None,
+    scorers: Annotated[
+        str | None,
+        typer.Option(
+            help="Some of belief, likelihood, utility, coverage, grades; none to keep runs unscored.",
+            show_default="belief,utility,coverage, or for smol likelihood",
+        ),
+    ] = None,
+    prompts: PromptSetName = None,
+    host: Annotated[
+        str, typer.Option(help=f"The address to listen at. Any but this machine's own needs {TOKEN}.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0: any that is free.")] = 4318,
+    settle: Annotated[
+        float,
+        typer.Option(
+            min=0, help="Seconds after a trace's latest span at which it is complete, if its root ended."
+        ),
+    ] = 5.0,
+    quiet: Annotated[
+        float, typer.Option(min=0, help="Seconds without a span after which any trace is complete.")
+    ] = 60.0,
+    threshold: Annotated[
+        float, typer.Option(help="For /v1/prune: passages with less utility are dropped.")
+    ] = -0.2,
+    budget_ms: Annotated[
+        float, typer.Option(help="For /v1/prune: milliseconds that a decision may take.")
+    ] = 300.0,
+) -> None:
+    """Take traces and runs over HTTP, score them into a store, and answer agents in any language.
+
+    Addresses: /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /compute_info_gain, /metrics, /healthz, /readyz.
+    Ctrl-C or SIGTERM ends it; what was taken and is not scored goes on when it starts again.
+    """
+    token = os.environ.get(TOKEN, "")
+    if host not in _HERE and not token:
+        raise InvalidInput(
+            "--host", host, f"127.0.0.1, or any address once {TOKEN} holds a token that requests must bring"
+        )
+    try:
+        import uvicorn
+
+        from ragguard.serve.app import Endpoints, application
+    except ImportError as error:
+        raise MissingDependency("starlette and uvicorn", "ragguard serve", "serve") from error
+    from ragguard.client import RagGuard
+    from ragguard.guard import DistractorGuard
+    from ragguard.serve.info_gain import InfoGain
+    from ragguard.serve.ingest import Ingest
+    from ragguard.traces.spool import Spool
+
+    names = None if scorers is None else tuple(filter(None, (name.strip() for name in scorers.split(","))))
+    if names == ("none",):
+        names = ()
+    rg = RagGuard(engine, judge=judge, scorers=names, prompts=prompts, store=store, exit_timeout=0.0)
+    service = Endpoints(
+        rg,
+        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet),
+        DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts),
+        InfoGain(rg.engine, judge),
+    )
+    config = uvicorn.Config(
+        application(service, token),
+        host,
+        port,
+        log_level="warning",
+        timeout_graceful_shutdown=10,
+        access_log=False,
+    )
+    try:
+        listening = config.bind_socket()
+    except SystemExit as error:
+        raise StoreError(
+            f"{host}:{port} is taken or not an address of this machine; name another --port"
+        ) from error
+    listening.listen(config.backlog)  # requests that come from now on wait until they are taken
+    at = listening.getsockname()
+    say(f"listening at http://{at[0]}:{at[1]}; runs and scores go to {store}", error=True)
+    uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,258 @@
+"""The application: which address does what, and who may ask.
+
+/v1/traces            OTLP: spans in protobuf or JSON
+/v1/runs              run lines, as `ragguard score` reads them
+/v1/prune             a query and passages → which of them to keep
+/v1/advise            a run so far → what to do now
+/compute_info_gain    questions, contexts and answers → SePer with the context less SePer without
+/healthz, /readyz, /metrics
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import asdict
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from ragguard.capture.snapshot import passages_of
+from ragguard.client import RagGuard
+from ragguard.errors import AdviceError, InvalidInput, RagguardError, StoreError
+from ragguard.guard import DistractorGuard
+from ragguard.records import Run
+from ragguard.runtime.limiter import Limiter
+from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, spans_of
+from ragguard.serve.info_gain import InfoGain
+from ragguard.serve.ingest import Ingest
+from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
+
+_AT_ONCE = 4
+"""The most bodies of spans that are read at once."""
+_OPEN = ("/healthz", "/readyz")
+"""The addresses that need no token."""
+_LATER = {"retry-after": "5"}
+
+
+class Endpoints:
+    """The endpoints over one RagGuard."""
+
+    def __init__(self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard, info_gain: InfoGain) -> None:
+        self.rg, self.ingest, self.guard, self.info_gain = rg, ingest, guard, info_gain
+        self.requests: Counter[tuple[str, int]] = Counter()
+        """How many requests there were, by address and status."""
+        self._limit = Limiter(_AT_ONCE)
+
+    async def traces(self, request: Request) -> Response:
+        """Takes spans: they are on the disk once the reply is sent."""
+        kind = kind_of(request)
+        try:
+            async with self._limit.admitted():
+                body = await body_of(request)
+                refused = await self.ingest.take(lambda: spans_of(body, kind))
+        except InvalidInput as error:
+            return failed(kind, 400, str(error))
+        except StoreError as error:
+            return failed(kind, 503, str(error), _LATER)
+        reasons = "; ".join(f"{count} spans {reason}" for reason, count in refused.items())
+        return exported(kind, refused.total(), reasons)
+
+    async def runs(self, request: Request) -> Response:
+        """Takes runs, one a line: they are in the store once the reply is sent."""
+        body = await body_of(request)
+        runs: list[Run] = []
+        rejected: list[str] = []
+        for number, raw in enumerate(body.split(b"\n"), 1):
+            line = line_of(raw, min(len(raw), LONGEST_LINE), number)
+            if line is not None and line.run is not None:
+                runs.append(line.run)
+            elif line is not None:
+                rejected.append(str(line.problem))
+        refused = await self.rg.add_runs(runs)
+        rejected += map(str, refused.values())
+        return JSONResponse({"accepted": len(runs) - len(refused), "rejected": rejected})
+
+    async def prune(self, request: Request) -> Response:
+        """Returns which passages to give to the model: their places in the list, from 0."""
+        asked = _mapping(await json_of(request))
+        passages = asked.get("passages")
+        if not isinstance(asked.get("query"), str) or not isinstance(passages, list):
+            raise HTTPException(
+                400, 'needed: {"query": "...", "passages": ["...", {"id": "...", "text": "..."}]}'
+            )
+        decision = await self.guard.aprune(asked["query"], passages_of(passages))
+        dropped = [
+            {"place": one.position - 1, "reason": one.reason, "utility": one.utility}
+            for one in decision.dropped
+        ]
+        gone = {one["place"] for one in dropped}
+        return JSONResponse({
+            "kept": [place for place in range(len(passages)) if place not in gone], "dropped": dropped,
+            "status": decision.status, "reason": decision.reason, "elapsed_ms": decision.elapsed_ms,
+        })  # fmt: skip
+
+    async def advise(self, request: Request) -> Response:
+        """Returns what to do after the steps of a run so far."""
+        asked = _mapping(await json_of(request))
+        try:
+            advice = await self.rg.advice.aadvise(
+                run_of_data(asked.get("run")), float(asked.get("budget_ms", 5000))
+            )
+        except (InvalidInput, AdviceError, TypeError, ValueError) as error:
+            raise HTTPException(400, f'needed: {{"run": a run line, "budget_ms": 5000}}; {error}') from error
+        return JSONResponse(asdict(advice))
+
+    async def compute_info_gain(self, request: Request) -> Response:
+        """Returns what each context added to the belief in the answers of its question."""
+        items = _mapping(await json_of(request)).get("items")
+        if not isinstance(items, list):
+            raise HTTPException(
+                400, 'needed: {"items": [{"question": "...", "context": "...", "answers": ["..."]}]}'
+            )
+        return JSONResponse(await self.info_gain.of(items))
+
+    async def healthz(self, request: Request) -> Response:
+        """Says that the process answers."""
+        return JSONResponse({"status": "healthy"})
+
+    async def readyz(self, request: Request) -> Response:
+        """Says whether what comes now can be stored."""
+        outage = self.rg.store.outage
+        return JSONResponse({"status": outage or "ready"}, 503 if outage else 200)
+
+    async def metrics(self, request: Request) -> Response:
+        """Returns the counts in the text format of Prometheus."""
+        return PlainTextResponse(
+            await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4"
+        )
+
+    def _exposition(self) -> str:
+        ingest = self.ingest
+        families: list[tuple[str, str, str, Mapping[str, float]]] = [
+            ("ragguard_requests_total", "counter", "Requests, by address and status.",
+             {f'address="{address}",status="{status}"': count for (address, status), count in self.requests.items()}),
+            ("ragguard_spans_total", "counter", "Spans, taken or refused, by what became of them.",
+             {f'what="{_label(what)}"': count for what, count in ingest.spool.counts.items()}),
+            ("ragguard_ingest_total", "counter", "Traces and runs made of spans.",
+             {f'what="{_label(what)}"': count for what, count in ingest.counts.items()}),
+            ("ragguard_remarks_total", "counter", "What of traces was not understood.",
+             {f'remark="{_label(what)}"': count for what, count in ingest.remarks.most_common(100)}),
+            ("ragguard_store_total", "counter", "What the store counts, such as runs that were scored.",
+             {f'what="{_label(what)}"': count for what, count in self.rg.store.counters().items()}),
+            ("ragguard_guard_decisions_total", "counter", "Decisions of the guard, by status.",
+             {f'status="{_label(what)}"': count for what, count in self.guard.health().statuses.items()}),
+            ("ragguard_traces_waiting", "gauge", "Traces that are not complete.", {"": ingest.spool.waiting}),
+            ("ragguard_runs_pending", "gauge", "Runs that wait to be scored or delivered.", {"": ingest.pending()}),
+        ]  # fmt: skip
+        lines: list[str] = []
+        for name, kind, about, samples in families:
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
+            lines += [
+                f"{name}{{{labels}}} {count}" if labels else f"{name} {count}"
+                for labels, count in samples.items()
+            ]
+        return "\n".join(lines) + "\n"
+
+
+def application(service: Endpoints, token: str = "") -> ASGIApp:
+    """Returns the application, which makes runs of traces while it runs, and closes the RagGuard at its end.
+
+    Args:
+        service: The endpoints.
+        token: The word that requests must bring, as a bearer or as a password; '' where none is needed.
+    """
+
+    @asynccontextmanager
+    async def life(_: Starlette) -> AsyncIterator[None]:
+        async with AsyncExitStack() as closing:
+            closing.callback(service.ingest.spool.close)
+            closing.push_async_callback(service.rg.aclose, timeout=5.0)
+            closing.push_async_callback(service.info_gain.aclose)
+            task = asyncio.create_task(service.ingest.run())
+            try:
+                yield
+            finally:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
+
+    posts: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
+        ("/v1/traces", service.traces), ("/v1/runs", service.runs), ("/v1/prune", service.prune),
+        ("/v1/advise", service.advise), ("/compute_info_gain", service.compute_info_gain),
+    ]  # fmt: skip
+    gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
+        ("/healthz", service.healthz), ("/readyz", service.readyz), ("/metrics", service.metrics),
+        ("/health", service.healthz),
+    ]  # fmt: skip
+    app = Starlette(
+        routes=[
+            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets),
+        ],
+        exception_handlers={RagguardError: _refused, HTTPException: _refused},
+        lifespan=life,
+    )
+    return _Door(app, service.requests, token)
+
+
+async def _refused(_: Request, error: Exception) -> Response:
+    if isinstance(error, HTTPException):
+        return JSONResponse({"message": error.detail}, error.status_code, error.headers)
+    status = 400 if isinstance(error, InvalidInput) else 503
+    return JSONResponse({"message": str(error)}, status, None if status == 400 else _LATER)
+
+
+class _Door:
+    """Lets in requests that bring the token, and counts all."""
+
+    def __init__(self, app: ASGIApp, requests: Counter[tuple[str, int]], token: str) -> None:
+        self._app, self._requests, self._token = app, requests, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                route = scope.get("route")
+                self._requests[getattr(route, "path", "other"), message["status"]] += 1
+            await send(message)
+
+        if self._token and scope["path"] not in _OPEN and not self._knows(dict(scope["headers"])):
+            reply = JSONResponse({"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401)
+            await reply(scope, receive, counted)
+            return
+        await self._app(scope, receive, counted)
+
+    def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
+        kind, _, brought = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() == b"basic":
+            try:
+                brought = base64.b64decode(brought.strip(), validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        elif kind.lower() != b"bearer":
+            return False
+        return hmac.compare_digest(brought.strip(), self._token)
+
+
+def _mapping(data: Any) -> Mapping[str, Any]:
+    if not isinstance(data, Mapping):
+        raise HTTPException(400, "needed: a JSON object")
+    return data
+
+
+def _label(text: str) -> str:
+    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", " ")[:200]

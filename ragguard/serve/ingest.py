@@ -1,0 +1,99 @@
+"""Takes spans durably, and makes runs of the traces that are complete.
+
+ingest = Ingest(rg, Spool("ragguard.db-spans"), settle=5, quiet=60)
+refused = await ingest.take(spans)     # on the disk once it returns
+await ingest.run()                     # makes runs, for ever
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+
+from ragguard.client import RagGuard
+from ragguard.errors import InvalidInput
+from ragguard.records import Run
+from ragguard.runtime.faults import describe
+from ragguard.text.secret_filter import logger
+from ragguard.traces.runs import runs_of_trace
+from ragguard.traces.span import TraceSpan
+from ragguard.traces.spool import Spool
+
+MOST_PENDING = 10_000
+"""The most runs that wait to be scored; beyond it traces wait in the spool, which refuses spans where it is full."""
+_EVERY = 0.5
+"""Seconds between two looks for complete traces."""
+_LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
+"""Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
+_AT_ONCE = 64
+_log = logger("ragguard.serve")
+
+
+class Ingest:
+    """The way of spans to runs in a store."""
+
+    def __init__(
+        self,
+        rg: RagGuard,
+        spool: Spool,
+        *,
+        settle: float,
+        quiet: float,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.spool, self.counts, self.remarks = spool, Counter[str](), Counter[str]()
+        """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
+        understood, and how often."""
+        self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
+
+    async def take(self, spans: Callable[[], Iterable[TraceSpan]]) -> Counter[str]:
+        """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
+        return await asyncio.to_thread(lambda: self.spool.add(spans(), self._clock()))
+
+    async def run(self) -> None:
+        """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again."""
+        while True:
+            try:
+                await self.hand_over()
+            except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
+                self.counts["errors"] += 1
+                _log.error(
+                    "complete traces could not be handed over, and are tried again: %s", describe(error)
+                )
+            await asyncio.sleep(_EVERY)
+
+    async def hand_over(self) -> None:
+        """Makes runs of the traces that are complete, and stores them; they are scored in the background."""
+        while self.pending() < MOST_PENDING:
+            now = self._clock()
+            traces = self.spool.complete(now - self._settle, now - self._quiet, _AT_ONCE)
+            if not traces:
+                break
+            runs = await asyncio.to_thread(self._runs_in, traces)
+            refused = await self._rg.add_runs(runs)
+            self.counts.update(
+                {"traces": len(traces), "runs": len(runs) - len(refused), "runs refused": len(refused)}
+            )
+            for error in refused.values():
+                _log.warning("a run of a trace is not stored: %s", error)
+            await asyncio.to_thread(self.spool.handed, traces, now)
+        now = self._clock()
+        await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
+
+    def pending(self) -> int:
+        """Returns how many runs wait to be scored or delivered."""
+        return self._rg.store.left().pending
+
+    def _runs_in(self, traces: Sequence[str]) -> list[Run]:
+        found: list[Run] = []
+        for trace in traces:
+            try:
+                for one in runs_of_trace(self.spool.spans(trace)):
+                    self.remarks.update(one.remarks if len(self.remarks) < 1000 else ())
+                    found += [one.run] if one.run.steps else []
+            except (InvalidInput, ValueError, TypeError, RecursionError) as error:
+                self.counts["traces not understood"] += 1
+                _log.warning("the trace %s is not understood: %s", trace, describe(error))
+        return found

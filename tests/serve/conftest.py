@@ -1,0 +1,34 @@
+"""The application in this process, with a clock of the test's."""
+
+from __future__ import annotations
+
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from ragguard import DistractorGuard, RagGuard
+from ragguard.serve.app import Endpoints, application
+from ragguard.serve.info_gain import InfoGain
+from ragguard.serve.ingest import Ingest
+from ragguard.traces.spool import Spool
+
+
+@pytest.fixture
+def client():
+    """Makes a client of an application; `client.ingest` makes runs of traces when the test says so."""
+
+    @asynccontextmanager
+    async def made(token="", scorers=("utility",)):
+        async with RagGuard("nano", store=None, scorers=scorers) as rg:
+            clock = [1000.0]
+            ingest = Ingest(rg, Spool(), settle=5, quiet=60, clock=lambda: clock[0])
+            gain = InfoGain(rg.engine)
+            endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000), gain)
+            transport = httpx.ASGITransport(application(endpoints, token))
+            async with httpx.AsyncClient(transport=transport, base_url="http://test") as asked:
+                asked.rg, asked.ingest, asked.clock = rg, ingest, clock
+                yield asked
+            await gain.aclose()
+
+    return made

@@ -1,0 +1,170 @@
+"""The endpoints: spans early, late, twice and without a root; bodies that are none; the questions of agents."""
+
+import gzip
+import json
+
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from support.traced import TRACE, documents, ids, otlp_json, span
+
+from ragguard.traces import spool
+
+ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
+QUESTION, TRUE, FALSE = (
+    "Who founded Corwell Mills?", "Ursula Almberg founded Corwell Mills.", "Zantek Foods is based in East Dundale.",
+)  # fmt: skip
+PROTOBUF = {"content-type": "application/x-protobuf"}
+
+
+def hop(number, *found):
+    return span(number, 1, openinference__span__kind="RETRIEVER", input__value="who", **documents(*found))
+
+
+async def send(asked, *spans, after=0.0):
+    asked.clock[0] += after
+    reply = await asked.post("/v1/traces", json=otlp_json(*spans))
+    assert reply.status_code == 200, reply.text
+    return reply.json()
+
+
+async def steps(asked, after=0.0):
+    """The passages of the steps of each run, after some seconds."""
+    asked.clock[0] += after
+    await asked.ingest.hand_over()
+    return [[ids(step.passages) for step in run.steps] for run in asked.rg.runs()]
+
+
+async def test_a_trace_is_complete_once_its_root_ended_and_nothing_came_since(client):
+    async with client() as asked:
+        await send(asked, hop(2, "a"))
+        assert await steps(asked, 10) == []
+        await send(asked, ROOT)
+        assert await steps(asked, 4) == []
+        await send(asked, hop(3, "b"))
+        assert await steps(asked, 4) == []
+        assert await steps(asked, 2) == [[["a"], ["b"]]]
+
+
+async def test_a_trace_without_a_root_is_complete_when_it_is_quiet(client):
+    async with client() as asked:
+        await send(asked, hop(2, "a"))
+        assert await steps(asked, 59) == []
+        assert await steps(asked, 2) == [[["a"]]]
+
+
+async def test_late_spans_amend_the_run_and_repeated_ones_change_nothing(client):
+    async with client() as asked:
+        await send(asked, ROOT, hop(2, "a"))
+        assert await steps(asked, 6) == [[["a"]]]
+        (before,) = asked.rg.runs()
+        await send(asked, ROOT, hop(2, "a"), after=20)
+        assert await steps(asked, 6) == [[["a"]]]
+        await send(asked, hop(3, "b"), after=20)
+        assert await steps(asked, 6) == [[["a"], ["b"]]]
+        (run,) = asked.rg.runs()
+        assert run.id == before.id
+        await asked.rg.aflush(60)
+        said = [*asked.rg.scores(run.id), *asked.rg.failures(run.id)]
+        assert {one.step_id for one in said} >= {f"{number:016x}" for number in (2, 3)}
+
+
+async def test_spans_that_come_after_a_trace_is_forgotten_are_refused(client):
+    async with client() as asked:
+        await send(asked, ROOT, hop(2, "a"))
+        await steps(asked, 6)
+        await steps(asked, 700)
+        reply = await send(asked, hop(3, "b"))
+        assert reply["partialSuccess"]["rejectedSpans"] == "1"
+        assert "too late" in reply["partialSuccess"]["errorMessage"]
+        assert await steps(asked, 100) == [[["a"]]]
+
+
+async def test_more_traces_than_may_be_open_are_refused_in_the_form_of_the_request(client, monkeypatch):
+    monkeypatch.setattr(spool, "MOST_TRACES", 1)
+    async with client() as asked:
+        await send(asked, ROOT)
+        other = {**otlp_json(ROOT)}
+        raw = json.dumps(other).replace(TRACE, "1" * 32)
+        reply = await asked.post("/v1/traces", content=raw, headers={"content-type": "application/json"})
+        assert "more open traces" in reply.json()["partialSuccess"]["errorMessage"]
+        assert asked.ingest.spool.counts["of more open traces than 1"] == 1
+
+
+async def test_an_empty_request_in_protobuf_is_answered_in_protobuf(client):
+    async with client() as asked:
+        reply = await asked.post(
+            "/v1/traces", content=gzip.compress(b""), headers={**PROTOBUF, "content-encoding": "gzip"}
+        )
+        assert (reply.status_code, reply.headers["content-type"]) == (200, PROTOBUF["content-type"])
+        assert not ExportTraceServiceResponse.FromString(reply.content).HasField("partial_success")
+
+
+GZIP = {**PROTOBUF, "content-encoding": "gzip"}
+JSON = {"content-type": "application/json"}
+BAD = {
+    "no protobuf": (b"\xff\xff", PROTOBUF, 400),
+    "no JSON": (b"{", JSON, 400),
+    "other JSON": (b'{"resourceSpans": 1}', JSON, 400),
+    "deep JSON": (b"[" * 1_000_000, JSON, 400),
+    "no gzip": (b"text", GZIP, 400),
+    "half a gzip": (gzip.compress(b"text" * 1000)[:-9], GZIP, 400),
+    "a bomb": (gzip.compress(b"\0" * 64 * 2**20), GZIP, 413),
+    "too large": (b"\0" * (16 * 2**20 + 1), PROTOBUF, 413),
+    "another type": (b"", {"content-type": "text/plain"}, 415),
+    "another packing": (b"", {**PROTOBUF, "content-encoding": "br"}, 415),
+}
+
+
+@pytest.mark.parametrize("how", BAD)
+async def test_a_bad_request_is_refused_and_counted_and_disturbs_nothing(client, how):
+    body, headers, status = BAD[how]
+    async with client() as asked:
+        reply = await asked.post("/v1/traces", content=body, headers=headers)
+        assert reply.status_code == status
+        assert reply.content
+        await send(asked, ROOT, hop(2, "a"))
+        assert await steps(asked, 6) == [[["a"]]]
+        metrics = (await asked.get("/metrics")).text
+        assert f'ragguard_requests_total{{address="/v1/traces",status="{status}"}} 1' in metrics
+
+
+async def test_run_lines_are_taken_and_bad_ones_named(client):
+    line = json.dumps({"id": "r1", "question": "Who?", "steps": [{"query": "who", "passages": ["text"]}]})
+    other = json.dumps({"id": "r1", "question": "Another?", "steps": []})
+    async with client() as asked:
+        reply = (await asked.post("/v1/runs", content=f"{line}\n\n{{\n{other}\n")).json()
+        assert reply["accepted"] == 1
+        assert ["line 3" in reply["rejected"][0], "another question" in reply["rejected"][1]] == [True, True]
+        await asked.rg.aflush(60)
+        assert asked.rg.scores("r1")
+
+
+async def test_prune_says_which_passages_to_keep(client):
+    async with client() as asked:
+        given = {"query": QUESTION, "passages": [FALSE, {"id": "a", "text": TRUE}, FALSE]}
+        reply = (await asked.post("/v1/prune", json=given)).json()
+        assert reply["status"] in ("pruned", "kept_all")
+        assert 1 in reply["kept"]
+        assert sorted([*reply["kept"], *(one["place"] for one in reply["dropped"])]) == [0, 1, 2]
+        assert (await asked.post("/v1/prune", json={"query": 3})).status_code == 400
+
+
+async def test_advise_says_what_to_do(client):
+    async with client() as asked:
+        run = {"question": QUESTION, "steps": [{"query": QUESTION, "passages": [TRUE]}]}
+        reply = (await asked.post("/v1/advise", json={"run": run, "budget_ms": 60_000})).json()
+        assert reply["action"] == "answer"
+        assert (await asked.post("/v1/advise", json={"run": {"question": "Who?"}})).status_code == 400
+        assert (await asked.post("/v1/advise", json=[])).status_code == 400
+
+
+async def test_info_gain_is_what_the_belief_scorer_gives(client):
+    item = {"question": QUESTION, "context": TRUE, "answers": ["Ursula Almberg"]}
+    async with client() as asked:
+        reply = (await asked.post("/compute_info_gain", json={"items": [item, {"question": "Who?"}]})).json()
+        details = reply["details"][0]
+        assert reply["scores"][0] == details["delta_seper"] > 0.2
+        assert details["delta_seper"] == pytest.approx(details["seper"] - details["seper_closed_book"])
+        assert (reply["errors"][0], reply["scores"][1], reply["details"][1]) == (None, 0.0, None)
+        assert "needed" in reply["errors"][1]
+        assert (await asked.get("/health")).json() == {"status": "healthy"}

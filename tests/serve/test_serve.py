@@ -1,0 +1,121 @@
+"""The service as a process: what it answered with 200 is kept and scored, whatever ends it."""
+
+import json
+import signal
+
+import httpx
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from support.polling import eventually
+from support.served import served
+from support.traced import documents, otlp_json, span
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.storage.sqlite.store import Store
+
+NOW = ("--settle", "0")
+LATER = ("--settle", "3600", "--quiet", "3600")
+
+
+def a_trace(number=0):
+    """The spans of a pipeline with one retrieval."""
+    trace = f"{number + 1:032x}"
+    return [
+        span(
+            1,
+            at=(1, 99),
+            trace=trace,
+            openinference__span__kind="CHAIN",
+            input__value="Who?",
+            output__value="Ada",
+        ),
+        span(
+            2,
+            1,
+            trace=trace,
+            openinference__span__kind="RETRIEVER",
+            input__value="who",
+            **documents("a", "b"),
+        ),
+    ]
+
+
+def runs_in(folder):
+    path = folder / "r.db"
+    if not path.exists():
+        return {}
+    store = Store(path, read_only=True)
+    try:
+        return {one.run.id: one for one in store.scored_runs()}
+    finally:
+        store.close()
+
+
+def wait_for_scores(folder, count):
+    eventually(lambda: sum(bool(one.scores) for one in runs_in(folder).values()) == count, 60)
+
+
+def test_spans_of_an_exporter_become_a_scored_run(tmp_path):
+    with served(tmp_path, *NOW) as service:
+        provider = TracerProvider()
+        exporter = OTLPSpanExporter(f"{service.url}/v1/traces")
+        provider.add_span_processor(SimpleSpanProcessor(exporter))
+        tracer = provider.get_tracer("mine")
+        with (
+            tracer.start_as_current_span(
+                "ask", attributes={"openinference.span.kind": "CHAIN", "input.value": "Who?"}
+            ),
+            tracer.start_as_current_span("search") as retrieval,
+        ):
+            retrieval.set_attributes(
+                {"openinference.span.kind": "RETRIEVER", "input.value": "who", **documents("a")}
+            )
+        provider.shutdown()
+        wait_for_scores(tmp_path, 1)
+        (found,) = runs_in(tmp_path).values()
+        assert (found.run.question, found.run.name, found.run.steps[0].passages[0].id) == ("Who?", "ask", "a")
+        assert {score.name for score in found.scores} >= {"utility", "p_abstain"}
+        metrics = httpx.get(f"{service.url}/metrics").text
+        assert 'ragguard_spans_total{what="taken"} 2' in metrics
+        assert 'ragguard_requests_total{address="/v1/traces",status="200"} 2' in metrics
+
+
+def test_nothing_that_was_answered_is_lost_by_a_kill(tmp_path):
+    run = {"id": "r1", "question": "Who?", "steps": [{"query": "who", "passages": ["text"]}]}
+    with served(tmp_path, *LATER) as service:
+        for number in range(3):
+            for one in a_trace(number):
+                assert httpx.post(f"{service.url}/v1/traces", json=otlp_json(one)).json() == {}
+        assert httpx.post(f"{service.url}/v1/runs", content=json.dumps(run)).json()["accepted"] == 1
+        service.process.kill()
+        service.process.wait()
+    assert len(runs_in(tmp_path)) == 1  # the traces are not complete
+    with served(tmp_path, *NOW) as service:
+        wait_for_scores(tmp_path, 4)
+        assert httpx.get(f"{service.url}/readyz").status_code == 200
+        service.process.send_signal(signal.SIGTERM)
+        service.process.wait(30)
+    assert len(runs_in(tmp_path)) == 4
+
+
+def test_an_address_for_others_needs_a_token(tmp_path, monkeypatch):
+    monkeypatch.delenv("RAGGUARD_TOKEN", raising=False)
+    refused = CliRunner().invoke(
+        app, ["serve", "--host", "0.0.0.0", "-e", "nano", "-s", str(tmp_path / "r.db")]
+    )
+    assert refused.exit_code == 2
+    assert "RAGGUARD_TOKEN" in refused.output
+
+
+@pytest.mark.parametrize(("headers", "status"), [
+    ({}, 401), ({"authorization": "Bearer wrong"}, 401), ({"authorization": "Basic !"}, 401),
+    ({"authorization": "Bearer s3cret"}, 200), ({"authorization": "Basic dTpzM2NyZXQ="}, 200),
+])  # fmt: skip
+async def test_requests_bring_the_token(client, headers, status):
+    async with client(token="s3cret") as asked:
+        posted = await asked.post("/v1/traces", json=otlp_json(*a_trace()), headers=headers)
+        assert posted.status_code == status
+        assert (await asked.get("/healthz")).status_code == 200
