@@ -76,7 +76,7 @@ NOT_CONFIGURED = frozenset(
     JobReport Judged LabelProbs LabelQuestion Message Pair Part Passage Plan Policy
     PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score
     ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters
-    uninstrument world
+    traces uninstrument world
     """.split()
 )
 """Public names without settings: records and results, protocols, modules, and functions without arguments."""

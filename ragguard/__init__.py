@@ -10,6 +10,7 @@ from ragguard.runtime.lazy import lazy
 if TYPE_CHECKING:
     from ragguard import errors as errors
     from ragguard import metrics as metrics
+    from ragguard import traces as traces
     from ragguard import world as world
     from ragguard.analysis.hops import print_hops as print_hops
     from ragguard.capture import splitters as splitters
@@ -78,6 +79,7 @@ _MODULES = {
     "errors": "ragguard.errors",
     "metrics": "ragguard.metrics",
     "splitters": "ragguard.capture.splitters",
+    "traces": "ragguard.traces",
     "world": "ragguard.world",
 }
 

@@ -17,7 +17,7 @@ PUBLIC = {
     "ragguard": """
         Account Advice Caps DistractorGuard Engine Entailer Failure Passage Price PromptSet RagGuard RetrievalStep Run
         Score ScoredRun Scorer Sink __version__ connect current_run errors load_prompts metrics paused print_hops
-        read_lines read_runs read_scored retrieval retrieved splitters world write_runs write_scores
+        read_lines read_runs read_scored retrieval retrieved splitters traces world write_runs write_scores
     """,
     "ragguard.advice": "Advice AdviceCalibration Adviser KnownOutcome",
     "ragguard.engines": """
@@ -51,7 +51,7 @@ PUBLIC = {
 }
 """The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]
-DOCUMENTED_ELSEWHERE = {"__version__", "metrics", "splitters", "world", "errors"}
+DOCUMENTED_ELSEWHERE = {"__version__", "metrics", "splitters", "traces", "world", "errors"}
 MODULES = {f"ragguard.{name}" for name in ("errors", "metrics", "splitters", "traces", "world")}
 FRAMEWORKS = (
     "langchain", "langchain_core", "langgraph", "llama_index", "torch", "transformers", "vllm",

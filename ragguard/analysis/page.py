@@ -37,10 +37,12 @@ def write_html(
     path: str | Path,
     title: str = "ragguard",
     remarks: Callable[[], Sequence[str]] = list,
+    events: str = "",
 ) -> int:
     """Writes the page and returns how many runs it holds; the file appears only when it is complete.
 
-    `remarks` is called after the last run and returns the facts that a reader of the numbers has to know.
+    `remarks` is called after the last run and returns the facts that a reader of the numbers has to know. With
+    `events`, the address of server-sent events, the page is loaded anew at each of these.
     """
     if not isinstance(path, str | Path):
         raise InvalidInput("path", path, "the path of a file to write")
@@ -51,7 +53,7 @@ def write_html(
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}-") as folder:
             draft = Path(folder, target.name)
             with draft.open("w", encoding="utf-8") as page:
-                count = _write(runs, page, title, remarks)
+                count = _write(runs, page, title, remarks, events)
             if not count:
                 raise InvalidInput(
                     "runs", 0, "at least one run; score some first: `ragguard score RUNS.jsonl`"
@@ -65,11 +67,13 @@ def write_html(
     return count
 
 
-def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]]) -> int:
+def _write(
+    runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]], events: str
+) -> int:
     style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = (
         f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'"
+        "base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if events else "")
     )
     head, _, foot = (_PAGE / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
     page.write(
@@ -100,7 +104,7 @@ def _write(runs: Iterable[Overview], page: IO[str], title: str, remarks: Callabl
     }
     _data(page, "index", _json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
-        "version": __version__, "remarks": [*remarks(), *remarks_on(engines)],
+        "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
         "selections": about_selections(selections) if selections else "",
     }))  # fmt: skip
     page.write(foot.replace("{{script}}", script))

@@ -9,7 +9,8 @@ import typer
 RunFiles: TypeAlias = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUNS", help="Run files (JSON lines, also .gz; - is the input), stores, or files of traces."
+        metavar="RUNS",
+        help="Run files (JSON lines, also .gz; - is the input), stores, files of traces, or phoenix://HOST/PROJECT.",
     ),
 ]
 ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"

@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 class RunSource:
     """The runs of some files. A line that cannot be read is reported and counted."""
 
-    def __init__(self, files: Sequence[str], console: Console, references: Mapping[str, list[str]]) -> None:
+    def __init__(
+        self, files: Sequence[str], console: Console, references: Mapping[str, list[str]], since: str = ""
+    ) -> None:
         from ragguard.scorers.references import ReferenceTable
         from ragguard.storage.files.runfile import check_run_file
+        from ragguard.traces.reader import SCHEMES
 
         for file in files:  # all files are checked before the first is scored, which may take hours
-            check_run_file(file)
-        self._files, self._console = files, console
+            if not file.startswith(SCHEMES):
+                check_run_file(file)
+        self._files, self._console, self._since = files, console, since
         self._references = ReferenceTable(references)
         self.rejected = 0
         self.seen = 0
@@ -58,7 +62,7 @@ class RunSource:
         """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
         from ragguard.traces.reader import read
 
-        reading = read(name)
+        reading = read(name, since=self._since)
         for found in reading:
             if found.run.steps:
                 yield found.run, 0

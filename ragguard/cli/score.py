@@ -62,6 +62,15 @@ def run(
             "spaces of a question do not matter."
         ),
     ] = None,
+    since: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="With phoenix://: traces that began since 30m, 24h, 7d, or a date."
+        ),
+    ] = "",
+    write_back: Annotated[
+        bool, typer.Option("--write-back", help="With phoenix://: scores become annotations of its spans.")
+    ] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
     max_tokens: Annotated[
         int | None, typer.Option(min=0, help="Spend at most so many tokens of each engine.")
@@ -165,7 +174,8 @@ def run(
         "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
-        source = RunSource(files, console, {} if references is None else read_references(references))
+        source = RunSource(files, console, {} if references is None else read_references(references), since)
+        options["sinks"] = _annotations(files) if write_back else ()
         if out is not None:
             check_score_file(out)
         with _progress(console, quiet or dry_run, source):
@@ -188,6 +198,20 @@ def run(
     say(sentence, error=True)
     if source.rejected or (not dry_run and tally.incomplete):
         raise typer.Exit(1)
+
+
+def _annotations(files: list[str]) -> list[Any]:
+    """Returns the sink that writes scores back to the server of the traces; refuses other inputs."""
+    from ragguard.telemetry.phoenix import PhoenixAnnotations
+    from ragguard.traces.phoenix import phoenix_project
+    from ragguard.traces.reader import SCHEMES
+
+    servers = {phoenix_project(file).url if file.startswith(SCHEMES) else "" for file in files}
+    if len(servers) > 1 or "" in servers:
+        raise InvalidInput(
+            "--write-back", " ".join(files), "projects of one server, as phoenix://HOST/PROJECT"
+        )
+    return [PhoenixAnnotations(server) for server in servers]
 
 
 @dataclass

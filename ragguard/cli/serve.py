@@ -49,7 +49,8 @@ def run(
 ) -> None:
     """Take traces and runs over HTTP, score them into a store, and answer agents in any language.
 
-    Addresses: /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /compute_info_gain, /metrics, /healthz, /readyz.
+    Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /compute_info_gain, /metrics,
+    /healthz, /readyz.
     Ctrl-C or SIGTERM ends it; what was taken and is not scored goes on when it starts again.
     """
     token = os.environ.get(TOKEN, "")
@@ -84,7 +85,7 @@ def run(
         host,
         port,
         log_level="warning",
-        timeout_graceful_shutdown=10,
+        timeout_graceful_shutdown=3,
         access_log=False,
     )
     try:

@@ -5,6 +5,7 @@
 /v1/prune             a query and passages → which of them to keep
 /v1/advise            a run so far → what to do now
 /compute_info_gain    questions, contexts and answers → SePer with the context less SePer without
+/                     the report's page, which comes anew with new scores
 /healthz, /readyz, /metrics
 """
 
@@ -36,6 +37,7 @@ from ragguard.runtime.limiter import Limiter
 from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, spans_of
 from ragguard.serve.info_gain import InfoGain
 from ragguard.serve.ingest import Ingest
+from ragguard.serve.page import LivePage
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
 
 _AT_ONCE = 4
@@ -43,6 +45,7 @@ _AT_ONCE = 4
 _OPEN = ("/healthz", "/readyz")
 """The addresses that need no token."""
 _LATER = {"retry-after": "5"}
+_ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
 
 
 class Endpoints:
@@ -149,7 +152,7 @@ class Endpoints:
             ("ragguard_remarks_total", "counter", "What of traces was not understood.",
              {f'remark="{_label(what)}"': count for what, count in ingest.remarks.most_common(100)}),
             ("ragguard_store_total", "counter", "What the store counts, such as runs that were scored.",
-             {f'what="{_label(what)}"': count for what, count in self.rg.store.counters().items()}),
+             {f'what="{_label(what)}"': count for what, count in dict(self.rg.store.counts).items()}),
             ("ragguard_guard_decisions_total", "counter", "Decisions of the guard, by status.",
              {f'status="{_label(what)}"': count for what, count in self.guard.health().statuses.items()}),
             ("ragguard_traces_waiting", "gauge", "Traces that are not complete.", {"": ingest.spool.waiting}),
@@ -191,7 +194,9 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
         ("/v1/traces", service.traces), ("/v1/runs", service.runs), ("/v1/prune", service.prune),
         ("/v1/advise", service.advise), ("/compute_info_gain", service.compute_info_gain),
     ]  # fmt: skip
+    live = LivePage(service.rg.store, "ragguard")
     gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
+        ("/", live.page), ("/events", live.events),
         ("/healthz", service.healthz), ("/readyz", service.readyz), ("/metrics", service.metrics),
         ("/health", service.healthz),
     ]  # fmt: skip
@@ -231,7 +236,9 @@ class _Door:
             await send(message)
 
         if self._token and scope["path"] not in _OPEN and not self._knows(dict(scope["headers"])):
-            reply = JSONResponse({"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401)
+            reply = JSONResponse(
+                {"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401, _ASK
+            )
             await reply(scope, receive, counted)
             return
         await self._app(scope, receive, counted)

@@ -14,11 +14,11 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import httpx
-from opentelemetry.trace import SpanContext, format_span_id
+from opentelemetry.trace import SpanContext, TraceFlags, format_span_id
 
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
@@ -41,6 +41,92 @@ RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 class PhoenixError(RagguardError):
     """Phoenix did not take the annotations."""
+
+
+class PhoenixAnnotations:
+    """Posts scores as annotations of the spans that their runs and steps stand on: of runs that were read from
+    Phoenix, the spans that are there already.
+
+    Args:
+        url: The server's address.
+        api_key: The server's key. None: PHOENIX_API_KEY from the environment.
+        attempts: How often a request is tried, 1 or more.
+        timeout_s: How many seconds one request may take.
+        explained: True to send explanations, which may quote texts.
+        transport: An httpx transport in place of the usual one, such as a proxy or a test's.
+    """
+
+    def __init__(
+        self,
+        url: str = "http://localhost:6006",
+        *,
+        api_key: str | None = None,
+        attempts: int = 4,
+        timeout_s: float = 10.0,
+        explained: bool = True,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        if attempts < 1:
+            raise InvalidInput("attempts", attempts, "at least 1")
+        self._retry = RetrySchedule(attempts, first=0.5, longest=8.0, jitter=(1.0, 1.0))
+        self._explained = explained
+        self.url, access = phoenix_access(url, api_key)
+        self._client = httpx.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport, **access)
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Posts the annotations of a run, its steps and their passages."""
+        places = {"": scored.run.trace} | {step.id: step.trace for step in scored.run.steps}
+        targets = {
+            name: SpanContext(int(one.trace_id, 16), int(one.span_id, 16), True, TraceFlags(one.sampled))
+            for name, one in places.items()
+            if one is not None
+        }
+        await self.post(scored.scores, targets, explained=self._explained)
+
+    async def post(
+        self, scores: Iterable[Score], targets: Mapping[str, SpanContext], *, explained: bool
+    ) -> None:
+        """Posts scores as annotations of the spans of their steps, or, under '', of the run."""
+        on_spans, on_documents = [], []
+        for score in scores:
+            target = targets.get(score.step_id)
+            if target is None or not target.trace_flags.sampled or not math.isfinite(score.value):
+                continue
+            if score.level != "passage":
+                on_spans.append(_annotation(score, target, _result(score, explained=explained)))
+            elif score.position is not None and score.sub_question is None:
+                annotation = _annotation(score, target, _document_result(score, explained=explained))
+                del annotation["identifier"]  # document annotations have no identifier
+                on_documents.append(annotation | {"document_position": int(score.position) - 1})
+        await self._post("/v1/span_annotations", on_spans)
+        await self._post("/v1/document_annotations", on_documents)
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        await self._client.aclose()
+
+    async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
+        if not data:
+            return
+        problem = ""
+        for attempt in range(self._retry.attempts):
+            if attempt:
+                await asyncio.sleep(self._retry.wait(attempt))
+            try:
+                answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
+            except httpx.TimeoutException:
+                problem = "no answer in time"
+            except httpx.TransportError as error:
+                problem = describe(error)
+            else:
+                if answer.is_success:
+                    return
+                problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
+                if answer.status_code not in RETRIED:
+                    break
+        raise PhoenixError(
+            f"{len(data)} annotations were posted to {self.url}{path}; {problem}. Is Phoenix running there?"
+        )
 
 
 class PhoenixSink:
@@ -68,23 +154,12 @@ class PhoenixSink:
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        if not url.startswith(("http://", "https://")):
-            raise InvalidInput("url", url, "an http:// or https:// address, such as http://localhost:6006")
-        if attempts < 1:
-            raise InvalidInput("attempts", attempts, "at least 1")
-        bare, credentials = split_credentials("url", url, "an http:// or https:// address")
-        self.url = bare.rstrip("/")
-        self._retry = RetrySchedule(attempts, first=0.5, longest=8.0, jitter=(1.0, 1.0))
+        self._annotations = PhoenixAnnotations(
+            url, api_key=api_key, attempts=attempts, timeout_s=timeout_s, transport=transport
+        )
+        self.url = self._annotations.url
         self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
         self._owns_spans = spans is None
-        key = checked_key("api_key", api_key or os.environ.get("PHOENIX_API_KEY", ""))
-        self._client = httpx.AsyncClient(
-            base_url=self.url,
-            timeout=timeout_s,
-            headers={"authorization": f"Bearer {key}"} if key else {},
-            auth=None if key else credentials,
-            transport=transport,
-        )
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """Makes the spans' sink report how many runs wait, and what was lost, by reason."""
@@ -93,20 +168,7 @@ class PhoenixSink:
     async def submit(self, scored: ScoredRun) -> None:
         """Writes the spans, then the annotations of the run, its steps and their passages."""
         targets = self._spans.write(scored)
-        explained = self._spans.tells_texts
-        on_spans, on_documents = [], []
-        for score in scored.scores:
-            target = targets.get(score.step_id)
-            if target is None or not target.trace_flags.sampled or not math.isfinite(score.value):
-                continue
-            if score.level != "passage":
-                on_spans.append(_annotation(score, target, _result(score, explained=explained)))
-            elif score.position is not None and score.sub_question is None:
-                annotation = _annotation(score, target, _document_result(score, explained=explained))
-                del annotation["identifier"]  # document annotations have no identifier
-                on_documents.append(annotation | {"document_position": int(score.position) - 1})
-        await self._post("/v1/span_annotations", on_spans)
-        await self._post("/v1/document_annotations", on_documents)
+        await self._annotations.post(scored.scores, targets, explained=self._spans.tells_texts)
 
     async def flush(self) -> None:
         """Sends the spans that wait, unless another sink sends them."""
@@ -119,31 +181,18 @@ class PhoenixSink:
 
     async def aclose(self) -> None:
         """Closes the connection and the spans' exporter."""
-        await self._client.aclose()
+        await self._annotations.aclose()
         await self._spans.aclose()
 
-    async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
-        if not data:
-            return
-        problem = ""
-        for attempt in range(self._retry.attempts):
-            if attempt:
-                await asyncio.sleep(self._retry.wait(attempt))
-            try:
-                answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
-            except httpx.TimeoutException:
-                problem = "no answer in time"
-            except httpx.TransportError as error:
-                problem = describe(error)
-            else:
-                if answer.is_success:
-                    return
-                problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
-                if answer.status_code not in RETRIED:
-                    break
-        raise PhoenixError(
-            f"{len(data)} annotations were posted to {self.url}{path}; {problem}. Is Phoenix running there?"
-        )
+
+def phoenix_access(url: str, api_key: str | None = None) -> tuple[str, dict[str, Any]]:
+    """Returns the bare address of a Phoenix server, and the arguments with which an httpx client gets in; raises
+    InvalidInput for anything else. Without a key that of PHOENIX_API_KEY counts, then the user in the address."""
+    if not url.startswith(("http://", "https://")):
+        raise InvalidInput("url", url, "an http:// or https:// address, such as http://localhost:6006")
+    bare, credentials = split_credentials("url", url, "an http:// or https:// address")
+    key = checked_key("api_key", api_key or os.environ.get("PHOENIX_API_KEY", ""))
+    return bare.rstrip("/"), {"headers": {"authorization": f"Bearer {key}"}} if key else {"auth": credentials}
 
 
 def _annotation(score: Score, target: SpanContext, result: dict[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.span import TraceSpan
 from ragguard.traces.spool import Spool
 
+SCHEMES = ("phoenix://", "phoenix+https://")
+"""The beginnings of addresses of traces."""
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
 
@@ -27,12 +29,12 @@ _MOST_NAMED = 100
 class TracedRuns:
     """The runs of some traces, which can be iterated once; `counts` and `remarks` are about what was read so far."""
 
-    def __init__(self, spans: Callable[[TracedRuns], Iterator[TraceSpan]]) -> None:
+    def __init__(self, spans: Callable[[TracedRuns], Iterator[TraceSpan]], *, rooted: bool = False) -> None:
         self.counts: Counter[str] = Counter()
         """How many `spans`, `traces` and `runs` were read, and of how many spans and lines nothing was."""
         self.remarks: Counter[str] = Counter()
         """The remarks on what was not understood, in sentences, each with how often it was made."""
-        self._spans = spans
+        self._spans, self._rooted = spans, rooted
 
     def __iter__(self) -> Iterator[TracedRun]:
         spool = Spool()
@@ -45,8 +47,11 @@ class TracedRuns:
                     batch = []
             self._keep(spool, batch)
             for trace in spool.traces():
+                own = spool.spans(trace)
+                if self._rooted and all(span.parent_id for span in own):
+                    continue  # it began before
                 self.counts["traces"] += 1
-                for found in runs_of_trace(spool.spans(trace)):
+                for found in runs_of_trace(own):
                     self.counts["runs"] += 1
                     self.remarks.update(found.remarks)
                     yield found
@@ -60,13 +65,23 @@ class TracedRuns:
         self.remarks.update({f"a span {reason} is not read": count for reason, count in refused.items()})
 
 
-def read(source: str | Path | bytes | Iterable[TraceSpan]) -> TracedRuns:
+def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -> TracedRuns:
     """Returns the runs in traces that something else logged, with what was not understood.
 
     Args:
         source: A file of JSON lines as an OpenTelemetry Collector, Phoenix or Langfuse writes it (`-` is the standard
-            input, `.gz` is unpacked); the body of an OTLP request, in protobuf or JSON; or spans.
+            input, `.gz` is unpacked); a project of a Phoenix server, as `phoenix://HOST/PROJECT`; the body of an OTLP
+            request, in protobuf or JSON; or spans.
+        since: With Phoenix, from when: `30m`, `24h`, `7d`, or a time of ISO 8601. Traces that began before are left
+            out as a whole. Empty: all traces.
     """
+    if isinstance(source, str) and source.startswith(SCHEMES):
+        from ragguard.traces.phoenix import since_time, spans_of_project
+
+        address, start = source, since_time(since) if since else None
+        return TracedRuns(lambda _: spans_of_project(address, start), rooted=start is not None)
+    if since:
+        raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
     if isinstance(source, bytes):
         body = source
         if body.lstrip()[:1] == b"{":
@@ -82,7 +97,10 @@ def read(source: str | Path | bytes | Iterable[TraceSpan]) -> TracedRuns:
 
 
 def is_trace_file(path: str | Path) -> bool:
-    """True for a file whose first line holds spans; False where the file has none, or cannot be looked into twice."""
+    """True for an address of traces, and for a file whose first line holds spans; False where the file has none, or
+    cannot be looked into twice."""
+    if str(path).startswith(SCHEMES):
+        return True
     if str(path) == "-" or not Path(path).is_file():
         return False
     with opened(path) as (file, _):

@@ -8,6 +8,7 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from support.browser import CHROMIUM, chromium
 from support.polling import eventually
 from support.served import served
 from support.traced import documents, otlp_json, span
@@ -119,3 +120,23 @@ async def test_requests_bring_the_token(client, headers, status):
         posted = await asked.post("/v1/traces", json=otlp_json(*a_trace()), headers=headers)
         assert posted.status_code == status
         assert (await asked.get("/healthz")).status_code == 200
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
+def test_a_run_appears_and_gets_its_scores_while_one_looks(tmp_path):
+    with served(tmp_path, *NOW) as service, chromium() as browser:
+        page = browser.open(service.url, width=390, until="document.body != null")
+        page.wait("document.body.textContent.includes('No runs yet')")
+        for one in a_trace():
+            httpx.post(f"{service.url}/v1/traces", json=otlp_json(one))
+        page.wait("document.getElementById('runs')?.textContent.includes('Who?')")
+        page.wait(
+            "document.documentElement.dataset.ready && document.getElementById('run').textContent.includes('text of a')"
+        )
+        page.value("document.getElementById('search').value = 'who'")
+        page.value("document.getElementById('search').dispatchEvent(new Event('input'))")
+        run = {"id": "r2", "question": "Who else?", "steps": [{"query": "who", "passages": ["text"]}]}
+        httpx.post(f"{service.url}/v1/runs", content=json.dumps(run))
+        page.wait("document.getElementById('runs')?.textContent.includes('Who else?')")
+        assert page.value("document.getElementById('search').value") == "who"  # what was chosen stays
+        assert not page.value("window.violations")

@@ -2,13 +2,16 @@
 
 import gzip
 import json
+from datetime import UTC, datetime, timedelta
 
+import httpx
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
+from ragguard.traces.phoenix import phoenix_project, since_time, spans_of_project
 from ragguard.traces.reader import is_trace_file
 
 SPANS = [
@@ -103,3 +106,32 @@ def test_other_files_are_no_files_of_traces(tmp_path):
     for text in ("", '{"question": "Who?", "steps": []}', "no JSON", "[1]"):
         (tmp_path / "runs.jsonl").write_text(text)
         assert not is_trace_file(tmp_path / "runs.jsonl")
+
+
+def test_a_project_is_pulled_page_by_page():
+    pages = {"": {"data": [PHOENIX], "next_cursor": "two"}, "two": {"data": [PHOENIX], "next_cursor": None}}
+    asked = []
+
+    def answer(request):
+        asked.append(request.url)
+        return httpx.Response(200, json=pages[request.url.params.get("cursor", "")])
+
+    since = datetime(2026, 11, 25, tzinfo=UTC)
+    assert len(list(spans_of_project("phoenix://host/my shop", since, httpx.MockTransport(answer)))) == 2
+    assert str(asked[0]).startswith("http://host:6006/v1/projects/my%20shop/spans?")
+    assert [url.params["start_time"] for url in asked] == [since.isoformat()] * 2
+
+
+def test_addresses_and_times():
+    assert phoenix_project("phoenix://host:1/shop") == ("http://host:1", "shop")
+    assert phoenix_project("phoenix+https://host/shop") == ("https://host", "shop")
+    for wrong in ("phoenix://host", "phoenix:///shop", "phoenix://host/a/b"):
+        with pytest.raises(InvalidInput):
+            phoenix_project(wrong)
+    assert since_time("2026-11-25") == datetime(2026, 11, 25, tzinfo=UTC)
+    assert timedelta(days=6) < datetime.now(UTC) - since_time("1w") < timedelta(days=8)
+    for wrong in ("", "d", "soon", "1e999d"):
+        with pytest.raises(InvalidInput):
+            since_time(wrong)
+    with pytest.raises(InvalidInput):
+        read("traces.jsonl", since="7d")

@@ -462,6 +462,13 @@
   if (!$("charts").children.length) $("overview").hidden = true;
   $("version").textContent = index.version;
   for (const id of ["search", "sort", "filter"]) $(id).addEventListener("input", choose);
+  if (index.events) {  // served live: what was chosen stays when the page comes anew
+    for (const id of ["search", "sort", "filter"]) {
+      $(id).value = sessionStorage.getItem(id) ?? $(id).value;
+      $(id).addEventListener("input", () => sessionStorage.setItem(id, $(id).value));
+    }
+    new EventSource(index.events).onmessage = () => location.reload();
+  }
   $("runs").addEventListener("keydown", keys);
   document.addEventListener("keydown", toSearch);
   if (!index.runs.some((run) => run.misleading)) {

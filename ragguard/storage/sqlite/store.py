@@ -32,8 +32,8 @@ from ragguard.storage.sqlite.means import RunMeans, means_at
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
-from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.time_slice import TimeSlice
+from ragguard.storage.sqlite.whole_runs import write_due, write_scored
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger
 
@@ -220,12 +220,7 @@ class Store:
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
         with self._transaction() as db:
-            for one in scored:
-                Writing(db, self._process.owner).write_run(one.run)
-                seq = reading.seq_of(db, one.run.id)
-                assert seq is not None
-                insert_scores(db, seq, one.scores)
-                ledger.insert_failures(db, seq, "", one.failures)
+            write_scored(db, scored, self._process.owner)
 
     def content(self) -> bytes:
         """Returns the content of a file that holds this store."""
@@ -235,21 +230,9 @@ class Store:
             return db.serialize()
 
     def add_due(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
-        """Writes whole runs in place of the stored ones of their ids; those that are new or different are due to be
-        scored. Returns the errors of those that cannot be written, by their ids."""
-        refused: dict[str, InvalidInput] = {}
+        """Writes whole runs, which are due to be scored; returns the errors of those that cannot be written, by id."""
         with self._transaction() as db:
-            writing = Writing(db, self._process.owner)
-            for run in runs:
-                try:
-                    changed = writing.write_run(run)
-                except InvalidInput as error:
-                    refused[run.id] = error
-                    continue
-                if changed and self._scored:
-                    seq = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run.id),)).fetchone()[0]
-                    make_due(db, seq, self._process.owner, now_ns())
-        return refused
+            return write_due(db, runs, self._process.owner, scored=self._scored)
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""

@@ -1,0 +1,44 @@
+"""Writes whole runs: those that are to be scored in the background, and those that come with their scores."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable
+
+from ragguard.errors import InvalidInput
+from ragguard.records import Run, ScoredRun
+from ragguard.runtime.deadline import now_ns
+from ragguard.storage.sqlite import ledger, reading
+from ragguard.storage.sqlite.columns import storable
+from ragguard.storage.sqlite.owners import make_due
+from ragguard.storage.sqlite.score_rows import insert_scores
+from ragguard.storage.sqlite.writing import Writing
+
+
+def write_scored(db: sqlite3.Connection, scored: Iterable[ScoredRun], owner: str) -> None:
+    """Writes runs with their scores and failures. A run that is there gets more scores."""
+    for one in scored:
+        Writing(db, owner).write_run(one.run)
+        seq = reading.seq_of(db, one.run.id)
+        assert seq is not None
+        insert_scores(db, seq, one.scores)
+        ledger.insert_failures(db, seq, "", one.failures)
+
+
+def write_due(
+    db: sqlite3.Connection, runs: Iterable[Run], owner: str, *, scored: bool
+) -> dict[str, InvalidInput]:
+    """Writes runs in place of the stored ones of their ids; those that are new or different become due, unless nothing
+    is `scored`. Returns the errors of those that cannot be written, by their ids."""
+    refused: dict[str, InvalidInput] = {}
+    writing = Writing(db, owner)
+    for run in runs:
+        try:
+            changed = writing.write_run(run)
+        except InvalidInput as error:
+            refused[run.id] = error
+            continue
+        if changed and scored:
+            seq = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run.id),)).fetchone()[0]
+            make_due(db, seq, owner, now_ns())
+    return refused

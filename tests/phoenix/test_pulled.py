@@ -1,0 +1,69 @@
+"""Traces of a real Phoenix: pulled, scored, and their scores written back to the spans that are there."""
+
+import httpx
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from support.polling import eventually
+from support.traced import documents
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.storage.sqlite.store import Store
+
+pytestmark = pytest.mark.phoenix
+RETRIEVER = {"openinference.span.kind": "RETRIEVER", "input.value": "Who founded Corwell Mills?"}
+
+
+@pytest.fixture(scope="module")
+def project(phoenix):
+    """The address of a project with two traces, and the ids of their retrievals."""
+    provider = TracerProvider(resource=Resource({"openinference.project.name": "shop"}))
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{phoenix}/v1/traces")))
+    tracer, found = provider.get_tracer("mine"), []
+    for _ in range(2):
+        with (
+            tracer.start_as_current_span(
+                "ask", attributes={"openinference.span.kind": "CHAIN", "input.value": "Who?"}
+            ),
+            tracer.start_as_current_span(
+                "search", attributes={**RETRIEVER, **documents("a", "b")}
+            ) as retrieval,
+        ):
+            found.append(f"{retrieval.get_span_context().span_id:016x}")
+    provider.shutdown()
+    eventually(lambda: len(asked(phoenix, "spans")) == 4, 60, every=0.2)
+    return phoenix, found
+
+
+def asked(url, what, **params):
+    answer = httpx.get(f"{url}/v1/projects/shop/{what}", params=params, timeout=10)
+    return answer.json()["data"] if answer.is_success else []
+
+
+def score(url, *options):
+    address = url.replace("http", "phoenix") + "/shop"
+    return CliRunner().invoke(app, ["score", address, "-e", "nano", "--scorers", "utility", "-q", *options])
+
+
+def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(project, tmp_path, monkeypatch):
+    url, retrievals = project
+    monkeypatch.chdir(tmp_path)
+    done = score(url, "--write-back")
+    assert done.exit_code == 0, done.output
+    runs = list(Store("ragguard.db", read_only=True).runs())
+    assert sorted(run.steps[0].id for run in runs) == sorted(retrievals)
+    found = eventually(lambda: asked(url, "span_annotations", span_ids=retrievals, limit=100), 60, every=0.2)
+    assert {one["span_id"] for one in found} == set(retrievals)
+    assert "udcg" in {one["name"] for one in found}
+    again = score(url, "--write-back", "--since", "1h")
+    assert (again.exit_code, "2 of them" in again.output) == (0, True)
+
+
+def test_what_cannot_be_pulled_is_one_sentence(project, tmp_path, monkeypatch):
+    url, _ = project
+    monkeypatch.chdir(tmp_path)
+    nowhere = CliRunner().invoke(app, ["score", url.replace("http", "phoenix") + "/nowhere", "-e", "nano"])
+    assert (nowhere.exit_code, "Is that project in a Phoenix there?" in nowhere.output) == (2, True)
