@@ -13,7 +13,6 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import PromptTooLong
 from ragguard.guard import Deduplicate, DistractorGuard
-from ragguard.guard.guard import BACKGROUND
 
 HELPS, MISLEADS = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."
 ENDINGS = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration("done"), BaseException("odd")]
@@ -84,30 +83,6 @@ def test_engine_that_gives_no_probabilities_means_all_is_kept_with_the_reason():
     decision = guard(ScriptedEngine(label=lambda text, label: 7.0)).prune("q", [HELPS, MISLEADS])
     assert (decision.status, texts(decision)) == ("error", [HELPS, MISLEADS])
     assert "gave 7 as the probability of a label" in decision.reason
-
-
-def test_a_background_thread_that_was_ended_goes_on():
-    async def leave():
-        raise SystemExit
-
-    ended = BACKGROUND.submit(leave())
-    with pytest.raises(SystemExit):
-        ended.result(10)
-    assert_the_guards_of_this_process_work()
-
-
-def test_a_background_thread_that_is_gone_is_started_again():
-    stopped, threads = threading.Event(), []
-
-    async def stop():
-        threads.append(threading.current_thread())
-        asyncio.get_running_loop().stop()
-        stopped.set()
-
-    BACKGROUND.submit(stop())
-    assert stopped.wait(10)
-    threads[0].join(10)
-    assert_the_guards_of_this_process_work()
 
 
 def test_a_budget_longer_than_any_wait():

@@ -303,15 +303,6 @@ async def test_a_model_that_is_gone_is_worth_another_run_but_no_repeated_call(pa
     assert await works(engine)
 
 
-async def test_a_restart_in_the_middle(pair):
-    server, engine = pair
-    assert await works(engine)
-    await server.stop()
-    assert isinstance(await failure(engine), EngineUnreachable)
-    await server.start()
-    assert await works(engine)
-
-
 @pytest.mark.parametrize("face", ["vllm", "openai"])
 @pytest.mark.parametrize("open_", [connect, open_engine])
 async def test_a_restart_with_another_model_between_two_calls_is_noticed(face, open_):
@@ -363,19 +354,6 @@ async def test_the_usual_layers_ride_out_a_restart():
         assert not call.done()
         await server.start()
         assert (await call).p[0, 1] == pytest.approx(0.6)
-
-
-async def test_one_refused_prompt_of_many_is_asked_again_alone():
-    async with (
-        MisbehavingServer(FakeModel(face="openai").handle) as server,
-        aclosing(open_engine(server.url)) as engine,
-    ):
-        await engine.info()
-        server.requests.clear()
-        server.script([Reply({}, 429, {"retry-after": "0.05"})] * 2)
-        probs = await engine.label_probs([f"Who is {i}?" for i in range(20)], LABELS)
-        assert len(probs) == 20
-        assert len(server.requests) == 22
 
 
 async def test_a_prompt_that_always_fails_is_not_repeated_by_two_layers_nor_are_the_others():

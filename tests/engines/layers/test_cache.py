@@ -277,14 +277,6 @@ async def test_a_file_that_breaks_on_the_way_is_let_go(tmp_path, caplog):
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
 
 
-async def test_a_pipe_is_let_go_and_not_waited_for(tmp_path, caplog):
-    os.mkfifo(tmp_path / "pipe")
-    cache = Cache(ScriptedEngine(), tmp_path / "pipe")
-    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
-    assert "memory only" in caplog.text
-    await cache.aclose()
-
-
 async def test_the_file_is_bounded(tmp_path):
     path = tmp_path / "cache.db"
     cache = Cache(ScriptedEngine(), path, max_stored=500)

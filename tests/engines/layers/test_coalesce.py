@@ -109,16 +109,6 @@ async def test_labels_that_may_begin_alike_are_asked_apart():
     assert [call.labels for call in engine.calls] == [("NO",), ("Norway", "Peru")]
 
 
-async def test_numbers_of_the_wrong_shape_are_an_error_and_not_somebody_elses():
-    class Wide(ScriptedEngine):
-        async def label_probs(self, prompts, labels, mode=None, deadline=None, priority=0):
-            return LabelProbs(np.zeros((len(prompts) + 1, len(labels))))
-
-    layer = Coalesce(Wide(), window_ms=5)
-    answers = await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "ab"), return_exceptions=True)
-    assert all(isinstance(answer, EngineProtocolError) for answer in answers)
-
-
 async def test_batches_are_bounded():
     engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=20, max_prompts=10)
@@ -151,16 +141,6 @@ async def test_a_cancelled_caller_takes_nobody_along():
         await going
     engine.gate.set()
     assert (await staying).p[0, 0] == unit("b", "A") / 6
-
-
-async def test_a_caller_cancelled_before_sending_is_left_out():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine, window_ms=30)
-    going, staying = (asyncio.ensure_future(layer.label_probs([x], ["A"])) for x in "ab")
-    await asyncio.sleep(0)
-    going.cancel()
-    await staying
-    assert [call.texts for call in engine.calls] == [["b"]]
 
 
 async def test_batch_whose_callers_are_all_cancelled_is_not_sent_or_stops():

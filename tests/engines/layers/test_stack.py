@@ -79,16 +79,6 @@ async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_wh
     assert answer.p[0, 0] == unit("after", "A") / 6
 
 
-async def test_a_cached_answer_costs_no_slot_no_request_and_no_wait():
-    engine = ScriptedEngine()
-    budget = Budget(engine, Account(requests=1))
-    layers = Cache(Coalesce(Retry(Priority(budget))))
-    await layers.label_probs(["a"], ["A"])
-    for _ in range(3):
-        assert (await layers.label_probs(["a"], ["A"])).usage.cached == 1
-    assert budget.account.spent.requests == 1
-
-
 async def test_every_layer_is_an_engine_and_closes_what_it_wraps():
     engine = ScriptedEngine()
     layers = stack(engine)
