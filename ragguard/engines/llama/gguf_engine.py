@@ -36,14 +36,13 @@ class GgufEngine(LocalEngine):
 
 def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
     network, tokenizer = file.network(), GgufTokenizer(file)
-    context = network.config.max_position_embeddings
     info = EngineInfo(
         model=name,
         kind="gguf",
         fingerprint="",
-        context=context,
+        context=network.config.max_position_embeddings,
         location="in this process",
         capabilities=EXACT_CAPABILITIES,
     )
-    report = ModelReport(info, file.identity())
-    return Loaded(HfTokens(tokenizer), report, context), NetworkModel(network, tokenizer.ends)
+    loaded = Loaded(HfTokens(tokenizer), ModelReport(info, file.identity()))
+    return loaded, NetworkModel(network, tokenizer.ends)

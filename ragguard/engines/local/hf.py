@@ -72,17 +72,16 @@ def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel
     found = load(source, "AutoModelForCausalLM")
     ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
     pad = found.tokenizer.pad_token_id
-    context = context_of(found.model.config, found.tokenizer)
     info = EngineInfo(
         model=source.name,
         kind="hf",
         fingerprint="",
-        context=context,
+        context=context_of(found.model.config, found.tokenizer),
         location=f"in this process, on {found.device}",
         capabilities=EXACT_CAPABILITIES,
     )
     model = CausalModel(found.model, ends, pad if pad is not None else 0, max_batch_tokens)
-    return Loaded(HfTokens(found.tokenizer), ModelReport(info, found.identity), context), model
+    return Loaded(HfTokens(found.tokenizer), ModelReport(info, found.identity)), model
 
 
 def _ends(*said: int | list[int] | None) -> frozenset[int]:

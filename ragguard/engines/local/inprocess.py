@@ -139,18 +139,17 @@ class _InProcessModel:
                     "that the script guards its start with `if __name__ == '__main__':`"
                 ) from error
             config = self._vllm.model_config
-            context = int(config.max_model_len)
             takes_priority = settings["scheduling_policy"] == "priority"
             identity = f"{weights_identity(self._name_or_path, config.hf_config)} {config.dtype}"
             info = EngineInfo(
                 model=self._name,
                 kind="vllm-inprocess",
                 fingerprint="",
-                context=context,
+                context=int(config.max_model_len),
                 location="in this process, through vLLM",
                 capabilities=EXACT_CAPABILITIES | {"priority"} if takes_priority else EXACT_CAPABILITIES,
             )
-            self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), ModelReport(info, identity), context)
+            self._loaded = Loaded(HfTokens(self._vllm.get_tokenizer()), ModelReport(info, identity))
         return self._loaded
 
     async def _logprobs(self, prompts: Rows, asks: Asks, priority: int) -> Logprobs:

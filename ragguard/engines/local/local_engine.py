@@ -7,6 +7,7 @@ No local model knows prompts, labels, templates or thoughts.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
@@ -55,8 +56,6 @@ class Loaded:
 
     tokens: LocalTokens
     report: ModelReport
-    context: int
-    """The longest prompt plus answer, in tokens."""
 
 
 class LocalModel(Protocol):
@@ -195,7 +194,7 @@ class LoadedModel:
     async def _rows(self, request: Request[Any], output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
         rows = await self.tokens.rows(request.prompts)
-        limit = self.loaded.context - output
+        limit = (self.loaded.report.info.context or sys.maxsize) - output
         for index, row in enumerate(rows):
             if not row:
                 messages = request.prompts[index].messages

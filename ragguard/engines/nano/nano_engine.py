@@ -76,9 +76,7 @@ def _open() -> tuple[Loaded, ComputingModel]:
         capabilities=EXACT_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    loaded = Loaded(
-        NanoTokens(tokenizer), ModelReport(info, identity), network.config.max_position_embeddings
-    )
+    loaded = Loaded(NanoTokens(tokenizer), ModelReport(info, identity))
     return loaded, NetworkModel(network, frozenset({tokenizer.end}))
 
 
