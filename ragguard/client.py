@@ -124,7 +124,7 @@ class RagGuard:
         retention: How long a run is kept after its end, in seconds or as a timedelta. Older runs are removed for
             good with their texts and scores, scored or not. None: for ever.
         max_open_runs: How many runs may be open at once in a process, 1 or more. Beyond that the one without an event
-            for longest ends as `abandoned`, and what it retrieves and answers later is not recorded.
+            for longest ends as `abandoned`: what it retrieves later is not recorded, its answer is.
         run_ttl: After how many seconds without an event an open run ends as `abandoned` and is scored as it stands.
             `float('inf')`: never.
         exit_timeout: How many seconds the end of the process may wait for what is still to be stored, scored and

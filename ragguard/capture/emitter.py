@@ -31,7 +31,7 @@ class CaptureCounts:
     steps: int = 0
     unsampled: int = 0
     cut_short: int = 0
-    """Runs that were closed since too many were open."""
+    """Runs that were closed since too many were open, and have not ended since."""
 
 
 class Emitter:

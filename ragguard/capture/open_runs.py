@@ -187,6 +187,9 @@ class WholeRun:
         )  # fmt: skip
         return OneStepRun(run, step)
 
+CUT_SHORT_KEPT = 65_536
+"""The number of runs closed at the bound of open runs that are remembered until they end."""
+
 
 @dataclass(slots=True, eq=False)
 class OpenRun:
@@ -284,6 +287,8 @@ class OpenRuns:
         self.steps: dict[str, Retrieval] = {}
         """The open retrievals of all runs."""
         self._runs: dict[str, OpenRun] = {}
+        self._cut_short: dict[str, None] = {}
+        """The latest runs that were closed since too many were open: the end of each is still recorded."""
 
     def __len__(self) -> int:
         return len(self._runs)
@@ -341,7 +346,19 @@ class OpenRuns:
             if len(found) >= surplus and now - run.touched < self._ttl:
                 break
             found.append(run)
+        self._cut_short |= {run.id: None for run in found if run.sampled}
+        while len(self._cut_short) > CUT_SHORT_KEPT:
+            del self._cut_short[next(iter(self._cut_short))]
         return found
+
+    def reopen(self, run_id: str, now: float) -> OpenRun | None:
+        """Opens a run that was closed since too many were open, so that it can end with its answer; None for others."""
+        with self.lock:
+            if run_id not in self._cut_short:
+                return None
+            del self._cut_short[run_id]
+            run = self._runs[run_id] = OpenRun(run_id, True, now, index=1)
+            return run
 
 
 def unpacked(

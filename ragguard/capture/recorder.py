@@ -36,8 +36,8 @@ from ragguard.runtime.per_process import PerProcess
 Here: TypeAlias = Literal["here"]
 """The span that is current where the recorder is called."""
 _TOO_MANY = (
-    "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves and "
-    "answers from now on is not recorded. Raise max_open_runs=, or end runs sooner"
+    "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
+    "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
 )
 
 
@@ -250,7 +250,10 @@ class Recorder:
         try:
             run = self._runs.get(run_id)
             if run is None:
-                return
+                run = self._runs.reopen(run_id, self._clock())
+                if run is None:
+                    return
+                self.counts.cut_short -= 1
             with self._runs.lock:
                 if run.holds > 0 and status == "ok":
                     run.withheld = partial(

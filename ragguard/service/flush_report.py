@@ -59,7 +59,7 @@ class Report:
     late: int = 0
     """Retrievals and answers that came after the end of their runs, and so are not recorded."""
     cut_short: int = 0
-    """Runs that ended as `abandoned` since more than `max_open_runs` were open."""
+    """Runs that ended as `abandoned` since more than `max_open_runs` were open, and that have not ended since."""
     events_of_deleted_runs: int = 0
     """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
@@ -117,7 +117,7 @@ class Report:
         if self.cut_short:
             yield (
                 f"{self.cut_short:,} runs ended as abandoned, as more were open than max_open_runs allows; what they "
-                "retrieve and answer later is not recorded"
+                "retrieve later is not recorded, and their answers are"
             )
         if self.events_of_deleted_runs:
             yield f"{self.events_of_deleted_runs:,} events of deleted runs are not stored"

@@ -280,3 +280,26 @@ def test_a_score_file_tells_nothing_of_what_was_read(tmp_path):
     write_scores(runs, tmp_path / "a.jsonl")
     found = compare(read_questions(tmp_path / "a.jsonl"), questions_of(map(means_of, runs)))
     assert found.nothing_read == ""
+
+
+def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
+    rng = np.random.default_rng(7)
+    wrong = 0
+    for _ in range(200):
+        a, b = side([]), side([])
+        for number in range(10):
+            a += side(rng.exponential(1, 9), f"m{number}")
+            b += side(rng.exponential(1, 9), f"m{number}")
+        wrong += any(change.verdict == "changed" for change in compared(a, b).changes)
+    assert wrong / 200 <= 0.1  # 0.05, and three standard errors; percentiles of a bootstrap gave 0.52
+
+
+def test_one_question_proves_nothing():
+    (change,) = compared(side([0.1]), side([0.9])).changes
+    assert change.verdict == "too few questions"
+
+
+def test_the_same_twice_is_no_difference():
+    runs = side([0.1, 0.5, 0.9])
+    (change,) = compared(runs, runs).changes
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")

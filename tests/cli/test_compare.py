@@ -182,3 +182,34 @@ def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
         assert done.exit_code == 2, (words, done.output)
         assert done.output.startswith("ragguard report: ")
     assert not (tmp_path / "x.html").exists()
+
+
+def test_compare_of_wrong_input_ends_in_one_sentence(tmp_path, command):
+    a = stored(tmp_path / "a.db", side(0))
+    other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
+    (tmp_path / "junk.jsonl").write_text("junk\n")
+    for words in ([a, other], [a, tmp_path / "missing.db"], [a, tmp_path / "junk.jsonl"]):
+        done = command("compare", *words)
+        assert done.exit_code == 2
+        assert len(done.output.strip().splitlines()) == 1, done.output
+
+
+def test_a_metric_that_rests_on_fewer_questions_says_on_how_many(tmp_path, command):
+    before, after = side(0), side(0, 1)
+    for item in after[:30]:
+        item.run.steps[0].passages, item.scores = [], []
+    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    done = command("compare", a, b, "--fail-if", "udcg < -0.2")
+    said = " ".join(done.output.split())
+    assert done.exit_code == 0
+    assert "40 questions in common" in said
+    assert "No passage reached the model in 0 of 40 runs before and in 30 of 40 after." in said
+    assert (
+        "WARNING: --fail-if: udcg was compared on 10 of the 40 questions: of the others, 30 lack a score"
+        in said
+    )
+    assert "questions" in next(line for line in done.output.splitlines() if "metric" in line)
+    data = json.loads(command("compare", a, b, "--json", "--fail-if", "udcg < -0.2").output)
+    assert data["changes"][0]["questions"] == 10
+    assert data["empty_after"]["unscored"] == {"udcg": 30}
+    assert data["fail_if_remarks"]

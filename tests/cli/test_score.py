@@ -440,3 +440,32 @@ def test_real_text_on_nano_is_one_reason_and_nothing_plausible_is_stored(here):
     assert done.output.count("nano does not know too many of the words of a prompt") == 1
     store = Store("ragguard.db", read_only=True)
     assert [one.name for run in runs for one in store.scores(run.id)] == []
+
+
+def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbacks_are_advised(engine):
+    def fault(call):
+        return EngineRejected(f"the model is loaded in {len(engine.calls) / 10:.1f} s")
+
+    engine.fault = fault
+    done = score(runs_file(), "--concurrency", 1, *UTILITY)
+    assert done.exit_code == 1
+    assert done.output.count(" x utility, EngineRejected: ") == 1
+    assert done.output.count("the model is loaded in a while") == 1
+    assert "RagGuardCallback" not in done.output
+
+
+def test_a_dry_run_says_what_it_cannot_know(engine, here):
+    sentence = "how many answers are compared is known only from the answers"
+    assert sentence in score(runs_file(), "--scorers", "belief", "--dry-run").output
+    assert sentence not in score("runs.jsonl", *UTILITY, "--dry-run").output
+
+
+def test_engine_text_is_no_command_to_the_terminal(engine, caplog):
+    def refuse(*args, **more):
+        raise EngineRejected("HTTP 400: \x1b[2J\x1b]0;owned\x07 \x9b31m")
+
+    engine.label_probs = refuse
+    done = score(runs_file(), *UTILITY)
+    assert done.exit_code == 1
+    assert "owned" in done.output
+    assert not set(done.output + caplog.text) & set("\x1b\x07\x9b")

@@ -113,3 +113,18 @@ def test_shares_lie_between_0_and_1_and_exclude_each_other(selection):
     assert m.harm(chosen, k, at_most=5) == pytest.approx(len(chosen) / k)
     recall = m.n_recall(pool, chosen, k)
     assert np.isnan(recall) or 0 <= recall <= 1
+
+
+@given(selections())
+def test_weights_are_bounded_by_their_caps(selection):
+    weights = m.grade_weights(selection[0])
+    assert weights[0] == weights[1] == weights[2] == 0
+    assert weights[5] == 1
+    assert 0 <= weights[4] <= 1
+    assert 0 <= weights[3] <= 0.25
+
+
+@given(GRADES, st.integers(1, 8))
+def test_the_best_of_the_pool_is_worth_1(pool, k):
+    ceiling = m.proc(pool, pool, k)
+    assert ceiling == pytest.approx(1) or (np.isnan(ceiling) and max(pool) < 3)

@@ -16,6 +16,7 @@ from support.reader import (
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score
+from ragguard.scorers.grades import Grades
 from ragguard.scorers.pipeline import ScoringPipeline
 
 
@@ -158,3 +159,13 @@ async def test_a_grade_that_fails_leaves_the_step_out():
     scored = {s.step_id for s in results if getattr(s, "name", "") == "harm"}
     assert len(scored) == 1
     assert failure.step_id not in scored
+
+
+async def test_the_caps_of_rare_grades_have_names():
+    pool = [Passage(FIRM, grade=5), Passage(NEAR, grade=4), Passage(NOISE, grade=1)]
+    the_run = run(step(FIRM_QUERY, [NEAR]), pool=pool)
+    found = [
+        value(await ScoringPipeline(reader(), scorers=[scorer]).results(the_run), "ra_nwg")
+        for scorer in (Grades(), Grades(cap4=0.1))
+    ]
+    assert found == [0.5, 0.1]
