@@ -187,6 +187,7 @@ class WholeRun:
         )  # fmt: skip
         return OneStepRun(run, step)
 
+
 CUT_SHORT_KEPT = 65_536
 """The number of runs closed at the bound of open runs that are remembered until they end."""
 
