@@ -7,7 +7,8 @@ own answer; then the scores measure support for what was said, and not whether i
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
@@ -15,18 +16,30 @@ from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usage
 from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
-from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout, StepContexts, lay_out, window
+from ragguard.scorers.contexts import (
+    CLOSED_BOOK,
+    BeliefContext,
+    Change,
+    Key,
+    Layout,
+    StepContexts,
+    lay_out,
+    window,
+)
 from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
 from ragguard.scorers.likelihood import LikelihoodReport
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.probes.belief import belief, condensation, read_condensation
-from ragguard.scorers.probes.question import Ask, SampleAnswer, answered
+from ragguard.scorers.probes.question import Ask, SampleAnswer, SampleQuestion, answered
 from ragguard.scorers.probes.tokens import count_tokens
 from ragguard.scorers.score_writer import ScoreWriter
 from ragguard.scorers.scorer import NEW_SETTING
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
+from ragguard.text.language import normalise
 
-By = Literal["samples", "likelihood"]
+By = Literal["samples", "likelihood", "auto"]
+_SURE = 0.95
+"""The probability of the references as whole texts from which no answers are drawn to know the belief in them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +101,9 @@ class Belief:
 
     by: By = field(default="samples", metadata=NEW_SETTING)
     """The way to measure belief: from sampled answers that are compared with the references (`samples`), or from how
-    probable the model finds the references (`likelihood`): one prompt for each context and reference, no entailer."""
+    probable the model finds the references (`likelihood`): one prompt for each context and reference, no entailer; or
+    from both (`auto`): answers are drawn where the references are less probable than 0.95, half of `samples` at first,
+    and the others where these do not all say the same."""
 
     def __post_init__(self) -> None:
         whole_number("Belief.samples", self.samples, 1)
@@ -130,7 +145,14 @@ class Belief:
                 await report.add(ask)
             return writer.results()
         layout = lay_out(turns, fit, selection=self.selection)
-        drawn, target = await self._draw(writer, layout, target, ask)
+        sure: dict[Key, BeliefIn] = {}
+        if self.by == "auto" and target.references and "continuations" in setting.engine.capabilities:
+            report = LikelihoodReport(writer, layout, target.references, target.source, target.given)
+            sure = {key: _sure(p) for key, p in (await report.add(ask)).items() if p >= _SURE}
+        if "entailment" in setting.exam.failed:
+            writer.fail(setting.exam.error("entailment"), "beliefs from answers")
+            return writer.results()
+        drawn, target = await self._draw(writer, layout, target, ask, sure)
         meanings = Meanings(
             view.run.question, ask, setting.language, self.equivalence, match=self.match, tau=self.tau
         )
@@ -139,25 +161,29 @@ class Belief:
             for answer in drawn.values():
                 meanings.spell(() if isinstance(answer, RagguardError) else answer.samples)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
-        beliefs = await estimator.beliefs(drawn, target.references, meanings)
+        beliefs = {**await estimator.beliefs(drawn, target.references, meanings), **sure}
         _BeliefReport(writer, layout, target, beliefs).write(self._wanted(layout, target))
         return writer.results()
 
     async def _draw(
-        self, writer: ScoreWriter, layout: Layout, target: Target, ask: Ask
+        self, writer: ScoreWriter, layout: Layout, target: Target, ask: Ask, sure: Container[Key]
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
-        """Draws answers in every context that a score is about, and shortens a long answer to compare them with, in one
-        wave of questions."""
+        """Draws answers in every context that a score is about, but for the `sure` ones, and shortens a long answer to
+        compare them with, in one wave of questions; with `auto` there is a second one where answers differ."""
         view = writer.view
         used = {key for wanted in self._wanted(layout, target) for key in wanted.change}
-        contexts = {key: context for key, context in layout.contexts.items() if key in used}
-        questions = [
-            belief(
+        contexts = {
+            key: context for key, context in layout.contexts.items() if key in used and key not in sure
+        }
+        first = -(-self.samples // 2) if self.by == "auto" else self.samples
+
+        def question(context: BeliefContext, n: int, seed: int) -> SampleQuestion:
+            return belief(
                 view.setting.prompts, view.run.question, context.passages,
-                cut_order=context.cut_order, n=self.samples, seed=view.seed,
-            )
-            for context in contexts.values()
-        ]  # fmt: skip
+                cut_order=context.cut_order, n=n, seed=seed,
+            )  # fmt: skip
+
+        questions = [question(context, first, view.seed) for context in contexts.values()]
         long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
         if long:
             questions.append(
@@ -166,7 +192,11 @@ class Belief:
         answers = await ask(questions)
         if long:
             target = _condensed(writer, target, answers.pop())
-        return dict(zip(contexts, answers, strict=True)), target
+        drawn = dict(zip(contexts, answers, strict=True))
+        open_ = [key for key, answer in drawn.items() if first < self.samples and _differ(answer)]
+        more = [question(contexts[key], self.samples - first, view.seed + 1) for key in open_]
+        drawn |= {key: _joined(drawn[key], other) for key, other in zip(open_, await ask(more), strict=True)}
+        return drawn, target
 
     def _wanted(self, layout: Layout, target: Target) -> list[_Wanted]:
         """Returns the scores to give, in order; without references, those about entropy alone."""
@@ -195,6 +225,27 @@ class Belief:
         if target.references:
             found.append(_Wanted("delta_seper_total", layout.total))
         return found
+
+
+def _sure(p: float) -> BeliefIn:
+    """Returns the belief where the references alone have the probability p: it lies between p and 1."""
+    estimate = Estimate((1 + p) / 2, (1 - p) / 2)
+    return BeliefIn(Estimate(math.nan, math.nan), estimate, estimate, Usage(), {"how": "likelihood"})
+
+
+def _differ(answer: SampleAnswer | RagguardError) -> bool:
+    """Returns whether drawn answers are not all the same words."""
+    return isinstance(answer, SampleAnswer) and len({normalise(one.text) for one in answer.samples}) > 1
+
+
+def _joined(
+    answer: SampleAnswer | RagguardError, other: SampleAnswer | RagguardError
+) -> SampleAnswer | RagguardError:
+    """Returns the answers of two draws as one; the error of the second one where it failed."""
+    if isinstance(answer, RagguardError) or isinstance(other, RagguardError):
+        return other
+    cut = max(answer.truncated, other.truncated)
+    return SampleAnswer(answer.samples + other.samples, cut, answer.usage + other.usage)
 
 
 def _target(writer: ScoreWriter) -> Target:

@@ -42,6 +42,7 @@ class BeliefIn:
     """The reader's belief in one context."""
 
     entropy: Estimate
+    """nan where no answers were drawn."""
     soft: Estimate | None
     """The belief in the reference by how far each answer entails it; None without a reference."""
     hard: Estimate | None

@@ -41,8 +41,8 @@ class LikelihoodReport:
     given: tuple[str, ...]
     """The references as the run has them."""
 
-    async def add(self, ask: Ask) -> None:
-        """Asks, and adds the scores or their failures."""
+    async def add(self, ask: Ask) -> dict[Key, float]:
+        """Asks, and adds the scores or their failures; returns the probability of the references in each context."""
         found = await self._ask(ask)
         paid: set[Key] = set()
         self._score("likelihood_closed_book", {CLOSED_BOOK: 1.0}, found, paid)
@@ -58,6 +58,7 @@ class LikelihoodReport:
             self._score("delta_likelihood_alone", alone, found, paid, step)
             self._score("log_gain", contexts.change, found, paid, step, kind="mean_logprob")
         self._score("delta_likelihood_total", self.layout.total, found, paid)
+        return {key: one.total for key, one in found.items() if not isinstance(one, RagguardError)}
 
     async def _ask(self, ask: Ask) -> dict[Key, _Likely | RagguardError]:
         view = self.writer.view

@@ -4,6 +4,7 @@ import math
 
 import pytest
 from support.beliefs import only, values
+from support.likely_engine import LikelyEngine
 from support.reader import reader
 
 from ragguard import connect, world
@@ -102,3 +103,35 @@ async def test_a_new_setting_at_its_default_leaves_the_identity_of_scores_as_it_
 def test_another_way_to_measure_belief_is_refused():
     with pytest.raises(InvalidInput, match="'samples' or 'likelihood'"):
         Belief(by="magic")
+
+
+async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_where_answers_differ():
+    def likely(prompt, text):
+        return -0.001 if "gold" in prompt else -4.0
+
+    engine = LikelyEngine(
+        likely=likely,
+        answer=lambda text, index: f"guess {index}" if "other" in text else "the same",
+        label=lambda text, label: {"A": 0.1, "B": 0.8, "C": 0.1}.get(label),
+        capabilities=frozenset({"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"}),
+    )
+    steps = [
+        RetrievalStep(id=text, run_id="r", index=at, query="q", passages=[Passage(text)])
+        for at, text in enumerate(("other", "gold"))
+    ]
+    run = Run(id="r", question="Who?", references=["Ada"], answer="Ada", steps=steps)
+    results = await ScoringPipeline(engine, scorers=[Belief(by="auto")]).results(run)
+    drawn = {
+        (call.texts[at], call.n)
+        for call in engine.calls
+        if call.verb == "sample"
+        for at in range(len(call.texts))
+    }
+    times = {n: sum("other" in text for text, count in drawn if count == n) for n in (5, 10)}
+    assert times == {5: 1, 10: 0}
+    assert not any("gold" in text for text, _ in drawn)
+    found = {(one.name, one.step_id): one for one in results if isinstance(one, Score)}
+    assert found["seper", "gold"].value == pytest.approx(1.0, abs=0.01)
+    assert found["seper", "gold"].metadata["how"] == "likelihood"
+    assert found["seper", "other"].metadata["samples"] == 10
+    assert found["delta_likelihood", "gold"].value > 0.9
