@@ -38,8 +38,9 @@ from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
 from ragguard.text.language import normalise
 
 By = Literal["samples", "likelihood", "auto"]
-_SURE = 0.95
-"""The probability of the references as whole texts from which no answers are drawn to know the belief in them."""
+_SURE = 0.8
+"""The probability of the references as whole texts from which no answers are drawn: the belief lies between that and 1,
+so that half of what is left is its error, no more than that of ten answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +103,8 @@ class Belief:
     by: By = field(default="samples", metadata=NEW_SETTING)
     """The way to measure belief: from sampled answers that are compared with the references (`samples`), or from how
     probable the model finds the references (`likelihood`): one prompt for each context and reference, no entailer; or
-    from both (`auto`): answers are drawn where the references are less probable than 0.95, half of `samples` at first,
-    and the others where these do not all say the same."""
+    from both (`auto`): answers are drawn where the references are less probable than 0.8, half of `samples` at first,
+    and the others where some of these are a reference, word for word, and some are not."""
 
     def __post_init__(self) -> None:
         whole_number("Belief.samples", self.samples, 1)
@@ -169,7 +170,7 @@ class Belief:
         self, writer: ScoreWriter, layout: Layout, target: Target, ask: Ask, sure: Container[Key]
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
         """Draws answers in every context that a score is about, but for the `sure` ones, and shortens a long answer to
-        compare them with, in one wave of questions; with `auto` there is a second one where answers differ."""
+        compare them with, in one wave of questions; with `auto` there is a second one where the answers are mixed."""
         view = writer.view
         used = {key for wanted in self._wanted(layout, target) for key in wanted.change}
         contexts = {
@@ -193,7 +194,9 @@ class Belief:
         if long:
             target = _condensed(writer, target, answers.pop())
         drawn = dict(zip(contexts, answers, strict=True))
-        open_ = [key for key, answer in drawn.items() if first < self.samples and _differ(answer)]
+        open_ = [
+            key for key, answer in drawn.items() if first < self.samples and _mixed(answer, target.references)
+        ]
         more = [question(contexts[key], self.samples - first, view.seed + 1) for key in open_]
         drawn |= {key: _joined(drawn[key], other) for key, other in zip(open_, await ask(more), strict=True)}
         return drawn, target
@@ -233,9 +236,11 @@ def _sure(p: float) -> BeliefIn:
     return BeliefIn(Estimate(math.nan, math.nan), estimate, estimate, Usage(), {"how": "likelihood"})
 
 
-def _differ(answer: SampleAnswer | RagguardError) -> bool:
-    """Returns whether drawn answers are not all the same words."""
-    return isinstance(answer, SampleAnswer) and len({normalise(one.text) for one in answer.samples}) > 1
+def _mixed(answer: SampleAnswer | RagguardError, references: Sequence[str]) -> bool:
+    """Returns whether some of the drawn answers are a reference, word for word, and some are not."""
+    wanted = set(map(normalise, references))
+    drawn = () if isinstance(answer, RagguardError) else answer.samples
+    return len({normalise(one.text) in wanted for one in drawn}) > 1
 
 
 def _joined(

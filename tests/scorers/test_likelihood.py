@@ -105,13 +105,13 @@ def test_another_way_to_measure_belief_is_refused():
         Belief(by="magic")
 
 
-async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_where_answers_differ():
+async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_where_they_are_mixed():
     def likely(prompt, text):
         return -0.001 if "gold" in prompt else -4.0
 
     engine = LikelyEngine(
         likely=likely,
-        answer=lambda text, index: f"guess {index}" if "other" in text else "the same",
+        answer=lambda text, index: "Ada" if "other" in text and not index else f"guess {index}",
         label=lambda text, label: {"A": 0.1, "B": 0.8, "C": 0.1}.get(label),
         capabilities=frozenset({"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"}),
     )
