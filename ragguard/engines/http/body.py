@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 import httpx
@@ -12,14 +13,22 @@ import httpx
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 from ragguard.runtime.faults import brief
+from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.per_process import PerProcess
 
 MOST_BYTES = 32 * 2**20
 """The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
 MOST_BYTES_OF_AN_ERROR = 64 * 2**10
 """The most bytes that are read of an error's body."""
+LARGE_REPLIES = 4
+"""How many replies beyond `_SMALL` are read at once in this process, over all connections; the others wait, as far as
+they were read."""
+_SMALL = 64 * 2**10
 _COUNTS = (("prompt_tokens", "input_tokens"), ("completion_tokens", "output_tokens"))
 """The names of the tokens read and written: those of completions, and those of decisions."""
 _STEP = 64 * 2**10
+
+_large_replies = PerProcess(lambda: Limiter(LARGE_REPLIES))
 
 
 class BodyTooLarge(Exception):
@@ -39,13 +48,16 @@ async def read_body(response: httpx.Response, limit: int) -> bytes:
             "in the proxy before it"
         )
     body = bytearray()
-    async for piece in response.aiter_raw(_STEP):
-        body += piece
-        if len(body) > limit:
-            # The error and its traceback may be kept for long, so they hold no more than is shown.
-            del body[MOST_BYTES_OF_AN_ERROR:]
-            raise BodyTooLarge(bytes(body))
-    return bytes(body)
+    async with AsyncExitStack() as slot:
+        async for piece in response.aiter_raw(_STEP):
+            if len(body) <= _SMALL < len(body) + len(piece):
+                await slot.enter_async_context(_large_replies.get().admitted())
+            body += piece
+            if len(body) > limit:
+                # The error and its traceback may be kept for long, so they hold no more than is shown.
+                del body[MOST_BYTES_OF_AN_ERROR:]
+                raise BodyTooLarge(bytes(body))
+        return bytes(body)
 
 
 def parsed(body: bytes) -> Any:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
@@ -23,6 +24,9 @@ T = TypeVar("T")
 
 StillWanted: TypeAlias = Callable[[], None]
 """A function that a job calls between batches; it raises where the caller is gone or the deadline has passed."""
+
+JOB_S = 1800.0
+"""Seconds after which a job that does not end, with its wait and the model's loading, is waited for no longer."""
 
 
 class _UnwantedError(Exception):
@@ -58,7 +62,7 @@ class Worker(Generic[M]):
         self._closed = False
 
     async def run(self, job: Callable[[M, StillWanted], T], deadline: float | None = None) -> T:
-        """Returns what `job` returns, given the model; raises EngineTimeout at the deadline."""
+        """Returns what `job` returns, given the model; raises EngineTimeout at the deadline, after half an hour without one."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
         thread, unwanted = self._thread.get(), threading.Event()
@@ -79,7 +83,7 @@ class Worker(Generic[M]):
             raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
         done = asyncio.wrap_future(future)
         try:
-            async with until(deadline, self._what):
+            async with until(time.monotonic() + JOB_S if deadline is None else deadline, self._what):
                 return await done
         finally:
             unwanted.set()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import tracemalloc
 from contextlib import aclosing
 
+import httpx
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply
 
-from ragguard.engines.http.body import MOST_BYTES
+from ragguard.engines.http.body import LARGE_REPLIES, MOST_BYTES, BodyTooLarge, read_body
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
@@ -28,6 +30,29 @@ async def test_compressed_reply_is_not_asked_for_and_refused(status):
     packed = Reply(gzip.compress(b"{}"), status=status, headers={"Content-Encoding": "gzip"})
     with pytest.raises(EngineProtocolError, match="compressed"):
         await reply_to(packed)
+
+
+async def test_large_replies_on_many_connections_are_bounded_together():
+    limit = MOST_BYTES // 16
+
+    async def trickle():
+        for _ in range(4 * limit // 2**14):
+            yield b"x" * 2**14
+            await asyncio.sleep(0)
+
+    async def read():
+        with pytest.raises(BodyTooLarge) as refused:
+            await read_body(httpx.Response(200, content=trickle()), limit)
+        return refused.value
+
+    tracemalloc.start()
+    try:
+        errors = await asyncio.gather(*(read() for _ in range(50)))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(errors) == 50
+    assert peak < 2 * LARGE_REPLIES * limit + 50 * 2**18
 
 
 async def test_a_body_that_never_ends_is_left():

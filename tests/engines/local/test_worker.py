@@ -1,4 +1,4 @@
-"""The thread of one model at the end of the process."""
+"""The thread of one model: jobs without an end, and the end of the process."""
 
 import asyncio
 import concurrent.futures.thread
@@ -9,7 +9,7 @@ import pytest
 from support.polling import aeventually
 
 from ragguard.engines.local.worker import Worker
-from ragguard.errors import EngineUnreachable
+from ragguard.errors import EngineTimeout, EngineUnreachable
 
 
 async def test_job_after_the_end_of_main_is_a_retryable_error(monkeypatch):
@@ -52,3 +52,15 @@ async def test_queued_job_that_nobody_waits_for_any_more_ends_without_a_report_o
     gc.collect()
     await asyncio.sleep(0)
     assert reported == []
+
+
+async def test_job_without_an_end_is_given_up_after_its_time(monkeypatch):
+    monkeypatch.setattr("ragguard.engines.local.worker.JOB_S", 0.05)
+    released = threading.Event()
+    model = Worker("the model", lambda: None)
+    try:
+        with pytest.raises(EngineTimeout, match="the model"):
+            await model.run(lambda *_: released.wait(60))
+    finally:
+        released.set()
+        await model.close()
