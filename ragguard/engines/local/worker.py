@@ -62,7 +62,7 @@ class Worker(Generic[M]):
         self._closed = False
 
     async def run(self, job: Callable[[M, StillWanted], T], deadline: float | None = None) -> T:
-        """Returns what `job` returns, given the model; raises EngineTimeout at the deadline, after half an hour without one."""
+        """Returns what `job` returns, given the model; raises EngineTimeout at the deadline, or after `JOB_S`."""
         if self._closed:
             raise Closed(f"{self._what} was closed: connect again")
         thread, unwanted = self._thread.get(), threading.Event()
