@@ -356,7 +356,7 @@ async def measure(kind: str, strength: float | None, sizes: tuple[int, int, int]
         made, further = asked
         thresholds: dict[str, float] = {}
         for way in ("agent", "graph"):
-            for promise in PROMISES:
+            for promise in (one for one in PROMISES if len(known) >= round(1 / one) - 1):
                 outcomes = [
                     KnownOutcome(
                         trip.stage(MOST), trip.right, [trip.stage(at) for at in range(1, MOST + 1)],

@@ -126,7 +126,14 @@ def calibrated(
     judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, confidence: float | None,
     order: Order, min_keep: int, *, skipped: int, engine: str, judge: str, prompts: str,
 ) -> Calibration:  # fmt: skip
-    """Returns the calibration that the judged passages of labelled examples give."""
+    """Returns the calibration that the judged passages of labelled examples give; refuses examples without a passage
+    that may be dropped."""
+    check_promise(len(judged), max_gold_loss, confidence, order)
+    if all(all(flags) for flags in gold):
+        raise CalibrationError(
+            f"all passages of the {len(gold)} examples are gold, so nothing says what to drop: give retrievals with "
+            "the other candidates as well"
+        )
     values = [[item.p_helps if order == "help" else item.utility for item in row] for row in judged]
     lowest = 0.0 if order == "help" else -1.0
     threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, confidence, min_keep, lowest)

@@ -1,5 +1,6 @@
 """What cannot be shown or compared: each is one sentence that says the way out, and exit code 2."""
 
+import json
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ from support.stored import closed_after
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.records import Run, Score, ScoredRun
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_runs
 
 
@@ -93,3 +94,64 @@ def test_a_gate_on_a_metric_that_one_side_lacks(stores):
     assert "a metric of both sides: udcg; one side lacks it: score both with the same scorers" in line
     shown = CliRunner().invoke(app, ["compare", str(stores / "good.db"), str(stores / "more.db")])
     assert "On one side only: coverage." in shown.output
+
+
+def contexts(path, questions, outcome):
+    """Writes three contexts a question, of growing relevance."""
+    lines = [
+        {"question": f"q{number}", "id": f"{number}-{k}", "outcome": outcome(k), "given": {"g": k},
+         "passages": [{"text": "", "relevance": int(k > 0)}]}
+        for number in range(questions) for k in range(3)
+    ]  # fmt: skip
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_fewer_questions_than_any_test_can_use_get_a_sentence_and_no_p(tmp_path):
+    first, second = (stored(tmp_path / name, side(gain)[:5]) for name, gain in (("a.db", 0), ("b.db", 0.3)))
+    done = CliRunner().invoke(app, ["compare", first, second])
+    assert "too few questions" in " ".join(done.output.split())
+    assert "p =" not in done.output
+    out = tmp_path / "tables.json"
+    done = CliRunner().invoke(
+        app, ["validate", str(contexts(tmp_path / "c.jsonl", 3, lambda k: k)), "--json", str(out)]
+    )
+    assert done.exit_code == 0, done.output
+    for table in json.loads(out.read_text()):
+        for row in table["rows"]:
+            of_a_test = [
+                row[table["columns"].index(name)] for name in ("from", "to", "p") if name in table["columns"]
+            ]
+            assert set(of_a_test) == {None}
+
+
+def test_outcomes_that_are_all_equal_are_a_sentence(tmp_path):
+    line = said("validate", contexts(tmp_path / "c.jsonl", 12, lambda k: 1))
+    assert "all 36 contexts that have one have the same, 1; give contexts whose outcomes differ" in line
+
+
+def test_sides_without_a_question_in_common_are_a_sentence(stores):
+    line = said("compare", stores / "good.db", stores / "strangers.db")
+    assert "at least one question in common" in line
+
+
+def test_calibration_without_a_passage_to_drop_is_a_sentence(tmp_path):
+    gold = [Passage("Ursula Almberg founded Corwell Mills.", metadata={"gold": True})]
+    write_runs(
+        (
+            Run(f"r{n}", "q", steps=[RetrievalStep(f"s{n}", f"r{n}", 0, 0, "q", gold)])
+            for n in range(20)
+        ),
+        tmp_path / "gold.jsonl",
+    )  # fmt: skip
+    out = tmp_path / "found.json"
+    line = said("calibrate", tmp_path / "gold.jsonl", "--engine", "nano", "--out", out)
+    assert "all passages of the 20 examples are gold, so nothing says what to drop" in line
+    assert not out.exists()
+
+
+def test_labels_of_one_class_are_a_sentence(tmp_path):
+    path = tmp_path / "labels.jsonl"
+    lines = [{"context": f"r{n}", "item": "q", "judge": True, "labels": {"ann": True}} for n in range(8)]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "allowed: items of both kinds: some answered, some not" in said("validate", path)

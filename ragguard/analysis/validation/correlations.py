@@ -178,6 +178,10 @@ def _differences(
     notes = [
         "Spearman; sign flips of the questions' differences: with n questions no p is below 1 in 2^(n - 1)."
     ]
+    if len(set(data.questions)) < FEW:
+        notes = [
+            f"Spearman; fewer than {FEW} questions are too few for a test, so there is no interval and no p."
+        ]
     if len({np.isnan(data.values[name]).tobytes() for name in names}) > 1:
         notes.append(
             "Of contexts for which both metrics have a value. Where one of the two lacks some that the other has, `by` "
@@ -188,7 +192,8 @@ def _differences(
             gap = paired_bootstrap(
                 data.values[best], data.values[name], groups, data.outcome, "spearman", DRAWS, seed, FLAT
             )
-            drawn = (gap.low, gap.high, gap.p) if gap.counted > 1 else (math.nan,) * 3
+            testable = gap.counted > 1 and len(set(data.questions)) >= FEW
+            drawn = (gap.low, gap.high, gap.p) if testable else (math.nan,) * 3
             rows.append((name, *map(_cell, (gap.value, *drawn)), gap.counted))
     unit = "contexts" if groups is None else "questions"
     return Table(

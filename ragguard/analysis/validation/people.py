@@ -30,6 +30,10 @@ def tables(items: Sequence[Labelled], *, threshold: float | None = None, seed: i
     `threshold`: the label from which on an item is answered; None: 3, or 1 where all labels are 0 or 1.
     """
     every = [label for one in items for label in (one.judge, *one.labels.values())]
+    if min(every) == max(every):
+        raise InvalidInput(
+            "labels", f"{every[0]:g} everywhere", "items of both kinds: some answered, some not"
+        )
     yes_or_no = set(every) <= {0.0, 1.0}
     at = (1.0 if yes_or_no else ENOUGH) if threshold is None else threshold
     if not min(every) < at <= max(every):
