@@ -47,7 +47,10 @@ class Spool:
         self._lock = threading.Lock()
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
-            self._db.execute("PRAGMA journal_mode = WAL" if path else "PRAGMA synchronous = OFF")
+            if path:
+                self._db.execute("PRAGMA journal_mode = WAL")
+            # A kill loses nothing of what is committed; a power cut may lose the last moments.
+            self._db.execute(f"PRAGMA synchronous = {'NORMAL' if path else 'OFF'}")
             self._db.executescript(_SCHEMA)
             self.waiting: int = self._db.execute("SELECT count(*) FROM trace WHERE handed = 0").fetchone()[0]
             """How many traces wait to become runs."""
