@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import get_args
 
@@ -38,6 +39,15 @@ class Condition:
         """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared, and
         where its name stands for several that were."""
         return bool(_OPERATORS[self.sign](self.of(comparison).difference, self.bound))
+
+    def holds_for(self, differences: Mapping[str, float]) -> bool:
+        """Returns whether the bound is satisfied by the difference of its metric; raises where there is none."""
+        if self.metric not in differences:
+            known = ", ".join(sorted(differences)) or "none: label both sides"
+            raise UnknownName(
+                "--fail-if", self.metric, f"a metric that the labels correct on both sides: {known}"
+            )
+        return bool(_OPERATORS[self.sign](differences[self.metric], self.bound))
 
     def of(self, comparison: Comparison) -> Change:
         """Returns the change that the condition is about; raises as `holds` does."""

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "Look at scored runs, in the terminal or as one page.",
     "watch": "Follow runs as they go on, with the numbers of each hop.",
     "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
+    "label": "Ask a person for the few labels that correct a judge's numbers.",
     "validate": "Find out which metric predicts how good the answers are.",
     "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",
     "doctor": "Tell what an engine is, how exact and how fast, and what to change.",

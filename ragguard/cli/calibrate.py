@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
+from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, RagguardError
@@ -59,6 +59,7 @@ def run(
             help="Of advice: what stopping may cost, as expected share of right answers; 0.02 by default."
         ),
     ] = None,
+    labels: LabelFile = None,
     out: Annotated[
         Path,
         typer.Option(
@@ -73,7 +74,8 @@ def run(
     UDCG is fitted on contexts with outcomes, or with references, in the formats of `ragguard validate`.
 
     The guard's threshold is learnt from retrievals all of whose candidates are known to be gold or not: by a grade (4
-    and 5 are gold) or by metadata (`"gold": true`). The threshold of advice is learnt from whole runs with references.
+    and 5 are gold), by metadata (`"gold": true`), or by --labels of people. The threshold of advice is learnt from
+    whole runs with references; an answer that a person called right is one.
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
@@ -88,21 +90,28 @@ def run(
         if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
             raise InvalidInput("--out", str(out), "a file in a folder that is there")
         if what == "udcg":
-            if prompts is not None:
-                raise InvalidInput("--prompts", prompts, "an option of the guard and of advice")
+            for option, value in (("--prompts", prompts), ("--labels", labels)):
+                if value is not None:
+                    raise InvalidInput(option, value, "an option of the guard and of advice")
             say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
             return
         source = RunSource(files, console, {})
+        runs: Iterable[Run] = source.runs()
+        if labels is not None:
+            from ragguard.analysis.labels.label_file import read_label_file
+            from ragguard.analysis.labels.labelled_runs import with_labels
+
+            runs = with_labels(runs, read_label_file(labels))
         if what == "advice":
             advice = _calibrate_advice(
-                source.runs(), engine, judge, prompts, max_loss=0.02 if max_loss is None else max_loss
+                runs, engine, judge, prompts, max_loss=0.02 if max_loss is None else max_loss
             )
             advice.save(out)
             say(_advice_sentence(advice, out))
             _end(source, console)
             return
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
-        given = count.examples(source.runs())
+        given = count.examples(runs)
         found = asyncio.run(_calibrate(guard, given, max_gold_loss, confidence, order))
         found.save(out)
     except (RagguardError, OSError) as error:

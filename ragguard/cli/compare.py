@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.options import LabelFile
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from ragguard.analysis.comparison import Comparison
     from ragguard.analysis.condition import Condition
+    from ragguard.analysis.labels.compared import CorrectedChanges
     from ragguard.analysis.pairs import Questions
     from ragguard.analysis.verdict import Change
 
@@ -52,6 +55,11 @@ def run(
         bool,
         typer.Option(help="Let --fail-if decide by numbers of a model that failed its examination in them."),
     ] = False,
+    labels: LabelFile = None,
+    on_corrected: Annotated[
+        bool,
+        typer.Option("--corrected", help="--fail-if is about the differences that the --labels correct."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
@@ -64,22 +72,34 @@ def run(
 
     from ragguard.analysis.comparison import compare
     from ragguard.analysis.condition import Condition
+    from ragguard.analysis.labels.compared import corrected_changes
     from ragguard.analysis.pairs import read_questions
 
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     conditions = [Condition.parse(text) for text in fail_if or ()]
     sides = read_questions(before), read_questions(after)
     found = compare(*sides, draws, seed)
-    if not trust_failed:
-        _refuse_failed(conditions, sides, found)
-    broken = [condition for condition in conditions if condition.holds(found)]
-    metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
-    thin = [said for metric in metrics if (said := found.resting_on(metric))]
+    changes = corrected_changes(before, after, labels) if labels is not None else None
+    if on_corrected:
+        if changes is None:
+            raise InvalidInput("--corrected", True, "--labels FILE beside it")
+        broken = [condition for condition in conditions if changes.hold(condition)]
+        thin = changes.remarks
+    else:
+        if not trust_failed:
+            _refuse_failed(conditions, sides, found)
+        broken = [condition for condition in conditions if condition.holds(found)]
+        metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
+        thin = [said for metric in metrics if (said := found.resting_on(metric))]
     if as_json:
-        more = {"failed": [str(item) for item in broken], "fail_if_remarks": thin}
+        more: dict[str, Any] = {"failed": [str(item) for item in broken], "fail_if_remarks": thin}
+        if changes is not None:
+            more["corrected"] = changes.as_dict()
         typer.echo(json.dumps(found.as_dict() | more, indent=2))
     else:
         _show(found, every=every)
+        if changes is not None:
+            _show_corrected(changes, labels)
         for said in thin:
             say(f"WARNING: --fail-if: {said}")
         for condition in broken:
@@ -163,6 +183,24 @@ def _show(found: Comparison, *, every: bool) -> None:
             console.print(f"    {', '.join(moves)}{more}")
         if found.moved_in_all > len(found.moved):
             console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
+
+
+def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
+    """Prints the means of both sides as the labels of people correct them."""
+    from ragguard.analysis.text import as_markup
+
+    console, rows = screen(), list(changes.differences.items())
+    sides = [(changes.before.means[name], changes.after.means[name]) for name, _ in rows]
+    show_table(console, f"Corrected by {labels}", [
+        Column("metric", [name for name, _ in rows]),
+        Column("before", [f"{a.value:z.3f} (judge {a.raw:z.3f})" for a, _ in sides], right=True),
+        Column("after", [f"{b.value:z.3f} (judge {b.raw:z.3f})" for _, b in sides], right=True),
+        Column("difference (95 %)", [f"{d.value:+z.3f} ({d.low:+z.3f} … {d.high:+z.3f})" for _, d in rows], right=True),
+        Column("labels", [f"{a.labels} + {b.labels}" for a, b in sides], right=True, spare=1),
+        Column("verdict", ["differs" if d.low > 0 or d.high < 0 else "not decisive" for _, d in rows]),
+    ])  # fmt: skip
+    for remark in changes.remarks:
+        console.print(f"{as_markup(remark)}.")
 
 
 def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
@@ -18,6 +19,10 @@ ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_F
 EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
 JudgeAddress: TypeAlias = Annotated[
     str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
+]
+LabelFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--labels", help="A file of people's labels, as `ragguard label` writes it."),
 ]
 PromptSetName: TypeAlias = Annotated[
     str | None,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ragguard.cli.options import LabelFile
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 from ragguard.scorers.run_facts import BeliefGain
@@ -27,6 +28,7 @@ def run(
     run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
+    labels: LabelFile = None,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON: each run with its explanation, with --run its scores, too."),
@@ -55,11 +57,13 @@ def run(
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
         say(f"{_runs(count)} written to {html}; open it in a browser")
     elif as_json:
-        _print_json(source, run_id)
+        _print_json(source, run_id, labels)
     elif run_id:
         _show_run(source, run_id)
     else:
         _show_runs(source.overviews(MISLEADS, texts=False), sort, most)
+        if labels is not None:
+            _show_corrected(source, data, labels)
     for remark in source.remarks:
         say(f"{remark}.", error=as_json)
 
@@ -130,6 +134,30 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     )
 
 
+def _show_corrected(source: ScoredSource, data: str, labels: Path) -> None:
+    """Prints the means of the judge beside those that labels of people correct."""
+    from ragguard.analysis.labels.corrected import corrected
+    from ragguard.analysis.labels.label_file import read_label_file
+    from ragguard.analysis.text import as_markup
+
+    found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
+    console = screen()
+    means = found.means.values()
+    show_table(console, f"Means over questions, corrected by {labels}", [
+        Column("metric", list(found.means)),
+        Column("by the judge", [f"{mean.raw:z.3f}" for mean in means], right=True),
+        Column("corrected (95 %)", [f"{m.value:z.3f} ({m.low:z.3f} … {m.high:z.3f})" for m in means], right=True),
+        Column("labels", [str(mean.labels) for mean in means], right=True),
+        Column("weight of the judge", [f"{mean.weight:.2f}" for mean in means], right=True, spare=1),
+    ])  # fmt: skip
+    if found.rogan_gladen is not None:
+        console.print(
+            f"A check of p_relevant, by the judge's errors on the labels alone: {found.rogan_gladen:.3f}."
+        )
+    for remark in found.remarks:
+        console.print(f"{as_markup(remark)}.")
+
+
 def _show_run(source: ScoredSource, wanted: str) -> None:
     from ragguard.analysis.hops import hop_table
     from ragguard.analysis.text import run_of_part
@@ -139,7 +167,7 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
 
-def _print_json(source: ScoredSource, wanted: str) -> None:
+def _print_json(source: ScoredSource, wanted: str, labels: Path | None) -> None:
     import json
     from dataclasses import asdict
 
@@ -154,7 +182,14 @@ def _print_json(source: ScoredSource, wanted: str) -> None:
             found.append({**summary(line), **explanation_of(overview).as_dict()})
     scored = source.scored_run(only) if only else None
     if scored is None:
-        typer.echo(json.dumps(found, indent=2, default=str))
+        shown: Any = found
+        if labels is not None:
+            from ragguard.analysis.labels.corrected import corrected
+            from ragguard.analysis.labels.label_file import read_label_file
+
+            means = corrected(source.scored_runs(), read_label_file(labels, models=True))
+            shown = {"runs": found, "corrected": means.as_dict()}
+        typer.echo(json.dumps(shown, indent=2, default=str))
         return
     scores = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}
     typer.echo(json.dumps(found[0] | scores, indent=2, default=str))

@@ -1,0 +1,1 @@
+"""Labels of people: which items are worth one, the file that keeps them, and the numbers that they correct."""

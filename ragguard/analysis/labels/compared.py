@@ -1,0 +1,68 @@
+"""Two sets of runs by the means that labels of people correct: what changed, and whether that is decisive."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ragguard.analysis.condition import Condition
+from ragguard.analysis.labels.corrected import Corrections, corrected
+from ragguard.analysis.labels.label_file import read_label_file
+from ragguard.metrics.prediction_powered import CorrectedMean
+from ragguard.storage.source import open_source
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedDifference:
+    """The difference, after less before, with its 95 % interval as of two sides that were drawn and labelled apart."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedChanges:
+    """The corrected means of both sides."""
+
+    before: Corrections
+    after: Corrections
+
+    @property
+    def differences(self) -> dict[str, CorrectedDifference]:
+        """The difference of each metric that is corrected on both sides."""
+        return {
+            name: _difference(mean, self.after.means[name])
+            for name, mean in self.before.means.items()
+            if name in self.after.means
+        }
+
+    @property
+    def remarks(self) -> list[str]:
+        """The facts that a reader of the numbers has to know of either side."""
+        sides = (("before", self.before), ("after", self.after))
+        return [f"{side}: {remark}" for side, found in sides for remark in found.remarks]
+
+    def hold(self, condition: Condition) -> bool:
+        """Returns whether a condition holds for the corrected difference of its metric."""
+        return condition.holds_for({name: found.value for name, found in self.differences.items()})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        differences = {name: asdict(found) for name, found in self.differences.items()}
+        return {"before": self.before.as_dict(), "after": self.after.as_dict(), "differences": differences}
+
+
+def corrected_changes(before: str | Path, after: str | Path, labels: str | Path) -> CorrectedChanges:
+    """Returns the means of two stores, corrected by the labels of each; one file has the labels of both."""
+    given = read_label_file(labels, models=True)
+    sides = [corrected(open_source(path).scored_runs(), given, str(path)) for path in (before, after)]
+    return CorrectedChanges(*sides)
+
+
+def _difference(before: CorrectedMean, after: CorrectedMean) -> CorrectedDifference:
+    gap = after.value - before.value
+    margin = math.hypot(before.high - before.value, after.high - after.value)
+    return CorrectedDifference(gap, gap - margin, gap + margin)

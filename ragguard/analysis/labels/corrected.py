@@ -1,0 +1,195 @@
+"""The means of scored runs as people would give them: a judge's values, corrected by labels."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ragguard.analysis.labels.items import LabelItem, answer_items, latest, passage_items
+from ragguard.analysis.labels.label_file import Label, agreements, by_place
+from ragguard.errors import InvalidInput
+from ragguard.metrics.distraction import udcg
+from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
+from ragguard.records import ScoredRun
+from ragguard.text.language import normalise
+
+GAMMA = 1 / 3
+"""The weight of harm in UDCG where no other was fitted."""
+
+
+@dataclass(slots=True)
+class _MetricItems:
+    """One metric: what each item contributes to the mean of its question, by the judge and by a person."""
+
+    judged: list[float] = field(default_factory=list)
+    labelled: list[float] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    questions: list[str] = field(default_factory=list)
+    strata: list[int] = field(default_factory=list)
+    constants: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, item: LabelItem, question: str, share: float, judged: float, labelled: float) -> None:
+        self.judged.append(judged)
+        self.labelled.append(labelled)
+        self.shares.append(share)
+        self.questions.append(question)
+        self.strata.append(item.stratum)
+
+
+@dataclass(slots=True)
+class Corrections:
+    """The corrected means of one side, and what a reader of them has to know."""
+
+    means: dict[str, CorrectedMean] = field(default_factory=dict)
+    rogan_gladen: float | None = None
+    """The share of relevant passages by the judge's sensitivity and specificity on the labels, as a check."""
+    remarks: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        return asdict(self)
+
+
+def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "the store") -> Corrections:
+    """Returns the means over questions of p_relevant, utility, UDCG and answer_correct, corrected by the labels of
+    these runs.
+
+    Raises InvalidInput where a label is about another text, or was drawn by the numbers of another judge.
+    """
+    known, columns = by_place(labels), defaultdict[str, _MetricItems](_MetricItems)
+    taken = list(runs)
+    times = Counter(normalise(scored.run.question) for scored in taken)
+    used: set[tuple[str, str, str, int]] = set()
+    for scored in taken:
+        question = normalise(scored.run.question)
+        for kind in (passage_items, answer_items):
+            items = list(kind(scored))
+            y = {item.place: _value(item, known) for item in items}
+            used.update(place for place in y if place in known)
+            (_add_passages if kind is passage_items else _add_answer)(
+                columns, scored, items, y, question, 1 / times[question]
+            )
+    found = Corrections()
+    if not used:
+        raise InvalidInput(
+            "--labels", f"{len(known)} labels", f"labels of the runs in {where}: `ragguard label {where}`"
+        )
+    for name, column in columns.items():
+        _correct(found, name, column)
+    found.remarks += [
+        f"{one} and {other} both labelled {number} items: κ {kappa:.2f}"
+        for one, other, number, kappa in agreements([label for label in labels if label.place in used])
+    ]
+    return found
+
+
+def _value(item: LabelItem, known: dict[tuple[str, str, str, int], Label]) -> float:
+    label = known.get(item.place)
+    if label is None:
+        return math.nan
+    of = f"label of run {item.place[1]}"
+    if label.digest != item.digest:
+        raise InvalidInput(
+            of, label.digest, f"{item.digest}: the text is another one than was labelled; label it again"
+        )
+    if label.judge != item.judge:
+        raise InvalidInput(
+            of,
+            label.judge,
+            f"{item.judge}: labels are drawn by the judge's numbers; label anew, or score with that judge",
+        )
+    return label.value
+
+
+def _add_passages(
+    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
+    weight: float,
+) -> None:  # fmt: skip
+    numbers = {
+        (one.name, one.step_id, one.position or 0): one
+        for one in latest(scored, "p_abstain", "utility", "udcg")
+    }
+    by_step: dict[str, list[tuple[LabelItem, float, float]]] = defaultdict(list)
+    for item in items:
+        columns["p_relevant"].add(item, question, weight / len(items), item.judged, y[item.place])
+        _, _, step, position = item.place
+        utility, abstains = (numbers.get((name, step, position)) for name in ("utility", "p_abstain"))
+        if utility is not None and abstains is not None:
+            reads = 1 - abstains.value
+            by_step[step].append((item, utility.value, (2 * y[item.place] - 1) * reads))
+    count = sum(map(len, by_step.values()))
+    for rows in by_step.values():
+        for item, judged, human in rows:
+            columns["utility"].add(item, question, weight / count, judged, human)
+    steps = [one for one in numbers.values() if one.name == "udcg"]
+    for score in steps:
+        _add_udcg(
+            columns["udcg"],
+            score.value,
+            score.metadata.get("k"),
+            by_step[score.step_id],
+            question,
+            weight / len(steps),
+        )
+
+
+def _add_udcg(
+    column: _MetricItems, value: float, k: object, rows: Sequence[tuple[LabelItem, float, float]], question: str,
+    weight: float,
+) -> None:  # fmt: skip
+    """Adds the passages of a step by the slope of UDCG at the judge's value, as one label changes it little."""
+    places = k if isinstance(k, int) else len(rows)
+    utilities = [u for _, u, _ in rows] or [0.0]
+    # Given with another γ, softly, or about passages that are not all judged.
+    if len(rows) > places or abs(float(udcg(utilities, k=max(1, places))) - value) > 1e-6:
+        column.constants[question] = math.nan
+        return
+    slope = value * (1 - value)
+    inside = 0.0
+    for item, judged, human in rows:
+        f, g = (one if one > 0 else GAMMA * one for one in (judged, human))
+        g = math.nan if math.isnan(human) else g
+        inside += f
+        column.add(item, question, weight * slope / places, f, g)
+    column.constants[question] += weight * (value - slope * inside / places if places else value)
+
+
+def _add_answer(
+    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
+    weight: float,
+) -> None:  # fmt: skip
+    for item in items:
+        columns["answer_correct"].add(item, question, weight, item.judged, y[item.place])
+
+
+def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
+    """Adds the corrected mean of a metric, or the sentence why there is none."""
+    if any(math.isnan(value) for value in column.constants.values()):
+        found.remarks.append(f"{name} is not corrected: it was given with settings other than the usual ones")
+        return
+    given = [value for value in column.labelled if not math.isnan(value)]
+    if not given:
+        return
+    if len(given) < LEAST_LABELS:
+        found.remarks.append(f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed")
+        return
+    if name in ("p_relevant", "answer_correct") and len(set(given)) == 1:
+        found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
+        return
+    names = dict.fromkeys([*column.constants, *column.questions])
+    number = {question: at for at, question in enumerate(names)}
+    found.means[name] = corrected_mean(
+        column.judged,
+        column.labelled,
+        shares=column.shares,
+        runs=[number[question] for question in column.questions],
+        strata=column.strata,
+        constants=[column.constants.get(question, 0.0) for question in names],
+    )
+    if name == "p_relevant":
+        says = [value >= 0.5 for value in column.judged]
+        check = rogan_gladen(says, column.labelled, column.strata)
+        found.rogan_gladen = None if math.isnan(check) else check

@@ -1,0 +1,142 @@
+"""The file of labels: JSON lines, one for each label that a person gave, or for each item that waits for one."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+
+from ragguard.analysis.labels.items import KINDS, LabelItem, Place
+from ragguard.analysis.validation.agreement import cohen_kappa
+from ragguard.errors import InvalidInput
+
+_MODEL = re.compile(
+    r"gpt|claude|gemini|llama|qwen|mistral|deepseek|gemma|grok|command-r|\bjev\b|nano:|smol|openai|anthropic|vllm|\bllm\b",
+    re.IGNORECASE,
+)
+_WORDS: Mapping[object, float] = {
+    1: 1.0,
+    0: 0.0,
+    "1": 1.0,
+    "0": 0.0,
+    "y": 1.0,
+    "n": 0.0,
+    "yes": 1.0,
+    "no": 0.0,
+}
+"""The spellings of a label; true and false are 1 and 0 to Python."""
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A label: who gave it, when, to which item."""
+
+    place: Place
+    value: float
+    """1 for yes, 0 for no."""
+    by: str
+    digest: str
+    judge: str
+    is_model: bool = False
+    """True where the line says that a model gave it."""
+
+
+def line_of(item: LabelItem, value: float | None = None, by: str = "") -> str:
+    """Returns a line of the file; without a value one that waits to be filled in."""
+    kind, run, step, position = item.place
+    at = "" if value is None else datetime.now(UTC).isoformat(timespec="seconds")
+    found = {
+        "label": None if value is None else int(value), "by": by, "at": at, "kind": kind, "query": item.query,
+        "text": item.text, "run": run, "step": step, "position": position, "digest": item.digest, "judge": item.judge,
+    }  # fmt: skip
+    return json.dumps(found, ensure_ascii=False)
+
+
+def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
+    """Returns the labels of a file; a later one of a person replaces an earlier one, and lines without one are left
+    out.
+
+    Args:
+        path: The file.
+        models: True where labels that a model gave, and that say so, are taken, too.
+    """
+    found: dict[tuple[Place, str], Label] = {}
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput("--labels", str(path), f"a file that `ragguard label` wrote ({error})") from error
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        label = _label(f"{path}, line {number}", line)
+        if label is None:
+            continue
+        if label.is_model and not models:
+            raise InvalidInput(
+                f"{path}, line {number}",
+                label.by,
+                "labels of people; a model's correct nothing, as it errs like a judge",
+            )
+        found[label.place, label.by] = label
+    if not found:
+        raise InvalidInput("--labels", str(path), "at least one label; `ragguard label STORE` asks for them")
+    return list(found.values())
+
+
+def _label(where: str, line: str) -> Label | None:
+    try:
+        data = json.loads(line)
+        place = data["kind"], str(data["run"]), str(data["step"]), int(data["position"])
+        said, by, digest, judge = (
+            data["label"],
+            str(data["by"]).strip(),
+            str(data["digest"]),
+            str(data["judge"]),
+        )
+    except (ValueError, TypeError, LookupError) as error:
+        raise InvalidInput(where, line[:60], f"a line that `ragguard label` wrote ({error!r})") from error
+    if said is None or said == "":
+        return None
+    value = (
+        _WORDS.get(said.lower() if isinstance(said, str) else said) if isinstance(said, str | int) else None
+    )
+    if value is None or place[0] not in KINDS:
+        raise InvalidInput(where, said, "a `label` of 1 or 0 (yes or no)")
+    if not by:
+        raise InvalidInput(where, "no name", "`by`, the name of the person who gave the label")
+    is_model = data.get("model") is True
+    if not is_model and _MODEL.search(by):
+        raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
+    return Label(place, value, by, digest, judge, is_model)
+
+
+def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
+    """Returns one label for each item: where several people gave one, their mean."""
+    found: dict[Place, list[Label]] = defaultdict(list)
+    for label in labels:
+        found[label.place].append(label)
+    return {
+        place: Label(place, fmean(one.value for one in some), some[0].by, some[0].digest, some[0].judge)
+        for place, some in found.items()
+    }
+
+
+def agreements(labels: Sequence[Label]) -> list[tuple[str, str, int, float]]:
+    """Returns each pair of people with how many items both labelled, and Cohen's κ on these; pairs of fewer than ten
+    are left out."""
+    people: dict[str, dict[Place, float]] = defaultdict(dict)
+    for label in labels:
+        people[label.by][label.place] = label.value
+    names, found = sorted(people), []
+    for at, one in enumerate(names):
+        for other in names[at + 1 :]:
+            both = [place for place in people[one] if place in people[other]]
+            if len(both) >= 10:
+                kappa = cohen_kappa([people[one][p] for p in both], [people[other][p] for p in both])
+                found.append((one, other, len(both), kappa))
+    return found

@@ -1,0 +1,95 @@
+"""`ragguard label STORE`: asks a person for the labels that are worth most, and keeps them in a file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from ragguard.cli.terminal import say
+from ragguard.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from ragguard.analysis.labels.items import LabelItem
+
+_ASKED = {"relevance": "Does the passage answer the query?", "answer": "Is the answer right?"}
+_KEYS = "y: yes, n: no, s: skip, q: save and end"
+
+
+def run(
+    data: Annotated[str, typer.Argument(help="A store of scored runs.")],
+    by: Annotated[str, typer.Option("--by", help="Your name, which each label keeps.")] = "",
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="The file of labels; what is in it is not asked again.")
+    ] = Path("labels.jsonl"),
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=1, help="How many items are to be labelled.")
+    ] = 30,
+    kind: Annotated[
+        str, typer.Option("--kind", help="relevance (of passages) or answer (right or not).")
+    ] = "relevance",
+    sheet: Annotated[
+        bool,
+        typer.Option(
+            "--sheet",
+            help="Write the items with `label` empty, to fill in with 1 or 0 (and `by`), and ask nothing.",
+        ),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
+) -> None:
+    """Label the passages or answers whose label corrects the judge's numbers most, one key each.
+
+    The items are drawn at random within how sure the judge is, most where it is unsure. Nothing leaves the machine. A
+    second person (--by) is asked the same items, and the agreement is told. Then: report --labels, compare --labels.
+
+    Exit code 0: done, or stopped with q. 2: there is nothing to label, or no name.
+    """
+    from ragguard.analysis.labels.items import in_order_of_worth, items_of
+    from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file
+    from ragguard.storage.source import open_source
+
+    if not sheet and not by.strip():
+        raise InvalidInput("--by", by, "your name: it is kept with each label")
+    drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
+    if sheet:
+        if out.exists():
+            raise InvalidInput("--out", str(out), "a file that is not there yet: a sheet replaces nothing")
+        out.write_text("".join(f"{line_of(item, by=by)}\n" for item in drawn), encoding="utf-8")
+        say(
+            f"{len(drawn)} items written to {out}: fill in `label` (1 or 0) and `by`, then report --labels {out}"
+        )
+        return
+    known = read_label_file(out) if out.exists() and out.stat().st_size else []
+    done = {label.place for label in known if label.by == by}
+    todo = [item for item in drawn if item.place not in done]
+    with out.open("a", encoding="utf-8") as file:
+        for item, value in _answers(todo, len(drawn) - len(todo), len(drawn)):
+            file.write(line_of(item, value, by) + "\n")
+            file.flush()
+    labels = read_label_file(out) if out.stat().st_size else []
+    mine = sum(label.by == by for label in labels)
+    say(f"{mine} labels by {by} in {out}; next: ragguard report {data} --labels {out}")
+    for one, other, both, kappa in agreements(labels):
+        say(f"{one} and {other} both labelled {both} items: κ {kappa:.2f}")
+
+
+def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float]]:
+    """Asks for one key for each item; yields each answer until the person ends."""
+    for at, item in enumerate(items, done + 1):
+        say(f"\n{at} of {whole}   {item.query}\n\n{item.text}\n\n{_ASKED[item.place[0]]}   {_KEYS}")
+        while (key := _key()) not in ("y", "n", "s", "q", ""):
+            say(_KEYS)
+        if key in ("q", ""):
+            return
+        if key != "s":
+            yield item, float(key == "y")
+
+
+def _key() -> str:
+    """Returns the next key; "" at the end of an input that is no terminal."""
+    import click
+
+    return (click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)).lower()

@@ -1,0 +1,181 @@
+"""Means of a judge's values, corrected by a few human labels: prediction-powered inference with a tuned weight.
+
+The estimator and its formulas stand in docs/how-to/labels.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.errors import InvalidInput
+from ragguard.metrics import arrays
+from ragguard.metrics.arrays import Floats
+
+LEAST_LABELS = 10
+"""The fewest labels from which a mean is corrected."""
+_Z = 1.959963984540054
+"""The quantile of the normal distribution for 95 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedMean:
+    """A mean as humans would give it, estimated from a judge's values and some labels."""
+
+    value: float
+    low: float
+    """The lower end of the 95 % interval for the mean over runs like these."""
+    high: float
+    stderr: float
+    raw: float
+    """The mean of the judge's own values."""
+    weight: float
+    """How much the judge's values count, from 0 (labels alone) to 1."""
+    labels: int
+
+
+def corrected_mean(
+    judged: ArrayLike,
+    labelled: ArrayLike,
+    *,
+    shares: ArrayLike | None = None,
+    runs: ArrayLike | None = None,
+    strata: ArrayLike | None = None,
+    constants: ArrayLike | None = None,
+    weight: float | None = None,
+) -> CorrectedMean:
+    """Returns the mean over runs of what the items of each run contribute, corrected by the labels.
+
+    Args:
+        judged: What each item contributes by the judge.
+        labelled: What each item contributes by a human; nan where it has no label.
+        shares: How much each item counts in its run, such as 1 / K. None: the items of a run count alike.
+        runs: The number of each item's run, from 0. None: each item is a run of its own.
+        strata: The stratum of each item, within which labels were drawn at random. None: one stratum.
+        constants: What a run's value has besides its items. None: nothing.
+        weight: How much the judge's values count, from 0 to 1. None: the weight with the least variance.
+    """
+    f = arrays.read("judged", judged)
+    y = np.asarray(labelled, dtype=np.float64)
+    if f.ndim != 1 or y.shape != f.shape or not f.size:
+        raise InvalidInput("labelled", np.shape(labelled), f"one value or nan for each of the {f.size} items")
+    run = np.arange(f.size) if runs is None else np.asarray(runs, dtype=np.intp)
+    size = np.bincount(run)
+    count = len(size)
+    share = 1.0 / size[run] if shares is None else np.asarray(shares, dtype=np.float64)
+    base = np.zeros(count) if constants is None else np.asarray(constants, dtype=np.float64)
+    known = np.isfinite(y)
+    if known.sum() < LEAST_LABELS:
+        raise InvalidInput("labelled", int(known.sum()), f"{LEAST_LABELS} labels or more")
+    group = _merged(np.zeros(f.size, np.intp) if strata is None else np.asarray(strata), known)
+    a = share / count
+    judged_parts, human_parts = a * f, a * np.where(known, y, 0.0)
+    members = [np.flatnonzero(group == one) for one in np.unique(group)]
+    drawn = [rows[known[rows]] for rows in members]
+    # N² (1 − n/N) / n of each stratum: what a variance within it counts for.
+    scale = [
+        len(rows) * (len(rows) - len(some)) / len(some) for rows, some in zip(members, drawn, strict=True)
+    ]
+    lam = _tuned(judged_parts, human_parts, drawn, scale) if weight is None else weight
+    rest = human_parts - lam * judged_parts
+    # A tuned weight is one more thing that is estimated from the labels.
+    tuning = 1.0 if weight is not None else 1 + 1 / max(1, sum(map(len, drawn)) - len(drawn) - 1)
+    spread = [tuning * variance for variance in _variances([rest[some] for some in drawn])]
+    value = float(base.mean()) + lam * float(judged_parts.sum())
+    value += sum(len(rows) * float(rest[some].mean()) for rows, some in zip(members, drawn, strict=True))
+    of_labels = sum(times * s for times, s in zip(scale, spread, strict=True))
+    # The spread of the runs themselves: of what is expected of each, and of what is left open within it.
+    expected, left = lam * judged_parts, np.zeros(f.size)
+    for rows, some, s in zip(members, drawn, spread, strict=True):
+        expected[rows] += float(rest[some].mean())
+        shared = float(np.cov(judged_parts[some], rest[some])[0, 1])
+        left[rows] = max(0.0, s + 2 * lam * shared)
+    by_run = base / count + np.bincount(run, expected, count)
+    of_runs = count * float(by_run.var(ddof=1)) + float(left.sum()) if count > 1 else 0.0
+    stderr = math.sqrt(of_labels + of_runs)
+    parts = [times * s for times, s in zip(scale, spread, strict=True)]
+    margin = _t(_freedom(parts, drawn)) * stderr
+    raw = float(base.mean()) + float(judged_parts.sum())
+    return CorrectedMean(value, value - margin, value + margin, stderr, raw, lam, int(known.sum()))
+
+
+def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:
+    """Returns the rate of items that are right, from the judge's rate of yes and its sensitivity and specificity on
+    the labels (Rogan and Gladen 1978); nan where the judge tells nothing apart.
+
+    Args:
+        judged: True for each item that the judge calls right.
+        labelled: 1 or 0 by a human; nan where an item has no label.
+        strata: The stratum of each item, within which labels were drawn at random. None: one stratum.
+    """
+    says = np.asarray(judged, dtype=np.float64)
+    y = np.asarray(labelled, dtype=np.float64)
+    known = np.isfinite(y)
+    if not known.any():
+        return math.nan
+    group = _merged(np.zeros(says.size, np.intp) if strata is None else np.asarray(strata), known)
+    _, at = np.unique(group, return_inverse=True)
+    # Each label stands for as many items of its stratum as there are for a label.
+    stands_for = (np.bincount(at) / np.maximum(1, np.bincount(at, known)))[at] * known
+    right, wrong = stands_for * (y >= 0.5), stands_for * (y < 0.5)
+    if not (right.sum() and wrong.sum()):
+        return math.nan
+    false_alarms = float(says @ wrong / wrong.sum())
+    youden = float(says @ right / right.sum()) - false_alarms
+    return float(np.clip((says.mean() - false_alarms) / youden, 0.0, 1.0)) if youden > 0 else math.nan
+
+
+def _merged(strata: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Returns the strata with those of fewer than two labels joined to a neighbour, so that each has a variance."""
+    order = list(np.unique(strata))
+    found = strata.copy()
+    while len(order) > 1:
+        few = [at for at, one in enumerate(order) if known[found == one].sum() < 2]
+        if not few:
+            break
+        at = few[0]
+        into = order[at + 1] if at + 1 < len(order) else order[at - 1]
+        found[found == order[at]] = into
+        del order[at]
+    return found
+
+
+def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[float]) -> float:
+    """Returns the weight with the least variance due to the labels, from 0 to 1."""
+    together = alone = 0.0
+    for some, times in zip(drawn, scale, strict=True):
+        mine, theirs = judged[some] - judged[some].mean(), human[some] - human[some].mean()
+        together += times * float(mine @ theirs) / (len(some) - 1)
+        alone += times * float(mine @ mine) / (len(some) - 1)
+    return min(1.0, max(0.0, together / alone)) if alone > 0 else 1.0
+
+
+def _variances(groups: list[Floats]) -> list[float]:
+    """Returns the variance in each stratum; where it is less than that with one observation more of the variance within
+    all, that one: a few labels that agree are no certainty."""
+    sums = [float(((one - one.mean()) ** 2).sum()) for one in groups]
+    pooled = sum(sums) / sum(len(one) - 1 for one in groups)
+    return [
+        max(total / (len(one) - 1), (total + pooled) / len(one))
+        for total, one in zip(sums, groups, strict=True)
+    ]
+
+
+def _freedom(parts: list[float], drawn: list[np.ndarray]) -> float:
+    """Returns the degrees of freedom of a sum of variances, by Satterthwaite's formula."""
+    below = sum(part**2 / (len(some) - 1) for part, some in zip(parts, drawn, strict=True))
+    return sum(parts) ** 2 / below if below > 0 else sum(map(len, drawn)) - len(drawn)
+
+
+def _t(freedom: float) -> float:
+    """Returns the 97.5 % quantile of Student's t distribution, by Cornish and Fisher's expansion."""
+    v, z = max(1.0, freedom), _Z
+    return (
+        z
+        + (z**3 + z) / (4 * v)
+        + (5 * z**5 + 16 * z**3 + 3 * z) / (96 * v**2)
+        + (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / (384 * v**3)
+    )
