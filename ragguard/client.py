@@ -74,7 +74,7 @@ class RagGuard:
         engine: The model that is asked: `nano`, `smol`, the address of an OpenAI-compatible server
             (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`, `hf:MODEL`, `gguf:FILE`, or an Engine;
             `auto` chooses as `connect` says, and a log line says what. Nothing else is asked before the first run is
-            scored.
+            scored. None: runs are captured, and sent where `otlp` says, and scored elsewhere.
         entailer: What compares sampled answers in place of the judge: the address of a vLLM server that serves an
             NLI model, `hf:MODEL`, or an Entailer.
         scorers: The scorers that look at each run, by name (`belief`, `likelihood`, `utility`, `coverage`, `grades`)
@@ -133,7 +133,7 @@ class RagGuard:
 
     def __init__(
         self,
-        engine: str | Engine = AUTO,
+        engine: str | Engine | None = AUTO,
         *,
         entailer: str | Entailer | None = None,
         scorers: Sequence[str | Scorer] | None = None,

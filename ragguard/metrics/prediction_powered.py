@@ -99,7 +99,9 @@ def corrected_mean(
     parts = [times * s for times, s in zip(scale, spread, strict=True)]
     margin = _t(_freedom(parts, drawn)) * stderr
     raw = float(base.mean()) + float(judged_parts.sum())
-    return CorrectedMean(value, value - margin, value + margin, stderr, raw, lam, int(known.sum()))
+    return CorrectedMean(
+        value, value - margin, value + margin, stderr=stderr, raw=raw, weight=lam, labels=int(known.sum())
+    )
 
 
 def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:

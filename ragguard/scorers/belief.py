@@ -148,7 +148,9 @@ class Belief:
         layout = lay_out(turns, fit, selection=self.selection)
         sure: dict[Key, BeliefIn] = {}
         if self.by == "auto" and target.references and "continuations" in setting.engine.capabilities:
-            report = LikelihoodReport(writer, layout, target.references, target.source, target.given)
+            report = LikelihoodReport(
+                writer, layout, target.references, source=target.source, given=target.given
+            )
             sure = {key: _sure(p) for key, p in (await report.add(ask)).items() if p >= _SURE}
         if "entailment" in setting.exam.failed:
             writer.fail(setting.exam.error("entailment"), "beliefs from answers")
@@ -233,7 +235,9 @@ class Belief:
 def _sure(p: float) -> BeliefIn:
     """Returns the belief where the references alone have the probability p: it lies between p and 1."""
     estimate = Estimate((1 + p) / 2, (1 - p) / 2)
-    return BeliefIn(Estimate(math.nan, math.nan), estimate, estimate, Usage(), {"how": "likelihood"})
+    return BeliefIn(
+        Estimate(math.nan, math.nan), estimate, estimate, usage=Usage(), metadata={"how": "likelihood"}
+    )
 
 
 def _mixed(answer: SampleAnswer | RagguardError, references: Sequence[str]) -> bool:

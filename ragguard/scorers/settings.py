@@ -6,7 +6,7 @@ The settings can be pickled wherever models are given as addresses, so that anot
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -32,8 +32,8 @@ from ragguard.text.language import ENGLISH, Language
 class ScoringSettings:
     """The models that are asked and the scorers that look at a run; the fields are RagGuard's arguments."""
 
-    engine: str | Engine = AUTO
-    """The model that is asked: an address as `connect` takes it, or an Engine."""
+    engine: str | Engine | None = AUTO
+    """The model that is asked: an address as `connect` takes it, or an Engine. None: runs are captured alone."""
     engine_args: Mapping[str, Any] | None = None
     """vLLM's own engine arguments, where the engine is `vllm:MODEL`."""
     judge: str | Engine | None = None
@@ -59,6 +59,12 @@ class ScoringSettings:
             raise InvalidInput(
                 "scorers", self.scorers, f"a list, such as {json.dumps(names, ensure_ascii=False)}"
             )
+        if self.engine is None:
+            if self.scorers:
+                raise InvalidInput(
+                    "engine", None, "a model for the scorers; without one, runs are captured alone"
+                )
+            object.__setattr__(self, "scorers", ())
         if not isinstance(self.scorers, list | tuple | None):
             raise InvalidInput("scorers", self.scorers, "a list of names and Scorers")
         if not isinstance(self.caps, Caps | None):
@@ -86,9 +92,15 @@ class ScoringSettings:
     def build(self) -> ScoringPipeline:
         """Returns a new pipeline; closing it closes the models that were given as addresses, and no others."""
         account = Account.of(self.budget)
-        make = partial(connect, self.engine, budget=account, engine_args=self.engine_args)
+        if self.engine is None:
+            make: Callable[[], Engine] = _no_model
+        else:
+            make = partial(connect, self.engine, budget=account, engine_args=self.engine_args)
         # Without scorers nothing may ever be asked: an engine is looked for when it is.
-        engine = ConnectedLater(make) if (self.engine, self.scorers) == (AUTO, ()) else make()
+        later = self.engine is None or (
+            isinstance(self.engine, str) and (self.engine, self.scorers) == (AUTO, ())
+        )
+        engine = ConnectedLater(make) if later else make()
         judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))
@@ -97,3 +109,7 @@ class ScoringSettings:
             language=self.language,
             owned=[model for model, given in models if model is not None and isinstance(given, str)],
         )  # fmt: skip
+
+
+def _no_model() -> Engine:
+    raise InvalidInput("engine", None, "a model: with engine=None runs are captured, and nothing is asked")

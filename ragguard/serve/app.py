@@ -1,6 +1,7 @@
 """The application: which address does what, and who may ask.
 
 /v1/traces            OTLP: spans in protobuf or JSON
+/v1/metrics, /v1/logs taken and not kept
 /v1/runs              run lines, as `ragguard score` reads them
 /v1/prune             a query and passages → which of them to keep
 /v1/advise            a run so far → what to do now
@@ -70,6 +71,11 @@ class Endpoints:
             return failed(kind, 503, str(error), _LATER)
         reasons = "; ".join(f"{count} spans {reason}" for reason, count in refused.items())
         return exported(kind, refused.total(), reasons)
+
+    async def unused(self, request: Request) -> Response:
+        """Takes metrics and logs, which exporters send beside spans, and keeps none of them."""
+        await body_of(request)
+        return exported(kind_of(request), 0, "")
 
     async def runs(self, request: Request) -> Response:
         """Takes runs, one a line: they are in the store once the reply is sent."""
@@ -191,8 +197,9 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
                     await task
 
     posts: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
-        ("/v1/traces", service.traces), ("/v1/runs", service.runs), ("/v1/prune", service.prune),
-        ("/v1/advise", service.advise), ("/compute_info_gain", service.compute_info_gain),
+        ("/v1/traces", service.traces), ("/v1/metrics", service.unused), ("/v1/logs", service.unused),
+        ("/v1/runs", service.runs), ("/v1/prune", service.prune), ("/v1/advise", service.advise),
+        ("/compute_info_gain", service.compute_info_gain),
     ]  # fmt: skip
     live = LivePage(service.rg.store, "ragguard")
     gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [

@@ -37,6 +37,8 @@ class Writer:
         if self.content.spans:
             span.add(n.OI_INPUT, run.question if self.content.inputs else None)
             span.add(n.OI_OUTPUT, run.answer if self.content.outputs else None)
+            if run.references and self.content.outputs:
+                span.add_json(n.RUN_REFERENCES, list(run.references))
         session = run.metadata.get("session_id") or run.metadata.get("thread_id")
         span.add(n.OI_SESSION, None if session is None else identifier(session))
         span.add(n.RUN_NAME, run.name)

@@ -62,6 +62,9 @@ OURS = (
     RUN_NAME := Name("ragguard.run.name", "string", "the run's name", "run"),
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),
+    RUN_REFERENCES := Name(
+        "ragguard.run.references", "string", "the answers given as right, a list in JSON", "run", content=True,
+    ),
     RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation"),
     RUN_EXPLANATION := Name(
         "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",

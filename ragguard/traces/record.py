@@ -19,6 +19,8 @@ from ragguard.traces.texts import answer_in, messages_in, parsed, question_in, t
 EVALUATION = "gen_ai.evaluation.result"
 """The event in which OpenTelemetry's conventions report an evaluation."""
 MOST_DOCUMENTS = 1000
+_REFERENCES = "ragguard.run.references"
+"""Written by a RagGuard that only captures and sends (`engine=None`)."""
 _WRAPPED = tuple(name for convention in CONVENTIONS for name in convention.wrapped)
 """The names of entries in which a convention wraps inputs and outputs, also those under another convention's names."""
 _RETRIEVES: tuple[Kind, ...] = ("retrieval", "rerank", "guard")
@@ -46,6 +48,8 @@ class Record:
     replied: list[str] = field(default_factory=list)
     tool: str = ""
     session: str = ""
+    references: list[str] | None = None
+    """The right answers that ragguard's own span of a run names."""
     evaluations: list[dict[str, Any]] = field(default_factory=list)
 
 
@@ -66,6 +70,9 @@ def read_span(span: TraceSpan) -> Record:
         record.asked, record.question = _conversation(span, names, "asked", "input")
         record.replied, record.answer = _conversation(span, names, "replied", "output")
         return record
+    references = json_of(str(span.attributes.get(_REFERENCES, "")))
+    if isinstance(references, list) and all(isinstance(one, str) for one in references):
+        record.references = references or None
     record.question = question_in(_first(span, names, "input"))
     record.answer = answer_in(_first(span, names, "output"))
     if record.kind in (*_RETRIEVES, "tool", "task"):

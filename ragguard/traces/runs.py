@@ -64,6 +64,7 @@ def _run(root: RunRoot) -> TracedRun:
     run = Run(
         id=run_id,
         question=_question(top, nodes, steps),
+        references=top.record.references,
         answer=answer or None,
         steps=[replace(step, run_id=run_id, index=index) for index, step in enumerate(steps)],
         status="error" if top.record.span.failed else "ok",

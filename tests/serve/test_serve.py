@@ -14,8 +14,12 @@ from support.served import served
 from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
+from ragguard import RagGuard
 from ragguard.cli.app import app
+from ragguard.errors import InvalidInput
 from ragguard.storage.sqlite.store import Store
+from ragguard.world import cases
+from ragguard.world.runs import make_run
 
 NOW = ("--settle", "0")
 LATER = ("--settle", "3600", "--quiet", "3600")
@@ -82,6 +86,52 @@ def test_spans_of_an_exporter_become_a_scored_run(tmp_path):
         metrics = httpx.get(f"{service.url}/metrics").text
         assert 'ragguard_spans_total{what="taken"} 2' in metrics
         assert 'ragguard_requests_total{address="/v1/traces",status="200"} 2' in metrics
+
+
+def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp_path):
+    made = [make_run(case) for case in cases(4, seed=3, hops=2)]
+
+    def capture(rg):
+        for one in made:
+            with rg.run(one.question, references=one.references) as run:
+                for step in one.steps:
+                    run.retrieved(step.query, step.passages, turn=step.turn)
+                run.answered(one.answer)
+        assert rg.flush(60)
+
+    scorers = ("belief", "utility")
+    with RagGuard("nano", store=None, scorers=scorers) as rg:
+        capture(rg)
+        expected = {run.question: scores_of(run, rg.scores(run.id)) for run in rg.runs()}
+    with (
+        served(tmp_path, *NOW, "--scorers", ",".join(scorers)) as service,
+        RagGuard(engine=None, store=None, otlp=service.url, capture_content=True) as rg,
+    ):
+        capture(rg)
+        wait_for_scores(tmp_path, len(made))
+        found = {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
+    assert found == expected
+
+
+def scores_of(run, scores):
+    """The values of scores by name, hop and passage."""
+    hops = {step.id: step.index for step in run.steps}
+    return {
+        (score.name, hops.get(score.step_id), score.position, score.reference_source): round(score.value, 6)
+        for score in scores
+    }
+
+
+async def test_without_an_engine_nothing_is_asked_and_scorers_are_refused():
+    with pytest.raises(InvalidInput, match="captured alone"):
+        RagGuard(engine=None, scorers=["utility"], store=None)
+    async with RagGuard(engine=None, store=None) as rg:
+        with rg.run("Who?") as run:
+            run.retrieved("who", ["Ada"])
+        assert await rg.aflush(10)
+        assert [step.query for step in next(iter(rg.runs())).steps] == ["who"]
+        with pytest.raises(InvalidInput, match="engine=None"):
+            await rg.engine.sample(["Who?"])
 
 
 def test_nothing_that_was_answered_is_lost_by_a_kill(tmp_path):

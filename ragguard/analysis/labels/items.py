@@ -73,7 +73,7 @@ def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
         if step is not None and 0 < position <= len(passages):
             place = "relevance", scored.run.id, step.id, position
             query = step.query or scored.run.question
-            yield LabelItem(place, query, passages[position - 1], score.value, score.engine)
+            yield LabelItem(place, query, passages[position - 1], judged=score.value, judge=score.engine)
 
 
 def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
@@ -81,7 +81,9 @@ def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
     run = scored.run
     for score in latest(scored, "answer_correct"):
         if run.answer:
-            yield LabelItem(("answer", run.id, "", 0), run.question, run.answer, score.value, score.engine)
+            yield LabelItem(
+                ("answer", run.id, "", 0), run.question, run.answer, judged=score.value, judge=score.engine
+            )
 
 
 def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:

@@ -112,7 +112,7 @@ def _label(where: str, line: str) -> Label | None:
     is_model = data.get("model") is True
     if not is_model and _MODEL.search(by):
         raise InvalidInput(where, by, 'a person in `by`; say "model": true where a model gave the label')
-    return Label(place, value, by, digest, judge, is_model)
+    return Label(place, value, by, digest=digest, judge=judge, is_model=is_model)
 
 
 def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
@@ -121,7 +121,9 @@ def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
     for label in labels:
         found[label.place].append(label)
     return {
-        place: Label(place, fmean(one.value for one in some), some[0].by, some[0].digest, some[0].judge)
+        place: Label(
+            place, fmean(one.value for one in some), some[0].by, digest=some[0].digest, judge=some[0].judge
+        )
         for place, some in found.items()
     }
 
