@@ -44,6 +44,10 @@ help:
 
 demo: .venv/.demo
 	$(BIN)/ragguard demo
+	@echo; echo "Real text: a question about docs/, answered and scored by smol, a small real model"
+	@if $(BIN)/ragguard fetch smol; then \
+		$(BIN)/ragguard try docs "How many open runs may a process have?" --engine smol --out demo-out/try; \
+	else echo "the part on real text is left out; all before it stands"; fi
 
 test: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign and not servers"
