@@ -332,7 +332,8 @@ class EngineContract:
     async def test_a_cancelled_call_leaves_the_engine_well(self, subject: Subject) -> None:
         call = asyncio.create_task(subject.verbs(PROMPTS * 10, n=4, max_tokens=60)[-1]())
         await asyncio.sleep(0)
-        await asyncio.sleep(0.01)
+        if subject.reads:  # a judge of typed questions may have answered by then
+            await asyncio.sleep(0.01)
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
