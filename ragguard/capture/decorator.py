@@ -1,10 +1,10 @@
-"""The decorator for functions that retrieve: each call is recorded in whatever run the code is inside of.
+"""`@ragguard.retrieval`, the decorator for functions that retrieve: each call becomes a step of the current run.
 
     @ragguard.retrieval
     def search(query: str) -> list[Document]:
         return vector_store.similarity_search(query)
 
-`anywhere` finds the run. Imports no framework.
+The current run is found by `capture/anywhere.py`. Imports no framework.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 _QUERY = "query"
 _TOP_K = ("k", "top_k")
-"""The names by which functions that retrieve take the number of passages."""
+"""The usual argument names for the number of passages to retrieve."""
 
 
 @overload
@@ -49,10 +49,10 @@ def retrieval(
 ) -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
-    The function may be sync or async, a generator of documents included; what it returns is passed on unchanged. What
-    an iterator gives that it returns (`map`, `iter`) is not recorded. Retrievals inside of it are parts of the step.
-    See `retrieved` for what it may return; (text, documents), as a LangChain tool returns content and artifact, is
-    read as the documents.
+    The function may be sync, async or a generator of documents; its result is passed on unchanged. It may return what
+    `ragguard.retrieved` takes, or a pair (text, documents) as LangChain tools do, of which the documents are recorded.
+    Items of an iterator that it returns (`map`, `iter`) are not recorded, since reading them is the caller's.
+    Retrievals that the function makes itself become sub-steps.
 
     Args:
         function: The function, where the decorator is used without arguments.
@@ -135,17 +135,19 @@ def _decorated(
 
 
 class _DecoratedCall:
-    """One call of a decorated function."""
+    """One call of a decorated function: collects its result and marks retrievals inside it as sub-steps."""
 
     def __init__(self, step: EnclosingStep | None) -> None:
         self._step = step
         self.found: Any = []
-        """The value that the function gave, or the items that it has yielded."""
+        """The function's return value; of a generator, the list of items yielded so far."""
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """Makes the retrievals inside the `with` block parts of the step. A generator leaves the block whenever it
-        yields, since its caller's code runs in the same context."""
+        """Makes retrievals inside the `with` block sub-steps of this call.
+
+        A generator's body runs in its caller's context, so the block is left at each `yield` and entered again.
+        """
         token = None if self._step is None else enclosing_step.set(self._step)
         try:
             yield
@@ -158,7 +160,7 @@ class _DecoratedCall:
 
 @contextmanager
 def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None) -> Iterator[_DecoratedCall]:
-    """Records one call of a decorated function as a step, up to its result, its error or its iterator's end."""
+    """Records one call as a step, which ends with the function's result, its error or the last item it yields."""
     call = current_call()
     if call is None:
         warn_outside()
@@ -179,7 +181,7 @@ def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None)
 
 
 def _takes(signature: inspect.Signature, name: str) -> bool:
-    """True where a call may have an argument of this name."""
+    """True if the function accepts an argument of this name, by itself or as `**kwargs`."""
     parameters = signature.parameters
     return name in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
 
@@ -187,7 +189,7 @@ def _takes(signature: inspect.Signature, name: str) -> bool:
 def _arguments(
     signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Mapping[str, Any]:
-    """Returns the arguments of a call by name, with their defaults where Python knows the function's signature."""
+    """Returns a call's arguments by name, with defaults filled in; without a signature only the named ones."""
     if signature is None:
         return kwargs
     try:
@@ -199,7 +201,7 @@ def _arguments(
 
 
 def _documents(result: Any) -> Any:
-    """Finds the documents in the value that a function returned."""
+    """Returns the part of a function's result that holds the documents; warns once if it is an iterator."""
     if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
         documents = documents_in(result[1])
         return result if documents is None else documents

@@ -1,6 +1,6 @@
-"""Means of a judge's values, corrected by a few human labels: prediction-powered inference with a tuned weight.
+"""Prediction-powered inference: corrects the mean of a judge's values by human labels of a few of the items.
 
-The estimator and its formulas stand in docs/how-to/labels.md.
+The weight of the judge's values is tuned to the labels. docs/how-to/labels.md has the estimator and its formulas.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats
 
 LEAST_LABELS = 10
-"""The fewest labels from which a mean is corrected."""
+"""With fewer labels than this no mean is corrected."""
 _Z = 1.959963984540054
 """The quantile of the normal distribution for 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class CorrectedMean:
-    """A mean as humans would give it, estimated from a judge's values and some labels."""
+    """An estimate of the mean that humans would find if they labelled every item."""
 
     value: float
     low: float
-    """The lower end of the 95 % interval for the mean over runs like these."""
+    """The lower end of the 95 % confidence interval. The runs count as a sample of all runs like them."""
     high: float
     stderr: float
     raw: float
-    """The mean of the judge's own values."""
+    """The mean of the judge's values without any correction."""
     weight: float
-    """How much the judge's values count, from 0 (labels alone) to 1."""
+    """How much the judge's values count: 0 uses the labels alone, 1 trusts the judge fully between them."""
     labels: int
 
 
@@ -47,16 +47,16 @@ def corrected_mean(
     constants: ArrayLike | None = None,
     weight: float | None = None,
 ) -> CorrectedMean:
-    """Returns the mean over runs of what the items of each run contribute, corrected by the labels.
+    """Estimates the mean over runs. A run's value is the sum of its items' values, each times the item's share.
 
     Args:
-        judged: What each item contributes by the judge.
-        labelled: What each item contributes by a human; nan where it has no label.
-        shares: How much each item counts in its run, such as 1 / K. None: the items of a run count alike.
+        judged: The value of each item according to the judge.
+        labelled: The value of each item according to a human; nan for an item without a label.
+        shares: The weight of each item in its run, such as 1 / K. None: 1 / the number of items in its run.
         runs: The number of each item's run, from 0. None: each item is a run of its own.
         strata: The stratum of each item, within which labels were drawn at random. None: one stratum.
-        constants: What a run's value has besides its items. None: nothing.
-        weight: How much the judge's values count, from 0 to 1. None: the weight with the least variance.
+        constants: A number added to each run's value whatever its items are. None: 0.
+        weight: How much the judge's values count, from 0 to 1. None: the weight that gives the smallest variance.
     """
     f = arrays.read("judged", judged)
     y = np.asarray(labelled, dtype=np.float64)
@@ -105,8 +105,10 @@ def corrected_mean(
 
 
 def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:
-    """Returns the rate of items that are right, from the judge's rate of yes and its sensitivity and specificity on
-    the labels (Rogan and Gladen 1978); nan where the judge tells nothing apart.
+    """Estimates the share of items that are right, from the share that the judge calls right.
+
+    The judge's sensitivity and specificity are measured on the labels (Rogan and Gladen 1978). Returns nan if the
+    labels are of one class or the judge is no better than chance.
 
     Args:
         judged: True for each item that the judge calls right.
@@ -131,7 +133,7 @@ def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | Non
 
 
 def _merged(strata: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Returns the strata with those of fewer than two labels joined to a neighbour, so that each has a variance."""
+    """Joins each stratum with fewer than two labels to its neighbour, since one label has no variance."""
     order = list(np.unique(strata))
     found = strata.copy()
     while len(order) > 1:
@@ -146,7 +148,7 @@ def _merged(strata: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[float]) -> float:
-    """Returns the weight with the least variance due to the labels, from 0 to 1."""
+    """Returns the weight of the judge's values, from 0 to 1, that minimises the variance due to the labels."""
     together = alone = 0.0
     for some, times in zip(drawn, scale, strict=True):
         mine, theirs = judged[some] - judged[some].mean(), human[some] - human[some].mean()
@@ -156,8 +158,11 @@ def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[f
 
 
 def _variances(groups: list[Floats]) -> list[float]:
-    """Returns the variance in each stratum; where it is less than that with one observation more of the variance within
-    all, that one: a few labels that agree are no certainty."""
+    """Estimates the variance within each stratum.
+
+    A few labels that happen to agree would give 0. So no estimate is lower than what it would be with one more
+    observation of the variance pooled over all strata.
+    """
     sums = [float(((one - one.mean()) ** 2).sum()) for one in groups]
     pooled = sum(sums) / sum(len(one) - 1 for one in groups)
     return [

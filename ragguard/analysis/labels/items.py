@@ -1,4 +1,7 @@
-"""Items of scored runs that can be labelled, and the order in which labels are worth most."""
+"""What a person can label in scored runs (relevance of a passage, correctness of an answer), and in which order.
+
+The order lets a few labels correct the judge's means as well as possible: see `metrics/prediction_powered.py`.
+"""
 
 from __future__ import annotations
 
@@ -15,48 +18,48 @@ from ragguard.records import RetrievalStep, Score, ScoredRun
 Kind = Literal["relevance", "answer"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Place: TypeAlias = tuple[str, str, str, int]
-"""The kind of an item, its run and step, and the rank of its passage."""
+"""Where an item stands: its kind, run id, step id and the rank of its passage from 1; "" and 0 for an answer."""
 EDGES = (0.1, 0.5, 0.9)
-"""The bounds of the judge's probability between the strata: sure of no, rather no, rather yes, sure of yes."""
+"""The judge's probabilities of yes at which strata meet: sure no, rather no, rather yes, sure yes."""
 _LEAST_SPREAD = 0.25
-"""The least spread that is assumed of the labels of a stratum, as a judge may be sure and wrong."""
+"""The smallest standard deviation assumed for the labels of a stratum: a sure judge can still be wrong."""
 _LEAST = 3
-"""The fewest labels of a stratum, so that it has a mean and a variance of its own."""
+"""How many labels each stratum gets at least, so that its mean and variance can be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
 class LabelItem:
-    """One thing that a person can say yes or no to."""
+    """A passage or an answer about which a person is asked one question: is it relevant, or is it correct?"""
 
     place: Place
     query: str
-    """The query, or the question of the run."""
+    """What the text is judged against: the step's query for a passage, the run's question for an answer."""
     text: str
-    """The passage, or the answer."""
+    """The text of the passage or of the answer."""
     judged: float
-    """The judge's probability of yes."""
+    """The judge's probability that the answer is yes."""
     judge: str
-    """The fingerprint of the judge."""
+    """The fingerprint of the engine that judged."""
 
     @property
     def digest(self) -> str:
-        """A digest of what the person reads."""
+        """Identifies the query and the text, so that a label of another text is not taken for this item's."""
         return digest_of(self.place[0], self.query, self.text)
 
     @property
     def stratum(self) -> int:
-        """The stratum in which labels are drawn at random."""
+        """The number of the item's stratum, by how sure the judge is. Within a stratum labels are drawn at random."""
         return bisect_right(EDGES, self.judged)
 
 
 def digest_of(kind: str, query: str, text: str) -> str:
-    """Returns the digest of what a person reads to give a label."""
+    """Returns 16 hexadecimal digits that identify what a person read when labelling."""
     said = "\0".join((kind, query, text))
     return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
-    """Yields the latest score of each name, step and passage that is about what the model got."""
+    """Yields the latest score of each name, step and passage; leaves out provisional ones and those of candidates."""
     found: dict[tuple[str, str, int], Score] = {}
     for score in scored.scores:
         if score.name in names and score.stage == "passages" and not score.provisional:
@@ -65,7 +68,7 @@ def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
 
 
 def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
-    """Yields the judged passages of a run."""
+    """Yields an item for each passage of a run that has a score `p_relevant`."""
     steps = {step.id: step for step in scored.run.steps}
     for score in latest(scored, "p_relevant"):
         step, position = steps.get(score.step_id), score.position or 0
@@ -77,7 +80,7 @@ def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
 
 
 def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
-    """Yields the judged answer of a run."""
+    """Yields an item for the answer of a run if it has a score `answer_correct`."""
     run = scored.run
     for score in latest(scored, "answer_correct"):
         if run.answer:
@@ -87,7 +90,7 @@ def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
 
 
 def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:
-    """Returns all items of a kind; raises InvalidInput where there are none."""
+    """Returns all items of a kind ("relevance" or "answer"). Raises InvalidInput if there are none."""
     if kind not in KINDS:
         raise InvalidInput("--kind", kind, ", ".join(KINDS))
     read = passage_items if kind == "relevance" else answer_items
@@ -99,10 +102,10 @@ def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:
 
 
 def in_order_of_worth(items: Sequence[LabelItem], number: int, seed: int = 0) -> list[LabelItem]:
-    """Returns the `number` items whose labels are worth most, in an order of which every beginning is a fair draw.
+    """Returns the `number` items to label first. Whoever stops early still has a valid stratified sample.
 
-    Labels are shared out over the strata by how many items each has and how unsure the judge is of them. Within a
-    stratum the order is random, decided by the seed and the item alone.
+    Each stratum gets a share of the labels that grows with its number of items and with the judge's uncertainty about
+    them (Neyman allocation). Within a stratum the order is random and depends on the seed and the item alone.
     """
     strata: dict[int, list[LabelItem]] = defaultdict(list)
     for item in items:

@@ -1,4 +1,7 @@
-"""Typed questions about a state: how the prompts of label questions become them, and how their answers are read."""
+"""The questions that decision servers answer: a text (the state) and questions with a fixed list of options.
+
+Turns a prompt with labels into a state and a question, and the server's answer into label probabilities.
+"""
 
 from __future__ import annotations
 
@@ -12,47 +15,50 @@ from ragguard.engines.base import Prompt, Span
 from ragguard.errors import EngineProtocolError, UnfitText
 
 PLAIN = "Which of the options is the reply that the text asks for?"
-"""The instructions of a question whose prompt has none of its own, apart from its text."""
+"""The instructions that are sent when a prompt has no system message to take them from."""
 _MASS = ("label_mass", "x_label_mass", "option_mass")
 _ROUNDING = 0.02
-"""How far from 1 the probabilities of a question may add up, as some servers round them."""
+"""How far the sum of a question's probabilities may be from 1, since some servers round them."""
 
 
 @dataclass(frozen=True, slots=True)
 class TypedQuestion:
-    """One question with its options, or with the levels of a score, lowest first."""
+    """A question with its options. Levels of a score are options too, the lowest first."""
 
     instructions: str
     labels: tuple[str, ...]
     criteria: tuple[str, ...]
-    """The meaning of each label; empty where none is known."""
+    """What each label means, in words; empty if that is not known."""
 
     @property
     def is_score(self) -> bool:
-        """True where the labels are whole numbers in rising order: the levels of a score."""
+        """True if the labels are two to ten whole numbers in rising order; the server is then asked for a score."""
         numbers = [int(label) for label in self.labels if label.isdecimal()]
         return 2 <= len(numbers) == len(self.labels) <= 10 and numbers == sorted(numbers)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The options as the server is told them: the meaning of each level, or the label of each option."""
+        """The options as they are sent: for a score the meaning of each level, else the labels."""
         return self.criteria if self.is_score and self.criteria else self.labels
 
     @property
     def id(self) -> str:
-        """A name that depends on the question alone: some servers show it to their model."""
+        """A name made from the question's content alone: some servers show it to their model, so it must not vary."""
         return "q" + hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
 class TypedAnswer(NamedTuple):
-    """The probability of each label, which add up to the label mass."""
+    """The probabilities of the labels. Their sum is the label mass: the model's probability of any label at all."""
 
     p: tuple[float, ...]
 
 
 def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestion]:
-    """Returns the state that a prompt asks about, and its question: the system message, with the prompt's own options
-    where it has some, else with these labels."""
+    """Splits a prompt into the state and the question about it.
+
+    The system message becomes the question's instructions, the other messages the state. The options are the prompt's
+    own if it has any, else the labels.
+    """
     system = [message.content for message in prompt.messages if message.role == "system"]
     rest = [index for index, message in enumerate(prompt.messages) if message.role != "system"]
     if not rest or not system:
@@ -72,15 +78,17 @@ def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestio
 
 
 def state_text(state: Prompt) -> str:
-    """Returns the text of a state: its only message, or its messages with their roles."""
+    """Returns a state as one text: the message if there is only one, else all messages with their roles."""
     if len(state.messages) == 1:
         return state.messages[0].content
     return "\n\n".join(f"{message.role}: {message.content}" for message in state.messages)
 
 
 def read_answer(question: TypedQuestion, found: Any, diagnostics: Any, where: str) -> TypedAnswer:
-    """Returns the answer to a question; raises UnfitText for a refusal, EngineProtocolError for anything that is not
-    one probability an option."""
+    """Reads the server's answer to a question.
+
+    Raises UnfitText if the server declined to answer, EngineProtocolError without one probability for each option.
+    """
     brief = f"the question {question.instructions[:60]!r}"
     if found is None or (isinstance(found, Mapping) and found.get("type") == "refusal"):
         raise UnfitText(f"{where}: the server declined to answer {brief}; the others are not affected")
@@ -109,9 +117,9 @@ def read_answer(question: TypedQuestion, found: Any, diagnostics: Any, where: st
 
 
 def _row(question: TypedQuestion, given: Any) -> list[float] | None:
-    """Returns the probabilities in the order of the labels, whatever the server's order; None where they do not fit.
+    """Returns the probabilities in the order of the labels, or None if they are not one number for each option.
 
-    A server names an option by its name, a level by its number from 0 or by its text.
+    A server may name an option by its label, and a level by its text or its number from 0.
     """
     if isinstance(given, Sequence) and not isinstance(given, str):
         if not all(isinstance(one, Mapping) for one in given):

@@ -1,4 +1,7 @@
-"""The wire forms of decision servers: System One, OpenAI's decisions and SGLang's, each as a body and a reader."""
+"""The JSON protocols of decision servers: System One, OpenAI's decisions API and SGLang's.
+
+Each is a path, a function that builds the request body, and one shared reader of replies.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,15 @@ from ragguard.engines.http.body import unexpected
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """One form of request and reply."""
+    """A protocol of decision servers: where a request goes, what it holds, and how the reply is read."""
 
     name: str
     path: str
     body: Callable[[str, str, Sequence[TypedQuestion]], dict[str, Any]]
-    """Makes the body of a request from the model, the state and the questions."""
+    """Builds the body of a request from the model's name, the text of the state, and the questions."""
 
     def answers(self, reply: Any, questions: Sequence[TypedQuestion], url: str) -> list[TypedAnswer]:
-        """Returns the answers in the order of the questions, whatever their order in the reply."""
+        """Reads a reply into answers in the order of the questions. Raises EngineProtocolError if it holds none."""
         given = reply.get("answers") if isinstance(reply, Mapping) else None
         if isinstance(given, list):
             named = [one.get("name", one.get("id")) if isinstance(one, Mapping) else None for one in given]
@@ -68,7 +71,7 @@ def _openai(model: str, state: str, questions: Sequence[TypedQuestion]) -> dict[
 
 
 def _sglang(model: str, state: str, questions: Sequence[TypedQuestion]) -> dict[str, Any]:
-    """Returns a body without `model`, a field that this form does not have: such a server serves one."""
+    """Returns a body in SGLang's form, which has no field `model` since such a server serves only one."""
 
     def options(one: TypedQuestion) -> dict[str, Any]:
         if one.is_score:
@@ -86,4 +89,4 @@ SYSTEM_ONE = Wire("systemone", "/systemone", _system_one)
 OPENAI = Wire("openai", "/decisions", _openai)
 SGLANG = Wire("sglang", "/decisions", _sglang)
 WIRES: Mapping[str, tuple[Wire, ...]] = {"systemone": (SYSTEM_ONE,), "decisions": (OPENAI, SGLANG)}
-"""The forms that an address of each scheme may speak, in the order in which they are tried."""
+"""The protocols that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""
