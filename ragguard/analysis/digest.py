@@ -25,10 +25,11 @@ IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta
 STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
 """The words that are shown for the status of a run; other statuses are shown as they are."""
 Shortened: TypeAlias = tuple[int | None, str, object, object]
-"""A score about less than the passages hold: rank of its passage, name, passages left out, tokens cut."""
+"""A note that a model read less than all passages: the rank of the passage, the score's name, passages left out, tokens
+cut."""
 
 _OF_ALL_READ = ("delta_seper", "semantic_entropy")
-"""The scores of a step that are about all passages read so far."""
+"""The step scores that are about everything read up to that step."""
 
 
 def summary(run: RunLine) -> Data:

@@ -344,7 +344,9 @@ def _table(rows: Sequence[Row], width: int) -> Iterator[Text]:
     passages = max(_LEAST, width - ranks - _UTILITY - verdicts - 3 * len(_GAP) - 2)
     yield Text("")
     judged = "judged" if rows and all(row.utility is None for row in rows) else "utility"
-    titles = f" {'#':>{ranks}}{_GAP}{_padded('passage', passages)}{_GAP}{_padded(judged, _UTILITY)}{_GAP}verdict"
+    titles = (
+        f" {'#':>{ranks}}{_GAP}{_padded('passage', passages)}{_GAP}{_padded(judged, _UTILITY)}{_GAP}verdict"
+    )
     yield _line(titles, "bold")
     before_verdict = ranks + passages + _UTILITY + 3 * len(_GAP)
     yield _line(" " + "─" * (before_verdict + verdicts))

@@ -11,7 +11,7 @@ from ragguard.scorers.run_facts import CLEAR
 from ragguard.storage.sqlite.overview import SCALE, Overview
 
 _SHOWN = 3
-"""Runs that are named of those in which a helpful passage would have gone."""
+"""How many of the runs that would have lost a helpful passage are named."""
 
 
 def would_drop(ranks: Sequence[int]) -> str:
@@ -65,7 +65,7 @@ class ShadowReport:
             self.lost_in.append(overview.line.id)
 
     def __str__(self) -> str:
-        """Says it in a few sentences; empty where no guard in shadow would have dropped anything."""
+        """Returns the counts in a few sentences; empty if no guard in shadow would have dropped anything."""
         if not self.decisions:
             return ""
         lines = [

@@ -23,7 +23,7 @@ steps."""
 POWER = 0.8
 """The chance with which as many questions as are asked for show the difference, if it stays as large as it is."""
 _WORTH_ASKING = 10
-"""How many times as many questions may be asked for; beyond that the difference is called too small."""
+"""A difference that would need more than this many times the questions is called too small."""
 Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
 
 
@@ -137,7 +137,7 @@ def _undecided(changes: Sequence[Change], paired: int) -> str:
 
 
 def _named(changes: Sequence[Change]) -> str:
-    """Returns the metrics with their differences; the interval, too, of a single one that has one."""
+    """Lists metrics with their differences; if there is only one, with its interval."""
     if len(changes) > 1 or not math.isfinite(changes[0].low):
         return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
     (one,) = changes

@@ -17,7 +17,7 @@ from ragguard.storage.sqlite.kept import unread_positions
 from ragguard.text.control_characters import strip_control_characters
 
 _OTHERS = 3
-"""The most numbers that are shown by name of a hop without ΔSePer, UDCG and coverage."""
+"""How many scores are shown by name for a hop that has neither ΔSePer, UDCG nor coverage."""
 
 
 def watch_table(runs: Sequence[ScoredRun]) -> Table:

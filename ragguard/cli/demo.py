@@ -173,7 +173,8 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 
 
 def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Console) -> None:
-    """Prints what was seen in five lines, then an answer that the guard saved: how it went wrong, and how right."""
+    """Prints five lines of findings, then one answer that the guard saved: how it went wrong without, and right with
+    it."""
     from ragguard.analysis.hops import hop_table
 
     saved = _changed_by_guard(shown, saved=True)

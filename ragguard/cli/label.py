@@ -40,7 +40,7 @@ def run(
     ] = False,
     seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
 ) -> None:
-    """Label the passages or answers whose label corrects the judge's numbers most, one key each.
+    """Label the passages or answers whose labels correct the judge's numbers most: one key each.
 
     The items are drawn at random within how sure the judge is, most where it is unsure. Nothing leaves the machine. A
     second person (--by) is asked the same items, and the agreement is told. Then: report --labels, compare --labels.

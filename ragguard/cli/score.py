@@ -220,13 +220,13 @@ class _Tally:
 
     done: int = 0
     known: int = 0
-    """The number of runs that had all their scores when their turn came."""
+    """The number of runs that already had all their scores."""
     began_empty: bool = False
-    """True where no run was in the store at first, so that whatever is known stood twice in the files."""
+    """True if the store was empty at first: a run that is already known then stands in the files twice."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     scorers: dict[str, set[str]] = field(default_factory=dict)
-    """The scorers that each reason kept from a score."""
+    """For each reason of failure, the scorers that could give no score."""
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False

@@ -1,4 +1,4 @@
-"""Two retrievers on the same questions: how the second one is named, and what is compared of both."""
+"""Compares two retrievers on the same questions in `ragguard try`: loads the second one, and measures both."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ragguard.records import Passage, Score
 from ragguard.storage.sqlite.means import RunMeans, Series
 
 FIT = Series("query_gain", "passage", False, "passages")
-"""How well passages fit the whole question; a search may have asked for less."""
+"""The fit of passages to the whole question, although a search may have asked for a part of it only."""
 
 
 def load_retriever(name: str) -> Callable[[str], object]:

@@ -35,7 +35,7 @@ class Respondent(Protocol):
 
     @property
     def one_model(self) -> bool:
-        """True where the judge is the engine, so that their questions share calls."""
+        """True if judge and engine are the same model, so that their questions share calls."""
         ...
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:

@@ -39,8 +39,8 @@ from ragguard.text.language import normalise
 
 By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8
-"""The probability of the references as whole texts from which no answers are drawn: the belief lies between that and 1,
-so that half of what is left is its error, no more than that of ten answers."""
+"""If the references as whole texts have at least this probability, no answers are drawn. The belief is then known to
+lie between that probability and 1, an error no larger than that of ten sampled answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +233,8 @@ class Belief:
 
 
 def _sure(p: float) -> BeliefIn:
-    """Returns the belief where the references alone have the probability p: it lies between p and 1."""
+    """Estimates the belief from the references' own probability p: the middle of p and 1, with half the gap as its
+    error."""
     estimate = Estimate((1 + p) / 2, (1 - p) / 2)
     return BeliefIn(
         Estimate(math.nan, math.nan), estimate, estimate, usage=Usage(), metadata={"how": "likelihood"}
@@ -310,7 +311,8 @@ class _BeliefReport:
             self._add(wanted)
 
     def _add(self, wanted: _Wanted) -> None:
-        """Adds a score from one kind of estimate in each context of a change; entropy is about no reference."""
+        """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate (soft, hard or
+        entropy)."""
         name, change, contexts, kind = wanted
         target = Target() if kind == "entropy" else self.target
         step: StepView | None = contexts.step if contexts else None
@@ -367,7 +369,7 @@ def _change(after: Key) -> Change:
 
 
 def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:
-    """Returns the values at both ends of a change between two contexts; with `falls`, less is a gain."""
+    """Describes a change between two contexts as "before → after"; with `falls`, a decrease counts as a gain."""
     if not change:
         return "no passage that was not there before"
     if len(change) != 2:

@@ -52,7 +52,7 @@ class BeliefIn:
 
 
 class _Errors(NamedTuple):
-    """Standard errors of numbers that rest on which answers mean the same."""
+    """The standard errors of the estimates that depend on how answers are clustered by meaning."""
 
     entropy: float
     hard: float
@@ -151,7 +151,8 @@ class Estimator:
         )
 
     def _hard(self, weights: Floats, clusters: Integers, matches: Booleans, redrawn: float) -> Estimate:
-        """Returns the belief by meanings; `matches[i, a]` says whether a meaning with answer i first is reference a."""
+        """Returns the weight of the clusters that match a reference. `matches[i, a]`: the cluster whose first answer is
+        i means reference a."""
         of_meaning = matches[_firsts(clusters[None])[0]]
         each = of_meaning[clusters]
         # By meanings, several references count as one where any will do.
@@ -189,7 +190,8 @@ class Estimator:
 
 
 def _equivalent(answers: Sequence[str], ids: Sequence[int], meanings: Meanings) -> Booleans:
-    """Returns which answers mean the same: those of one meaning, and those found so when compared across meanings."""
+    """Returns a matrix that is true where two answers mean the same: by their cluster, or by a comparison across
+    clusters."""
     table = [
         [a == b or meanings.may_be_equivalent(one, other) for b, other in zip(ids, answers, strict=True)]
         for a, one in zip(ids, answers, strict=True)
@@ -198,7 +200,7 @@ def _equivalent(answers: Sequence[str], ids: Sequence[int], meanings: Meanings) 
 
 
 def _firsts(clusters: Integers) -> Integers:
-    """Returns the position of the first answer of each meaning, by row; 0 for numbers that are no meaning."""
+    """Returns, for each row, the position of each cluster's first answer; 0 for cluster numbers that do not occur."""
     numbers = np.arange(int(clusters.max()) + 1)
     return np.asarray(np.argmax(clusters[:, None, :] == numbers[:, None], axis=-1))
 

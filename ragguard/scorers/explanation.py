@@ -56,7 +56,7 @@ class Bridge:
 
     @property
     def remark(self) -> str:
-        """The worth of the later hop with this hop and without."""
+        """A sentence on what the later hop gains after this hop, and what it gains without it."""
         after, alone = (0.0 if gain is None else gain.value for gain in (self.later.gain, self.later.alone))
         asks = f"; it asks for {_quoted(self.name)}, found here" if self.name else ""
         worth = f"{after:+z.2f} after this hop and {alone:+z.2f} without it"
@@ -139,7 +139,7 @@ class _AnswerEvidence:
         return [(hop.number, rank) for hop, rank in _stating(self._facts, [text]) if rank in hop.read]
 
     def _is_new(self, name: str) -> bool:
-        """Returns whether the answer brings a name: one that is not in question, queries and references."""
+        """Returns whether the answer holds a name that neither question, queries nor references have."""
         known = (self._facts.question, *self._facts.references, *(hop.query for hop in self._facts.hops))
         phrase = findable([name])
         return not any(states(normalise(text), phrase) for text in known)
@@ -194,7 +194,7 @@ class _AnswerEvidence:
         return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
-        """Explains an answer that is not right though a reference was read."""
+        """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
         at = _places(self._reference_at)
         missing = "" if source and self._believed() else self._missing()
         if missing:
@@ -210,7 +210,7 @@ class _AnswerEvidence:
         return "needless_abstention", f"Abstained, though {reference} is in {at}."
 
     def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
-        """Explains an answer that is not right, where no reference was read."""
+        """Explains a wrong answer or an abstention of a model that read no passage with the reference."""
         if self._unread_at:
             places = [place for place, _ in self._unread_at]
             lost = "the guard dropped" if self._unread_at[0][1] else "the model did not get"

@@ -42,7 +42,8 @@ class LikelihoodReport:
     """The references as the run has them."""
 
     async def add(self, ask: Ask) -> dict[Key, float]:
-        """Asks, and adds the scores or their failures; returns the probability of the references in each context."""
+        """Asks for the likelihoods and adds the scores or failures; returns the references' probability in each
+        context."""
         found = await self._ask(ask)
         paid: set[Key] = set()
         self._score("likelihood_closed_book", {CLOSED_BOOK: 1.0}, found, paid)
@@ -86,7 +87,7 @@ class LikelihoodReport:
         step: StepView | None = None,
         kind: str = "per_token",
     ) -> None:
-        """Adds the sum of a kind of likelihood over the contexts of a change, with their coefficients."""
+        """Adds one score: the weighted sum, over the contexts of a change, of one kind of likelihood."""
         known: dict[Key, _Likely] = {}
         for key in change:
             one = found[key]

@@ -15,7 +15,7 @@ from ragguard.records import Result, Score, Usage
 from ragguard.scorers.probes.question import Ask
 
 _ROUNDING_SECONDS = 1e-6
-"""Less time than this is rounding: sums of shares differ by as much."""
+"""Differences in seconds below this are rounding errors of adding up shares."""
 
 
 class MeteredAsk:

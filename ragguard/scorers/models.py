@@ -79,7 +79,7 @@ class Models:
     engine: Engine
     judge: Engine
     entailer: Entailer | None = None
-    """None for those who never compare answers."""
+    """None for callers that never compare answers."""
     priority: int = SCORING
     deadline: float | None = None
 
@@ -99,8 +99,8 @@ class Models:
         return await self._entailments(cast(Sequence[EntailQuestion], questions))
 
     def _engine(self, question: LabelQuestion | SampleQuestion | TextQuestion) -> Engine:
-        """Returns the model of a question. What the judge would have to write, where it only judges, the reader
-        writes."""
+        """Returns the model that a question goes to. A judge that cannot write text leaves such questions to the
+        reader."""
         writes = not isinstance(question, LabelQuestion)
         return self.engine if question.who == "engine" or (writes and only_judges(self.judge)) else self.judge
 

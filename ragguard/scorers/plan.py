@@ -63,7 +63,7 @@ class Plan:
     """Failures for what would not be judged, such as what lies over a cap."""
     runs: int = 0
     unreachable: tuple[str, ...] = ()
-    """The errors of models that could not be asked what they take in one call: the requests to them are a guess."""
+    """The errors of models that did not answer; how many requests they would need is a guess."""
 
     @property
     def requests(self) -> int:

@@ -47,7 +47,7 @@ def is_clear(value: float, stderr: float | None) -> bool:
 
 
 class Number(NamedTuple):
-    """A score as far as explanations read it."""
+    """The part of a score that explanations use."""
 
     step: object
     """The key of its step; empty for a score of the run."""
@@ -57,7 +57,7 @@ class Number(NamedTuple):
     stderr: float | None = None
     label: str = ""
     source: str = ""
-    """The origin of its reference."""
+    """Where its reference comes from: gold, the run's own answer, or nowhere."""
     sub_question: int | None = None
 
 

@@ -186,7 +186,7 @@ class ScoreWriter:
 
 
 def _does_not_fit(model: EngineInfo) -> str:
-    """Returns what a user should know where passages do not fit the context of a model."""
+    """Returns a remark for users if passages do not fit a model's context."""
     tokens = f" ({model.context:,} tokens)" if model.context else ""
     return (
         f"passages do not fit the context of {model.model}{tokens}: some were left out or cut before it judged them. "

@@ -74,7 +74,7 @@ class StepView:
 
     @property
     def unselected(self) -> StepView:
-        """The step as it would be had the model got all candidates in the order in which they were found."""
+        """The same step as if the model had got all candidates in the order in which they were found."""
         return replace(self, got=tuple(range(self.candidates)))
 
     @property
@@ -205,7 +205,7 @@ class View:
 
     @property
     def short_references(self) -> tuple[str, ...]:
-        """The references that a short answer can have the meaning of."""
+        """The references short enough for a short answer to mean the same as one of them."""
         return short(self.references)
 
     @property

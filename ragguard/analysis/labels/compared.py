@@ -1,4 +1,5 @@
-"""Two sets of runs by the means that labels of people correct: what changed, and whether that is decisive."""
+"""Compares two sets of runs by their means after correction by human labels: what changed, and whether it is more than
+noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The means of scored runs as people would give them: a judge's values, corrected by labels."""
+"""Means of scored runs as people would have judged them: the judge's values, corrected by a few labels."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GAMMA = 1 / 3
 
 @dataclass(slots=True)
 class _MetricItems:
-    """One metric: what each item contributes to the mean of its question, by the judge and by a person."""
+    """The items of one metric: what each contributes to its question's mean, according to the judge and to a person."""
 
     judged: list[float] = field(default_factory=list)
     labelled: list[float] = field(default_factory=list)
@@ -140,7 +140,7 @@ def _add_udcg(
     column: _MetricItems, value: float, k: object, rows: Sequence[tuple[LabelItem, float, float]], question: str,
     weight: float,
 ) -> None:  # fmt: skip
-    """Adds the passages of a step by the slope of UDCG at the judge's value, as one label changes it little."""
+    """Adds a step's passages to UDCG. One label changes UDCG little, so its slope at the judge's value is used."""
     places = k if isinstance(k, int) else len(rows)
     utilities = [u for _, u, _ in rows] or [0.0]
     # Given with another γ, softly, or about passages that are not all judged.

@@ -12,9 +12,10 @@ from ragguard.records import Passage, RetrievalStep, Run
 
 
 def with_labels(runs: Iterable[Run], labels: Sequence[Label]) -> Iterator[Run]:
-    """Yields the runs with each labelled passage as gold or not, and an answer that was called right as a reference.
+    """Yields the runs with labels applied: a labelled passage is gold or not, and an answer called right becomes a
+    reference.
 
-    What runs say themselves of gold is left out: one source of truth. Raises InvalidInput where a label is about
+    Marks of gold that the runs bring themselves are removed. Raises InvalidInput if a label is about
     another text.
     """
     known = by_place(labels)

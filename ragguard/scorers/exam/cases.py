@@ -11,7 +11,7 @@ from importlib.resources import files
 VERSION = 1
 """The version of the cases; a model is examined anew when it changes."""
 _OTHER = 7
-"""How many questions further on the passage about something else is taken from."""
+"""The passage about another subject is taken from the question this many places further on."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ BRIEF_PROMPTS = 2 * BRIEF_CASES
 PRIORITY = 20
 """Examinations wait for everything else."""
 _AT_ONCE = 16
-"""Questions that are sent together: what was asked before a stop is known afterwards."""
+"""How many questions are sent at a time. After a stop, at most these are asked again."""
 _OF_THE_PROBE = EngineRejected, EngineProtocolError, PromptTooLong, ScoringError, UnfitText
 """The errors for which a probe has a reason in place of a figure; others end the examination."""
 _GRADES = {"gold": 5, "partial": 3, "near": 2, "other": 1}
@@ -227,7 +227,7 @@ def _expected_grade(answer: Any) -> float:
 
 
 def _holds(texts: Sequence[str], wanted: Sequence[str]) -> list[bool]:
-    """Returns which texts have the words of the wanted answer in them."""
+    """Returns, for each text, whether it holds the words of the wanted answer."""
     return [
         f" {normalise(answer)} " in f" {normalise(text)} "
         for text, answer in zip(texts, wanted, strict=False)

@@ -1,4 +1,5 @@
-"""Keeps questions from models that failed in them: each is answered by another probe, or by the reason."""
+"""Answers for models that failed an examination: another probe's answer, or an error with the reason, takes the place
+of theirs."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ from ragguard.scorers.probes.question import (
 
 
 class Examined:
-    """A respondent around models, some of which failed an examination.
+    """Wraps models of which some failed an examination, and answers their questions as `Respondent` does.
 
     Relevance is told by the likelihood of the query where its labels failed and that passed.
     """
@@ -52,7 +53,7 @@ class Examined:
         return self._verdicts.relevance_by_likelihood and _probe(question) == "relevance"
 
     async def _relevances(self, questions: Sequence[LabelQuestion]) -> dict[Question, LabelAnswer]:
-        """Returns for each question about relevance what the likelihood of its query says."""
+        """Estimates relevance for each question from the likelihood of its query, with and without the passage."""
         given = [
             query_likelihood(self._prompts, one.subject.query, *one.subject.passages, who=one.who)
             for one in questions

@@ -1,4 +1,4 @@
-"""The consequences of examinations for the scores of a run: probes that are not used, and what stands in for them."""
+"""What failed examinations mean for a run's scores: which probes are not used, and which stand in for them."""
 
 from __future__ import annotations
 

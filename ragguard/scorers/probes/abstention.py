@@ -1,4 +1,4 @@
-"""The probe of abstention: the probability that the reader rather answers NO-RESPONSE."""
+"""The probe of abstention: the probability that the reader answers NO-RESPONSE and not the query."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
 
 
 def read_abstention(answer: LabelAnswer) -> Abstention:
-    """Returns the abstention that an answer says; the first label of the question is the one that abstains."""
+    """Reads the probability of abstention from an answer: that of the question's first label."""
     return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)

@@ -42,7 +42,7 @@ def likelihood(
     *,
     cut_order: Sequence[int] = (),
 ) -> TextQuestion:
-    """Returns the question for the reader how probable an answer is behind the prompt of `belief`."""
+    """Returns a question that measures how probable a given answer is as the text after the prompt of `belief`."""
     asked = belief(prompts, question, passages, cut_order=cut_order, n=1, seed=0).prompt
     return TextQuestion(Prompt(asked.messages, asked.cuttable, text), probe="likelihood")
 

@@ -8,6 +8,6 @@ from ragguard.scorers.probes.question import TextQuestion, Who
 
 
 def query_likelihood(prompts: PromptSet, query: str, *passages: str, who: Who = "engine") -> TextQuestion:
-    """Returns the question how probable a query is behind passages, or without any."""
+    """Returns a question that measures how probable a query is as the text after the passages, or after none."""
     asked = prompts.render("query", passages) if passages else prompts.render("query_closed")
     return TextQuestion(Prompt(asked.messages, asked.cuttable, query), who, "query_gain")

@@ -144,7 +144,7 @@ A = TypeVar("A")
 
 
 _ROUNDING = 1e-3
-"""How far beyond 0 and 1 a probability may lie that was computed with few digits."""
+"""How far a probability may lie outside 0 to 1 because it was computed with few digits."""
 
 
 class Ask(Protocol):

@@ -15,13 +15,13 @@ _GRADES = Subject("grades")
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
-    """Returns the question how well a text answers a sub-question, from 0 to 5."""
+    """Returns a question that rates, from 0 to 5, how well a text answers a sub-question."""
     prompt = prompts.render("answerability", [text], question=sub_question)
     return LabelQuestion(prompt, prompts.labels("answerability"))
 
 
 def grade(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:
-    """Returns the question how useful a passage is for the step's own query, from 1 to 5."""
+    """Returns a question that rates, from 1 to 5, how useful a passage is for its step's query."""
     asked = prompts.render("grade", [passage], query=query)
     return LabelQuestion(asked, prompts.labels("grade"), subject=_GRADES)
 

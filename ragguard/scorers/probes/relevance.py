@@ -43,7 +43,7 @@ def relevance(
 
 
 def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
-    """Returns the relevance that an answer says; the first of the two labels says yes."""
+    """Reads the relevance from an answer: the first of its two labels says yes."""
     mass = check_mass(answer, question.labels)
     yes, no = answer.p
     stderr: float | None = None if answer.bound else 0.0
