@@ -14,6 +14,7 @@ run, and 40 a second until they are runs in the store. It has not been measured 
 from __future__ import annotations
 
 import gzip
+import os
 import re
 import statistics
 import subprocess
@@ -75,6 +76,12 @@ def memory(process: int) -> float:
     return int(re.search(r"VmRSS:\s+(\d+)", status)[1]) / 1024  # type: ignore[index]
 
 
+def processor(process: int) -> float:
+    """Returns the processor seconds that a process has used."""
+    user, system = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 def by_hand(bodies: list[bytes]) -> float:
     """Returns how many traces a second go into a spool without a service around it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -109,7 +116,7 @@ def served(bodies: list[bytes], scorers: str) -> dict[str, float]:
         try:
             assert process.stderr is not None
             url = re.search(r"http://\S+(?=;)", process.stderr.readline())[0]  # type: ignore[index]
-            before = memory(process.pid)
+            before, used = memory(process.pid), processor(process.pid)
             with httpx.Client(
                 base_url=url, timeout=120, limits=httpx.Limits(max_connections=THREADS)
             ) as client:
@@ -123,13 +130,16 @@ def served(bodies: list[bytes], scorers: str) -> dict[str, float]:
                 with ThreadPoolExecutor(THREADS) as threads:
                     waits = list(threads.map(send, bodies))
                 took = time.perf_counter() - began
-                half = memory(process.pid)
+                half, using = memory(process.pid), processor(process.pid)
                 while 'what="traces"} ' + str(len(bodies) * AT_ONCE) not in client.get("/metrics").text:
                     time.sleep(0.2)
                 stored = time.perf_counter() - began
+            traces = len(bodies) * AT_ONCE
             return {
-                "traces a second": len(bodies) * AT_ONCE / took,
-                "traces a second until they are runs": len(bodies) * AT_ONCE / stored,
+                "traces a second": traces / took,
+                "traces a second until they are runs": traces / stored,
+                "processor ms a trace, taken": (using - used) / traces * 1000,
+                "processor ms a trace, until they are runs": (processor(process.pid) - used) / traces * 1000,
                 "answer, median ms": statistics.median(waits) * 1000,
                 "answer, p99 ms": sorted(waits)[int(len(waits) * 0.99)] * 1000,
                 "memory before, MiB": before, "memory after sending, MiB": half,

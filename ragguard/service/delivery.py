@@ -12,19 +12,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING
 
-from ragguard.errors import CircuitOpen, Closed
+from ragguard.errors import CircuitOpen, Closed, MissingDependency
 from ragguard.records import ScoredRun
 from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.faults import Faults, describe, result_or_error
 from ragguard.runtime.notices import NOTICES
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
-from ragguard.telemetry.sink import BufferingSink, Sink, SpanSink
-
-if TYPE_CHECKING:
-    from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.sink import BufferingSink, DestinationAway, Sink, SpanSink
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
@@ -36,6 +32,8 @@ TIMEOUTS = 3
 """The number of time-outs in a row after which a sink is left out for a while."""
 _PAUSES = RetrySchedule(first=30.0, longest=600.0, jitter=(1.0, 1.0))
 """The pauses in which a sink is left out; after each, one run is given to it."""
+_AWAY = RetrySchedule(first=1.0, longest=30.0)
+"""The pauses after which a run is given again to a sink whose destination is away."""
 _CAUSE_CHARACTERS = 200
 _LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
 _WHAT_TO_DO = "Check the server that it sends to, or give its requests a time-out"
@@ -96,10 +94,17 @@ class ChosenSinks:
         """Returns how much was lost, by kind."""
         return {name: self._store.counts[name] for name in _LOSSES}
 
-    def _made(self) -> OtelSink:
+    def _made(self) -> Sink:
         from ragguard.telemetry.otel import OtelSink
 
         settings = self._settings
+        if settings.scoring.engine is None and settings.otlp is not None:
+            try:
+                from ragguard.telemetry.forwarding import ForwardingSink
+            except ImportError as error:
+                package = "opentelemetry-exporter-otlp-proto-http"
+                raise MissingDependency(package, "otlp=…", "otlp") from error
+            return ForwardingSink(settings.otlp, settings.capture_content)
         sink = OtelSink(
             settings.tracer_provider, otlp=settings.otlp, capture_content=settings.capture_content
         )
@@ -138,7 +143,10 @@ class SinkDelivery:
             return
         self.waiting += 1
         async with self._turn:
-            await self._try(scored)
+            failures = 0
+            while isinstance(await self._try(scored), DestinationAway):
+                failures += 1
+                await asyncio.sleep(_AWAY.wait(failures))
         # A delivery that is cancelled stays counted, so that the report at the end still names its sink.
         self.waiting -= 1
         self._changed.set()
@@ -157,7 +165,11 @@ class SinkDelivery:
                 raise TimeoutError(f"not done within {seconds:g} s") from error
 
         error = await result_or_error(in_time)
-        if error is not None:
+        if isinstance(error, DestinationAway):
+            NOTICES.warn(
+                f"sink {self.name} away", f"{error}; runs wait for it in the store, and are sent later"
+            )
+        elif error is not None:
             self._faults.note(f"the sink {self.name}", error)
             self._store.count("sink_failures")
         return error
@@ -166,18 +178,22 @@ class SinkDelivery:
     def _full(self) -> bool:
         return self.waiting >= MOST_WAITING
 
-    async def _try(self, scored: ScoredRun) -> None:
+    async def _try(self, scored: ScoredRun) -> BaseException | None:
+        """Gives a run to the sink; returns the error, where it did not take the run."""
         try:
             attempt = self._circuit.enter()
-        except CircuitOpen:
+        except CircuitOpen as away:
             self._lose()
-            return
+            return away
         began = monotonic()
         slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._say_slow)
         try:
             error = await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS)
         finally:
             slow.cancel()
+        if isinstance(error, DestinationAway):
+            self._circuit.left(attempt)
+            return error
         if error is not None:
             self.lost += 1
             self.cause = describe(error)[:_CAUSE_CHARACTERS]
@@ -193,6 +209,7 @@ class SinkDelivery:
                 f"{self._circuit.pause:.0f} s, then tried with one run. Runs that it misses are not sent to it later; "
                 f"flush() counts them. {_WHAT_TO_DO}",
             )
+        return error
 
     def _lose(self) -> None:
         self.lost += 1

@@ -31,6 +31,18 @@ class ExportError(RagguardError):
     """Telemetry did not arrive at its collector."""
 
 
+def endpoint(address: str) -> tuple[str, dict[str, str]]:
+    """Returns an OTLP/HTTP address without credentials, and the header that its credentials make."""
+    bare, credentials = split_credentials("otlp", address, "an http:// or https:// address")
+    base = bare.rstrip("/")
+    if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
+        raise InvalidInput(
+            "otlp", bare, "an http:// or https:// address, such as http://localhost:4318, to which /v1/traces and the "
+            "like are added here",
+        )  # fmt: skip
+    return base, {"authorization": credentials.header} if credentials else {}
+
+
 class Counted:
     """An exporter of spans or log records that counts how many it delivered and could not deliver."""
 
@@ -57,15 +69,8 @@ class Exporting:
     """Providers of traces, metrics and logs that export to one endpoint. They are never registered globally, are
     closed with their sink, and must not be used after a fork."""
 
-    def __init__(self, endpoint: str, project: str, *, spans_only: bool = False) -> None:
-        bare, credentials = split_credentials("otlp", endpoint, "an http:// or https:// address")
-        base = bare.rstrip("/")
-        headers = {"authorization": credentials.header} if credentials else None
-        if not base.startswith(("http://", "https://")) or base.endswith(SIGNALS):
-            raise InvalidInput(
-                "otlp", bare, "an http:// or https:// address, such as http://localhost:4318, to which "
-                "/v1/traces and the like are added here",
-            )  # fmt: skip
+    def __init__(self, address: str, project: str, *, spans_only: bool = False) -> None:
+        base, headers = endpoint(address)
         try:
             from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter

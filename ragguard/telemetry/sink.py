@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol, runtime_checkable
 
+from ragguard.errors import RagguardError
 from ragguard.records import ScoredRun
+
+
+class DestinationAway(RagguardError):
+    """The destination of a sink does not answer, or takes nothing now; the sink gets the same run again later."""
 
 
 @runtime_checkable
@@ -14,7 +19,8 @@ class Sink(Protocol):
 
     async def submit(self, scored: ScoredRun) -> None:
         """Sends the scored run on. May raise: the error is counted and logged, and the other sinks go on, as they do
-        while it hangs. A run that is not taken within 30 s counts as not delivered.
+        while it hangs. A run that is not taken within 30 s counts as not delivered. After a DestinationAway the run
+        stays due in the store, and the sink gets it again until it takes it.
 
         With `when="step"` a run whose status is `open` comes before its end, with the scores that are new or have
         changed; each says that it is `provisional`. Its end sends all scores.

@@ -194,9 +194,9 @@ def _passage(item: Mapping[str, Any]) -> Passage:
 
 def _indexed(attributes: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
     """Returns the items of a list that is written as indexed attributes, each with its fields by name."""
-    pattern, items = _pattern(name), dict[int, dict[str, Any]]()
+    before, pattern, items = name.partition("{i}")[0], _pattern(name), dict[int, dict[str, Any]]()
     for key, value in attributes.items():
-        if found := pattern.fullmatch(key):
+        if key.startswith(before) and (found := pattern.fullmatch(key)):
             items.setdefault(int(found[1]), {})[found[2] or ""] = value
     return [items[number] for number in sorted(items)[:MOST_DOCUMENTS]]
 

@@ -22,6 +22,8 @@ MOST_SPANS = 10_000
 """The most spans of one trace that are kept."""
 MOST_TRACES = 100_000
 """The most traces that wait to become runs; beyond it the spans of new ones are refused."""
+MOST_LATE = 20_000
+"""The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
@@ -47,6 +49,7 @@ class Spool:
         self._lock = threading.Lock()
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
+            self._db.execute("PRAGMA page_size = 16384")
             if path:
                 self._db.execute("PRAGMA journal_mode = WAL")
             # A kill loses nothing of what is committed; a power cut may lose the last moments.
@@ -130,9 +133,10 @@ class Spool:
                 self.waiting -= self._db.execute(note, (trace, before)).rowcount
 
     def forget(self, quiet_before: float, known_before: float) -> None:
-        """Removes the spans of traces that have become runs and of which nothing came since the first time. Their ids
-        are kept until the second, so that spans which come later still are known as such."""
-        gone = "FROM trace WHERE handed = 1 AND last <= ?"
+        """Removes the spans of traces that have become runs and of which nothing came since the first time, or which
+        are not among the latest. Their ids are kept until the second, so that later spans are known as such."""
+        old = f"number <= (SELECT max(number) FROM trace) - {MOST_LATE}"
+        gone = f"FROM trace WHERE handed = 1 AND (last <= ? OR {old})"
         with self._transaction():
             self._db.execute(f"INSERT OR REPLACE INTO done SELECT id, last {gone}", (quiet_before,))
             self._db.execute(f"DELETE FROM span WHERE trace IN (SELECT number {gone})", (quiet_before,))

@@ -79,6 +79,16 @@ async def test_spans_that_come_after_a_trace_is_forgotten_are_refused(client):
         assert await steps(asked, 100) == [[["a"]]]
 
 
+async def test_spans_are_kept_for_the_latest_traces_alone(client, monkeypatch):
+    monkeypatch.setattr(spool, "MOST_LATE", 1)
+    async with client() as asked:
+        for trace in (TRACE, "1" * 32):
+            raw = json.dumps(otlp_json(ROOT, hop(2, "a"))).replace(TRACE, trace)
+            await asked.post("/v1/traces", content=raw, headers=JSON)
+        assert await steps(asked, 6) == [[["a"]], [["a"]]]
+        assert [len(asked.ingest.spool.spans(trace)) for trace in (TRACE, "1" * 32)] == [0, 2]
+
+
 async def test_more_traces_than_may_be_open_are_refused_in_the_form_of_the_request(client, monkeypatch):
     monkeypatch.setattr(spool, "MOST_TRACES", 1)
     async with client() as asked:

@@ -1,5 +1,6 @@
 """The service as a process: what it answered with 200 is kept and scored, whatever ends it."""
 
+import asyncio
 import json
 import signal
 
@@ -11,13 +12,16 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.browser import CHROMIUM, chromium
 from support.polling import eventually
 from support.served import served
+from support.server_process import free_port
 from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
 from ragguard import RagGuard
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
+from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.store import Store
+from ragguard.telemetry.forwarding import ForwardingSink
 from ragguard.world import cases
 from ragguard.world.runs import make_run
 
@@ -111,6 +115,52 @@ def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp
         wait_for_scores(tmp_path, len(made))
         found = {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
     assert found == expected
+
+
+def test_what_a_service_that_is_away_does_not_take_is_sent_once_it_answers(tmp_path):
+    port = free_port()
+
+    def wait_for(count):
+        eventually(lambda: len(runs_in(tmp_path)) == count, 60)
+
+    def guard():
+        address = f"http://127.0.0.1:{port}"
+        return RagGuard(engine=None, store=tmp_path / "here.db", otlp=address, capture_content=True)
+
+    def ask(rg, question, text="text"):
+        with rg.run(question) as run:
+            run.retrieved(question, [text])
+
+    with guard() as rg:
+        with served(tmp_path, *NOW, "--port", str(port)) as service:
+            ask(rg, "first?", text="long " * 10_000)
+            assert rg.flush(60)
+            wait_for(1)
+            service.process.kill()
+            service.process.wait()
+        ask(rg, "second?")
+        report = rg.flush(0.5)
+        assert (report.complete, report.delivering, report.undelivered) == (False, 1, ())
+        rg.close(timeout=0.5)
+    with guard() as rg:
+        ask(rg, "third?")
+        with served(tmp_path, *NOW, "--port", str(port)):
+            assert rg.flush(60)
+            wait_for(3)
+            asyncio.run(send(list(rg.runs()), port))  # once more: the same spans are the same runs
+            ask(rg, "fourth?")
+            assert rg.flush(60)
+            wait_for(4)
+            found = [one.run for one in runs_in(tmp_path).values()]
+    assert sorted(run.question for run in found) == ["first?", "fourth?", "second?", "third?"]
+    assert {len(run.steps[0].passages[0].text) for run in found} == {4, 50_000}
+
+
+async def send(runs, port):
+    sink = ForwardingSink(f"http://127.0.0.1:{port}", capture_content=True)
+    for run in runs:
+        await sink.submit(ScoredRun(run, [], []))
+    await sink.aclose()
 
 
 def scores_of(run, scores):

@@ -201,7 +201,7 @@ class Store:
     def submit(self, run: Run, identity: str) -> Submission:
         """Writes a whole run in place of the stored one of its id, and claims it for scoring."""
         with self._transaction() as db:
-            Writing(db, self._process.owner).write_run(run)
+            write_scored(db, [ScoredRun(run, [], [])], self._process.owner)
             head = db.execute(
                 "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
             ).fetchone()
@@ -215,7 +215,10 @@ class Store:
     def add_run(self, run: Run) -> bool:
         """Writes a whole run that is not to be scored; returns False where the store has it already."""
         with self._transaction() as db:
-            return Writing(db, self._process.owner).write_run(run)
+            writing = Writing(db, self._process.owner)
+            changed = writing.write_run(run)
+            writing.finish()
+            return changed
 
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""

@@ -18,7 +18,9 @@ from ragguard.storage.sqlite.writing import Writing
 def write_scored(db: sqlite3.Connection, scored: Iterable[ScoredRun], owner: str) -> None:
     """Writes runs with their scores and failures. A run that is there gets more scores."""
     for one in scored:
-        Writing(db, owner).write_run(one.run)
+        writing = Writing(db, owner)  # one a run, so that the texts of one run alone are in memory
+        writing.write_run(one.run)
+        writing.finish()
         seq = reading.seq_of(db, one.run.id)
         assert seq is not None
         insert_scores(db, seq, one.scores)
@@ -41,4 +43,5 @@ def write_due(
         if changed and scored:
             seq = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run.id),)).fetchone()[0]
             make_due(db, seq, owner, now_ns())
+    writing.finish()
     return refused

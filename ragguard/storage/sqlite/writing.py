@@ -126,13 +126,8 @@ class Writing:
                 self._amended(event)
 
     def write_run(self, run: Run) -> bool:
-        """Writes a whole run in place of the stored one of its id, and the texts that it needs; returns False where
-        nothing is different."""
-        changed = self._write_run(run)
-        self.finish()
-        return changed
-
-    def _write_run(self, run: Run) -> bool:
+        """Writes a whole run in place of the stored one of its id; returns False where nothing is different. `finish`
+        writes the texts that it needs."""
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")

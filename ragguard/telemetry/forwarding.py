@@ -1,0 +1,107 @@
+"""Sends captured runs, as spans with texts, to a service that scores them. Needs OpenTelemetry's SDK.
+
+A run's spans always have the same ids, so that a run that is sent twice is one run there.
+"""
+
+from __future__ import annotations
+
+import gzip
+from dataclasses import replace
+from hashlib import sha256
+
+import httpx
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
+from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+
+from ragguard.records import ScoredRun
+from ragguard.runtime.faults import describe
+from ragguard.runtime.per_process import PerProcess
+from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.otlp import ExportError, endpoint
+from ragguard.telemetry.sink import DestinationAway
+
+_SECONDS = 10.0
+_LATER = frozenset({401, 403, 404, 408, 429, 500, 502, 503, 504})
+"""The statuses of a service that is not ready, or lacks a token: the same spans may be taken later."""
+_DOCUMENTS, _CHARACTERS, _ATTRIBUTES = 1000, 1_000_000, 10_000
+"""The most of a step that is sent: what the service reads of one, for its scores to be those of this process."""
+_HEADERS = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
+
+
+class ForwardingSink:
+    """Sends each run by itself. While the service is away the run stays due in the store, and is sent later.
+
+    Args:
+        otlp: The service's address, such as `http://gpu:4318`.
+        capture_content: Whether texts are sent, as in `OtelSink`.
+    """
+
+    def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
+        self._url, self._authorization = endpoint(otlp)
+        self._ids, self._ended = _SpanIds(), _EndedSpans()
+        limits = SpanLimits(max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES)
+        provider = TracerProvider(
+            ALWAYS_ON, Resource.create({"service.name": "ragguard"}), shutdown_on_exit=False,
+            id_generator=self._ids, span_limits=limits,
+        )  # fmt: skip
+        provider.add_span_processor(self._ended)
+        self._spans = OtelSink(
+            provider, meter_provider=NoOpMeterProvider(), capture_content=capture_content,
+            max_documents=_DOCUMENTS, max_text=_CHARACTERS, max_attributes=_ATTRIBUTES,
+        )  # fmt: skip
+        self._client = PerProcess(
+            lambda: httpx.AsyncClient(headers=_HEADERS | self._authorization, timeout=_SECONDS)
+        )
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Sends a run; raises DestinationAway where it may be taken later, ExportError where it never will be."""
+        run = scored.run
+        self._ids.run, self._ids.count, self._ids.trace = run.id, 0, run.trace.trace_id if run.trace else ""
+        # The spans of the application go elsewhere: the service gets a trace that is whole without them.
+        steps = [replace(step, trace=None) for step in run.steps]
+        self._spans.write(replace(scored, run=replace(run, trace=None, steps=steps)))
+        body = encode_spans(self._ended.taken()).SerializeToString()
+        try:
+            reply = await self._client.get().post(f"{self._url}/v1/traces", content=gzip.compress(body, 1))
+        except httpx.HTTPError as error:
+            raise DestinationAway(f"{self._url} cannot be reached ({describe(error)})") from error
+        if not reply.is_success:
+            kind = DestinationAway if reply.status_code in _LATER else ExportError
+            raise kind(f"{self._url} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}")
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        if (client := self._client.made) is not None:
+            await client.aclose()
+
+
+class _SpanIds(IdGenerator):
+    """Ids made of the run's id and the number of the span, in the application's trace where it has one."""
+
+    run, count, trace = "", 0, ""
+
+    def generate_trace_id(self) -> int:
+        return int(self.trace or sha256(self.run.encode("utf-8", "replace")).hexdigest()[:32], 16)
+
+    def generate_span_id(self) -> int:
+        self.count += 1
+        return int(sha256(f"{self.count} {self.run}".encode("utf-8", "replace")).hexdigest()[:16], 16)
+
+
+class _EndedSpans(SpanProcessor):
+    """Keeps the spans of one run until they are sent."""
+
+    def __init__(self) -> None:
+        self._spans: list[ReadableSpan] = []
+
+    def on_end(self, span: ReadableSpan) -> None:
+        self._spans.append(span)
+
+    def taken(self) -> list[ReadableSpan]:
+        """Returns the spans, and forgets them."""
+        spans, self._spans = self._spans, []
+        return spans
