@@ -226,7 +226,7 @@ class _Tally:
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     scorers: dict[str, set[str]] = field(default_factory=dict)
-    """For each reason of failure, the scorers that could give no score."""
+    """The scorers that could give no score, for each reason of failure."""
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False

@@ -16,7 +16,7 @@ from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats
 
 LEAST_LABELS = 10
-"""With fewer labels than this no mean is corrected."""
+"""The fewest labels from which a mean is corrected."""
 _Z = 1.959963984540054
 """The quantile of the normal distribution for 95 %."""
 

@@ -39,7 +39,7 @@ from ragguard.text.language import normalise
 
 By = Literal["samples", "likelihood", "auto"]
 _SURE = 0.8
-"""If the references as whole texts have at least this probability, no answers are drawn. The belief is then known to
+"""The least probability of the references, as whole texts, for which no answers are drawn. The belief is then known to
 lie between that probability and 1, an error no larger than that of ten sampled answers."""
 
 

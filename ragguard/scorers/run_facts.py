@@ -57,7 +57,7 @@ class Number(NamedTuple):
     stderr: float | None = None
     label: str = ""
     source: str = ""
-    """Where its reference comes from: gold, the run's own answer, or nowhere."""
+    """The origin of its reference: gold, the run's own answer, or nowhere."""
     sub_question: int | None = None
 
 

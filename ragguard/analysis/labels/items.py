@@ -1,4 +1,4 @@
-"""What a person can label in scored runs (relevance of a passage, correctness of an answer), and in which order.
+"""The items of scored runs that a person can label (is a passage relevant, is an answer correct), in a useful order.
 
 The order lets a few labels correct the judge's means as well as possible: see `metrics/prediction_powered.py`.
 """
@@ -18,13 +18,13 @@ from ragguard.records import RetrievalStep, Score, ScoredRun
 Kind = Literal["relevance", "answer"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Place: TypeAlias = tuple[str, str, str, int]
-"""Where an item stands: its kind, run id, step id and the rank of its passage from 1; "" and 0 for an answer."""
+"""The place of an item: its kind, run id, step id and the rank of its passage from 1; "" and 0 for an answer."""
 EDGES = (0.1, 0.5, 0.9)
 """The judge's probabilities of yes at which strata meet: sure no, rather no, rather yes, sure yes."""
 _LEAST_SPREAD = 0.25
 """The smallest standard deviation assumed for the labels of a stratum: a sure judge can still be wrong."""
 _LEAST = 3
-"""How many labels each stratum gets at least, so that its mean and variance can be estimated."""
+"""The least number of labels of each stratum, so that its mean and variance can be estimated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class LabelItem:
 
     place: Place
     query: str
-    """What the text is judged against: the step's query for a passage, the run's question for an answer."""
+    """The text that this one is judged against: the step's query for a passage, the run's question for an answer."""
     text: str
     """The text of the passage or of the answer."""
     judged: float

@@ -28,7 +28,7 @@ class TypedQuestion:
     instructions: str
     labels: tuple[str, ...]
     criteria: tuple[str, ...]
-    """What each label means, in words; empty if that is not known."""
+    """The meaning of each label in words; empty if that is not known."""
 
     @property
     def is_score(self) -> bool:

@@ -1,4 +1,4 @@
-"""What failed examinations mean for a run's scores: which probes are not used, and which stand in for them."""
+"""The consequences of failed examinations for a run's scores: probes that are not used, and their stand-ins."""
 
 from __future__ import annotations
 
