@@ -42,7 +42,7 @@ class ForwardingSink:
 
     def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
         self._url, self._authorization = endpoint(otlp)
-        self._ids, self._ended = _SpanIds(), _EndedSpans()
+        self._ids, self._ended = _SpanIds(), _SpansOfRun()
         limits = SpanLimits(max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES)
         provider = TracerProvider(
             ALWAYS_ON, Resource.create({"service.name": "ragguard"}), shutdown_on_exit=False,
@@ -92,7 +92,7 @@ class _SpanIds(IdGenerator):
         return int(sha256(f"{self.count} {self.run}".encode("utf-8", "replace")).hexdigest()[:16], 16)
 
 
-class _EndedSpans(SpanProcessor):
+class _SpansOfRun(SpanProcessor):
     """Keeps the spans of one run until they are sent."""
 
     def __init__(self) -> None:
