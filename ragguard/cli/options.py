@@ -11,7 +11,8 @@ RunFiles: TypeAlias = Annotated[
     list[str],
     typer.Argument(
         metavar="RUNS",
-        help="Run files (JSON lines, also .gz; - is the input), stores, files of traces, or phoenix://HOST/PROJECT.",
+        help="Run files (JSON lines, also .gz; - is the input), stores, files of traces, phoenix://HOST/PROJECT or "
+        "langfuse://HOST.",
     ),
 ]
 ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import math
+import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ragguard.scorers.plan import Plan
     from ragguard.storage.sqlite.store import Store
 
+_COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
@@ -65,11 +67,17 @@ def run(
     since: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="With phoenix://: traces that began since 30m, 24h, 7d, or a date."
+            metavar="TIME",
+            help="With phoenix:// or langfuse://: traces that began since 30m, 24h, 7d, or a date.",
         ),
     ] = "",
     write_back: Annotated[
-        bool, typer.Option("--write-back", help="With phoenix://: scores become annotations of its spans.")
+        bool,
+        typer.Option(
+            "--write-back",
+            help="Scores go to where the traces are: phoenix://, langfuse://, or for files of traces the collector of "
+            f"{_COLLECTOR}.",
+        ),
     ] = False,
     concurrency: Annotated[int, typer.Option("--concurrency", "-c", min=1, help="Runs scored at once.")] = 8,
     max_tokens: Annotated[
@@ -175,7 +183,7 @@ def run(
     }  # fmt: skip
     try:
         source = RunSource(files, console, {} if references is None else read_references(references), since)
-        options["sinks"] = _annotations(files) if write_back else ()
+        options["sinks"] = _written_back(files) if write_back else ()
         if out is not None:
             check_score_file(out)
         with _progress(console, quiet or dry_run, source):
@@ -200,18 +208,29 @@ def run(
         raise typer.Exit(1)
 
 
-def _annotations(files: list[str]) -> list[Any]:
-    """Returns the sink that writes scores back to the server of the traces; refuses other inputs."""
+def _written_back(files: list[str]) -> list[Any]:
+    """Returns the sink that writes scores back to the server of the traces; refuses several servers."""
+    from ragguard.telemetry.langfuse import LangfuseScores
+    from ragguard.telemetry.otel import OtelSink
     from ragguard.telemetry.phoenix import PhoenixAnnotations
+    from ragguard.traces.langfuse import langfuse_server
     from ragguard.traces.phoenix import phoenix_project
-    from ragguard.traces.reader import SCHEMES
+    from ragguard.traces.reader import LANGFUSE, PHOENIX
 
-    servers = {phoenix_project(file).url if file.startswith(SCHEMES) else "" for file in files}
-    if len(servers) > 1 or "" in servers:
+    kinds: dict[str, Callable[[str], Any]] = {}
+    for file in files:
+        if file.startswith(PHOENIX):
+            kinds[phoenix_project(file).url] = PhoenixAnnotations
+        elif file.startswith(LANGFUSE):
+            kinds[langfuse_server(file)] = LangfuseScores
+        else:
+            kinds[os.environ.get(_COLLECTOR, "")] = lambda url: OtelSink(otlp=url, spans_only=True)
+    if len(kinds) > 1 or "" in kinds:
         raise InvalidInput(
-            "--write-back", " ".join(files), "projects of one server, as phoenix://HOST/PROJECT"
-        )
-    return [PhoenixAnnotations(server) for server in servers]
+            "--write-back", " ".join(files), "projects of one server, as phoenix://HOST/PROJECT or langfuse://HOST, or "
+            f"files where {_COLLECTOR} names an OpenTelemetry collector",
+        )  # fmt: skip
+    return [make(url) for url, make in kinds.items()]
 
 
 @dataclass

@@ -11,7 +11,6 @@ with the number in the explanation.
 
 from __future__ import annotations
 
-import asyncio
 import math
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,19 +23,17 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.runtime.faults import describe
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink
+from ragguard.telemetry.posting import post_json
 from ragguard.telemetry.values import Attributes, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
-from ragguard.text.secret_filter import without_secrets
 
 SIGNED = {"utility": ("helps", "misleads")}
 """The words for a positive and a negative document score, for the scores whose sign has a meaning."""
 TEXT = 4096
 """The most characters of a text; longer ones are cut."""
-RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class PhoenixError(RagguardError):
@@ -108,24 +105,11 @@ class PhoenixAnnotations:
     async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
         if not data:
             return
-        problem = ""
-        for attempt in range(self._retry.attempts):
-            if attempt:
-                await asyncio.sleep(self._retry.wait(attempt))
-            try:
-                answer = await self._client.post(path, params={"sync": "false"}, json={"data": data})
-            except httpx.TimeoutException:
-                problem = "no answer in time"
-            except httpx.TransportError as error:
-                problem = describe(error)
-            else:
-                if answer.is_success:
-                    return
-                problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
-                if answer.status_code not in RETRIED:
-                    break
+        answer = await post_json(self._client, path, {"data": data}, self._retry, {"sync": "false"})
+        if not isinstance(answer, str):
+            return
         raise PhoenixError(
-            f"{len(data)} annotations were posted to {self.url}{path}; {problem}. Is Phoenix running there?"
+            f"{len(data)} annotations were posted to {self.url}{path}; {answer}. Is Phoenix running there?"
         )
 
 

@@ -53,12 +53,16 @@ def langfuse_span(data: Data, trace: Data | None = None) -> TraceSpan:
     """Returns an observation of Langfuse's API as the span that its SDK would have sent; `trace` is its trace."""
     trace = trace or {}
     return _checked(
-        trace_id=data.get("traceId"), span_id=data.get("id"), parent_id=data.get("parentObservationId"),
+        trace_id=data.get("traceId"), span_id=data.get("id"),
+        parent_id=None if data.get("isRootObservation") else data.get("parentObservationId"),
         name=data.get("name"), started=data.get("startTime"), ended=data.get("endTime"),
         failed=data.get("level") == "ERROR", message=data.get("statusMessage"),
         attributes={
             "langfuse.observation.type": str(data.get("type") or "").lower(),
             "langfuse.observation.input": data.get("input"), "langfuse.observation.output": data.get("output"),
+            "langfuse.observation.model.name": data.get("providedModelName") or data.get("model"),
+            "langfuse.observation.usage_details": data.get("usageDetails"),
+            "langfuse.observation.cost_details": data.get("costDetails"),
             "langfuse.trace.input": trace.get("input"), "langfuse.trace.output": trace.get("output"),
             "session.id": trace.get("sessionId") or data.get("sessionId"),
         },

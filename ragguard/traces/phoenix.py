@@ -7,21 +7,20 @@ phoenix+https://HOST[:PORT]/PROJECT     over https
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
-from typing import Any, NamedTuple
+from datetime import datetime
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 import httpx
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.faults import describe
-from ragguard.telemetry.phoenix import PhoenixError, phoenix_access
+from ragguard.telemetry.phoenix import phoenix_access
 from ragguard.traces.exports import phoenix_span
+from ragguard.traces.pulled import pages
 from ragguard.traces.span import TraceSpan
 
 _PAGE = 1000
-_ATTEMPTS = 4
-_UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_WHAT_TO_DO = "Is that project in a Phoenix there?"
 
 
 class PhoenixProject(NamedTuple):
@@ -45,18 +44,6 @@ def phoenix_project(address: str) -> PhoenixProject:
     return PhoenixProject(f"{'https' if secure else 'http'}://{parts.netloc}{port}", name)
 
 
-def since_time(given: str) -> datetime:
-    """Returns the time that `30m`, `24h`, `7d`, `2w`, or a date or time of ISO 8601 names; raises InvalidInput for
-    anything else."""
-    try:
-        if given[-1:] in _UNITS:
-            return datetime.now(UTC) - timedelta(**{_UNITS[given[-1]]: float(given[:-1])})
-        at = datetime.fromisoformat(given)
-    except (ValueError, OverflowError) as error:
-        raise InvalidInput("--since", given, "30m, 24h, 7d, or a time such as 2026-11-25T10:00") from error
-    return at if at.tzinfo else at.replace(tzinfo=UTC)
-
-
 def spans_of_project(
     address: str, since: datetime | None = None, transport: httpx.BaseTransport | None = None
 ) -> Iterator[TraceSpan]:
@@ -72,27 +59,5 @@ def spans_of_project(
     path = f"/v1/projects/{quote(project.name, safe='')}/spans"
     asked = {"limit": str(_PAGE)} | ({"start_time": since.isoformat()} if since is not None else {})
     with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
-        while True:
-            page = _page(client, path, asked)
+        for page in pages(client, path, asked, lambda page: page.get("next_cursor"), _WHAT_TO_DO):
             yield from map(phoenix_span, page["data"])
-            if not page.get("next_cursor"):
-                return
-            asked["cursor"] = page["next_cursor"]
-
-
-def _page(client: httpx.Client, path: str, asked: dict[str, str]) -> dict[str, Any]:
-    problem = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            answer = client.get(path, params=asked)
-            if answer.is_success:
-                page: dict[str, Any] = answer.json()
-                return page
-            problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
-            if answer.status_code < 500:
-                break
-        except (httpx.TransportError, ValueError) as error:
-            problem = describe(error)
-    raise PhoenixError(
-        f"spans were asked of {client.base_url}{path}; {problem}. Is that project in a Phoenix there?"
-    )

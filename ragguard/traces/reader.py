@@ -20,7 +20,8 @@ from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.span import TraceSpan
 from ragguard.traces.spool import Spool
 
-SCHEMES = ("phoenix://", "phoenix+https://")
+PHOENIX, LANGFUSE = ("phoenix://", "phoenix+https://"), ("langfuse://", "langfuse+http://")
+SCHEMES = PHOENIX + LANGFUSE
 """The beginnings of addresses of traces."""
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
@@ -70,16 +71,19 @@ def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -
 
     Args:
         source: A file of JSON lines as an OpenTelemetry Collector, Phoenix or Langfuse writes it (`-` is the standard
-            input, `.gz` is unpacked); a project of a Phoenix server, as `phoenix://HOST/PROJECT`; the body of an OTLP
-            request, in protobuf or JSON; or spans.
-        since: With Phoenix, from when: `30m`, `24h`, `7d`, or a time of ISO 8601. Traces that began before are left
+            input, `.gz` is unpacked); a project of a Phoenix or Langfuse server, as `phoenix://HOST/PROJECT` or
+            `langfuse://HOST`; the body of an OTLP request, in protobuf or JSON; or spans.
+        since: With an address, from when: `30m`, `24h`, `7d`, or a time of ISO 8601. Traces that began before are left
             out as a whole. Empty: all traces.
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
-        from ragguard.traces.phoenix import since_time, spans_of_project
+        from ragguard.traces.langfuse import spans_of_server
+        from ragguard.traces.phoenix import spans_of_project
+        from ragguard.traces.pulled import since_time
 
         address, start = source, since_time(since) if since else None
-        return TracedRuns(lambda _: spans_of_project(address, start), rooted=start is not None)
+        pulled = spans_of_project if address.startswith(PHOENIX) else spans_of_server
+        return TracedRuns(lambda _: pulled(address, start), rooted=start is not None)
     if since:
         raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
     if isinstance(source, bytes):

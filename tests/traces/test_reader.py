@@ -11,7 +11,8 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
-from ragguard.traces.phoenix import phoenix_project, since_time, spans_of_project
+from ragguard.traces.phoenix import phoenix_project, spans_of_project
+from ragguard.traces.pulled import since_time
 from ragguard.traces.reader import is_trace_file
 
 SPANS = [
