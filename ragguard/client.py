@@ -195,7 +195,7 @@ class RagGuard:
         *,
         references: str | Sequence[str] | None = None,
         id: str = "",
-        resume: bool = False,
+        resume: str = "",
         name: str = "",
         sub_questions: str | Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
@@ -203,17 +203,17 @@ class RagGuard:
     ) -> RunHandle:
         """Captures one run: `with rg.run(question) as run`, or `async with`.
 
-        An `id` that another run has is not used again: this run gets one of its own, with a warning; `run.id` says
-        which. With `resume=True` it continues that run instead, in this process or another one with the same store:
-        its steps are numbered on, and the question stays.
+        Each run has an id that no other one has, `run.id`. With `resume=` it goes on with a run that is there, in this
+        process or another one with the same store: its steps are numbered on, and the question stays.
 
         Args:
             question: What the run is asked. Beliefs and coverage are about it; empty where it is not known yet
                 (`run.question = ...` sets it later).
             references: The answers that are known to be right, one text or several. None: the `references` of the
                 RagGuard, else the run's own answer.
-            id: An id of your own. Empty: a new one.
-            resume: True continues the run of this `id` instead of beginning one.
+            id: An id of your own, which stands beside the run's: the store finds the latest run that was given it.
+            resume: The id of the run to go on with: the one that you gave it, or `run.id` where you gave none. Where no
+                such run is there, one begins.
             name: A name for the kind of run, which reports and spans show.
             sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
                 it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.
@@ -305,7 +305,6 @@ class RagGuard:
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""
         self._service.wait_until_written()
-        self.recorder.ids.release(_id_of(run))
         return self._service.store.delete(self._stored_id(run))
 
     @property

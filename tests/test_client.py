@@ -337,7 +337,7 @@ async def test_a_dry_run_of_a_resumed_run_counts_the_steps_before(make):
         run.retrieved("who?", [Passage("Ada")])
         first = await rg.score(run, dry_run=True)
     assert first == await rg.score(run, dry_run=True) == await rg.score(run.record(), dry_run=True)
-    with rg.run(id="x", resume=True) as again:
+    with rg.run(resume="x") as again:
         again.retrieved("who then?", [Passage("bread")])
         both = await rg.score(again, dry_run=True)
     assert both == await rg.score(again, dry_run=True) == await rg.score(rg.runs()[0], dry_run=True)

@@ -1,18 +1,19 @@
-"""A run id is one run: used twice it names two runs with two ids, unless the second says that it continues."""
+"""Each run has an id of its own; what the application calls it stands beside it; `resume=` goes on with a run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 from support.program import run_program
 
-import ragguard
-from ragguard import Passage, RagGuard, Run
-from ragguard.capture import given_ids
+from ragguard import Passage, RagGuard, RetrievalStep, Run
+from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepEnded
 from ragguard.errors import InvalidInput
+from ragguard.storage.sqlite.store import Store
 
 
 @pytest.fixture
@@ -28,19 +29,22 @@ def make(tmp_path):
         one.close(2.0)
 
 
-def told(rg):
-    """Everything that is stored, by run id."""
+def stored(rg):
+    """Everything that is stored, in the order of capture, each run with the id that the application gave it."""
     assert rg.flush(30)
-    return {
-        run.id: (
+    runs = list(rg.runs())
+    assert len({run.id for run in runs}) == len(runs)
+    return [
+        (
+            run.metadata.get("ragguard.caller_id"),
             run.question,
             run.references,
             [(step.index, step.query) for step in run.steps],
             run.answer,
             run.status,
         )
-        for run in rg.runs()
-    }
+        for run in runs
+    ]
 
 
 def capture(rg, question, *hops, **more):
@@ -51,25 +55,22 @@ def capture(rg, question, *hops, **more):
     return run
 
 
-def whole(question, *hops):
-    return (question, [f"of {question}"], list(enumerate(hops)), f"to {question}", "ok")
+def whole(id, question, *hops):
+    return (id, question, [f"of {question}"], list(enumerate(hops)), f"to {question}", "ok")
 
 
 @pytest.mark.parametrize("store", ["file", "memory"])
-def test_an_id_used_again_after_its_run_has_ended(make, caplog, store):
+def test_id_used_again_after_its_run_has_ended_names_the_latest_run(make, caplog, store):
     rg = make(**({} if store == "file" else {"store": None}))
     first, second = capture(rg, "one", "1", "2", id="x"), capture(rg, "two", "3", id="x")
-    assert first.id == "x" != second.id
-    assert told(rg) == {"x": whole("one", "1", "2"), second.id: whole("two", "3")}
-    assert {run.id: run.metadata.get("ragguard.asked_id") for run in rg.runs()} == {"x": None, second.id: "x"}
-    (warning,) = [record.getMessage() for record in caplog.records if "run id" in record.getMessage()]
-    assert "'x'" in warning
-    assert second.id in warning
-    assert "resume=True" in warning
+    assert stored(rg) == [whole("x", "one", "1", "2"), whole("x", "two", "3")]
+    assert rg.store.run("x").id == second.id
+    assert [run.id for run in rg.runs()] == [first.id, second.id]
+    assert "another run of that id" not in caplog.text
 
 
 @pytest.mark.parametrize("store", ["file", "memory"])
-async def test_an_id_used_by_two_runs_at_once(make, store):
+async def test_id_of_a_live_run_is_refused_a_merge_with_one_warning(make, store, caplog):
     rg = make(**({} if store == "file" else {"store": None}))
     both = asyncio.Barrier(2)
 
@@ -82,34 +83,12 @@ async def test_an_id_used_by_two_runs_at_once(make, store):
             run.answered(f"to {question}")
         return run
 
-    one_run, two_run = await asyncio.gather(one("one"), one("two"))
-    assert sorted(told(rg).values()) == [whole("one", "one 1", "one 2"), whole("two", "two 1", "two 2")]
-    assert "x" in (one_run.id, two_run.id)
-    assert one_run.id != two_run.id
-
-
-def test_an_id_used_again_after_a_restart(make, caplog):
-    capture(first := make(), "one", "1", id="x")
-    first.close()
-    rg = make()
-    second = capture(rg, "two", "2", "3", id="x")
-    assert told(rg) == {"x": whole("one", "1"), second.id: whole("two", "2", "3")}
-    assert second.id != "x"
-    assert rg.store.run(second.id).metadata["ragguard.asked_id"] == "x"
-    assert f"recorded as {second.id!r}" in caplog.text
-
-
-def test_steps_seen_before_the_id_was_known_say_the_id_that_was_asked_for_and_are_stored_right(make):
-    capture(first := make(), "one", "1", id="x")
-    first.close()
-    rg = make()
-    with rg.run("two", id="x") as run:
-        run.retrieved("2", [Passage("a")])
-        assert run.steps[0].query == "2"  # read, and so built, before the writer has looked
-        rg.flush(10)
-        assert run.id != "x"
-        run.retrieved("3", [Passage("b")])
-    assert [step for _, _, step, _, _ in told(rg).values()] == [[(0, "1")], [(0, "2"), (1, "3")]]
+    _, second = await asyncio.gather(one("one"), one("two"))
+    assert stored(rg) == [whole("x", "one", "one 1", "one 2"), whole("x", "two", "two 1", "two 2")]
+    (warning,) = [one.getMessage() for one in caplog.records if "another run of that id" in one.getMessage()]
+    assert "'x'" in warning
+    assert repr(second.id) in warning
+    assert "resume=" in warning
 
 
 CAPTURES = """
@@ -151,46 +130,55 @@ def test_two_processes_at_once_on_one_store(make, tmp_path):
         assert process.returncode == 0
     runs = list(make().runs())
     assert len({run.id for run in runs}) == 100
-    assert {f"run-{n}" for n in range(50)} < {run.id for run in runs}
     for run in runs:
         assert run.references == [run.question] == [run.answer]
         assert [(step.index, step.query) for step in run.steps] == [(0, run.question)]
-        assert run.metadata.get("ragguard.asked_id", run.id).startswith("run-")
+        assert run.metadata["ragguard.caller_id"].startswith("run-")
 
 
 def test_the_run_continues_where_it_says_so(make, caplog):
     rg = make()
     capture(rg, "one", "1", "2", id="x")
-    with rg.run(id="x", resume=True) as run:
+    with rg.run(resume="x") as run:
         run.retrieved("3", [Passage("c")])
         run.answered("at last")
-    assert run.id == "x"
-    assert told(rg) == {"x": ("one", ["of one"], [(0, "1"), (1, "2"), (2, "3")], "at last", "ok")}
+    assert stored(rg) == [("x", "one", ["of one"], [(0, "1"), (1, "2"), (2, "3")], "at last", "ok")]
     assert [step.turn for step in rg.runs()[0].steps] == [0, 1, 2]
-    assert "run id" not in caplog.text
+    assert rg.store.run(run.id).id == rg.runs()[0].id != run.id, "the part's own id finds the run, too"
+    assert "another run of that id" not in caplog.text
+
+
+def test_run_without_an_id_of_the_application_goes_on_by_its_own(make):
+    rg = make()
+    with rg.run("one") as first:
+        first.retrieved("1", [Passage("a")])
+    with rg.run(resume=first.id) as run:
+        run.retrieved("2", [Passage("b")])
+    assert [hops for _, _, _, hops, *_ in stored(rg)] == [[(0, "1"), (1, "2")]]
 
 
 def test_resuming_what_is_not_there_begins_it(make):
     rg = make()
-    capture(rg, "one", "1", id="x", resume=True)
-    assert told(rg) == {"x": whole("one", "1")}
+    capture(rg, "one", "1", resume="x")
+    assert stored(rg) == [whole("x", "one", "1")]
 
 
 def test_resuming_a_run_that_is_open_joins_it(make):
     rg = make()
     with rg.run("one", id="x") as outer:
         outer.retrieved("1", [Passage("a")])
-        with rg.run("two", id="x", resume=True) as inner:
+        with rg.run("two", resume="x") as inner:
             inner.retrieved("2", [Passage("b")])
             inner.answered("inner's")
         assert [step.query for step in inner.steps] == ["1", "2"]
         outer.retrieved("3", [Passage("c")])
-    assert told(rg) == {"x": ("one", None, [(0, "1"), (1, "2"), (2, "3")], "inner's", "ok")}
+    assert stored(rg) == [("x", "one", None, [(0, "1"), (1, "2"), (2, "3")], "inner's", "ok")]
 
 
-def test_resume_needs_an_id(make):
+@pytest.mark.parametrize("given", [{"resume": True}, {"resume": "x", "id": "y"}])
+def test_resume_names_one_run(make, given):
     with pytest.raises(InvalidInput, match="resume"):
-        make().run("one", resume=True)
+        make().run("one", **given)
 
 
 CONTINUES = """
@@ -199,7 +187,7 @@ from ragguard import Passage, RagGuard
 
 path, question, hop, answer, end = sys.argv[1:]
 rg = RagGuard("nano", store=path, scorers=())
-run = rg.run(question, id="x", resume=True)
+run = rg.run(question, resume="x")
 run.__enter__()
 run.retrieved(hop, [Passage(hop)])
 run.answered(answer or None)
@@ -216,7 +204,7 @@ rg.close()
 def test_a_run_continues_in_another_process_also_after_a_kill(make, tmp_path, end):
     run_program(CONTINUES, tmp_path / "s.db", "one", "1", "", end, check=end == "end")
     run_program(CONTINUES, tmp_path / "s.db", "", "2", "Ada", "end")
-    assert told(make()) == {"x": ("one", None, [(0, "1"), (1, "2")], "Ada", "ok")}
+    assert stored(make()) == [("x", "one", None, [(0, "1"), (1, "2")], "Ada", "ok")]
 
 
 def test_the_end_of_an_earlier_part_does_not_end_a_later_one(make, tmp_path):
@@ -225,80 +213,105 @@ def test_the_end_of_an_earlier_part_does_not_end_a_later_one(make, tmp_path):
     with one.run("one", id="x") as first:
         first.retrieved("1", [Passage("a")])
         one.flush(10)
-        with two.run(id="x", resume=True) as second:
+        with two.run(resume="x") as second:
             second.retrieved("2", [Passage("b")])
             two.flush(10)
             second.answered("Ada")
         two.flush(10)
         first.answered("too late")
     one.flush(10)
-    assert told(two) == {"x": ("one", None, [(0, "1"), (1, "2")], "Ada", "ok")}
+    assert stored(two) == [("x", "one", None, [(0, "1"), (1, "2")], "Ada", "ok")]
 
 
-async def test_run_that_is_given_to_score_replaces_the_stored_one(make):
+async def test_run_that_is_given_to_score_replaces_the_stored_one_and_no_captured_one(make):
     rg = make()
     await rg.score(Run("x", "one", answer="first"))
     await rg.score(Run("x", "one", answer="second"))
-    assert told(rg)["x"][3] == "second"
-    captured = capture(rg, "two", "2", id="x")
-    assert told(rg)[captured.id] == whole("two", "2")
-    assert captured.id != "x"
+    capture(rg, "two", "2", id="x")
+    assert stored(rg) == [(None, "one", None, [], "second", "ok"), whole("x", "two", "2")]
+    assert rg.store.run("x").question == "one", "a run's own id comes first"
 
 
-async def test_scoring_a_handle_scores_the_run_that_it_is(make):
-    capture(first := make(), "one", "1", id="x")
-    first.close()
+async def test_scores_are_found_by_both_ids(make):
     rg = make(scorers=("utility",))
     run = capture(rg, "two", "2", id="x")
-    scores = await rg.score(run)
-    assert {score.run_id for score in scores} == {run.id} != {"x"}
+    assert {score.run_id for score in await rg.score(run)} == {run.id}
+    assert {score.run_id for score in rg.scores("x")} == {run.id}
 
 
 def test_ids_of_many_threads(make):
     rg = make()
     with ThreadPoolExecutor(8) as pool:
         runs = list(pool.map(lambda n: capture(rg, f"q{n}", f"h{n}", id=f"id-{n % 10}"), range(100)))
-    assert told(rg) == {run.id: whole(f"q{n}", f"h{n}") for n, run in enumerate(runs)}
+    assert sorted(stored(rg)) == sorted(whole(f"id-{n % 10}", f"q{n}", f"h{n}") for n in range(100))
+    assert {run.id for run in rg.runs()} == {run.id for run in runs}
 
 
-def test_ids_that_this_process_has_forgotten_are_found_in_the_store(make, monkeypatch):
+def test_delete_by_the_application_s_id_removes_all_runs_of_that_id(make):
     rg = make()
-    capture(rg, "one", "1", id="x")
-    monkeypatch.setattr(given_ids, "IDS_KEPT", 1)
-    capture(rg, "other", "0", id="y")
-    capture(rg, "another", "0", id="z")
-    second = capture(rg, "two", "2", id="x")
-    assert told(rg)["x"] == whole("one", "1")
-    assert told(rg)[second.id] == whole("two", "2")
-
-
-def test_the_current_run_says_its_id_too(make):
-    capture(first := make(), "one", "1", id="x")
-    first.close()
-    rg = make()
-    with rg.run("two", id="x"):
-        rg.flush(10)
-        assert ragguard.current_run().id not in ("", "x")
-
-
-def test_an_id_is_free_again_once_its_run_is_deleted(make):
-    rg = make()
-    capture(rg, "one", "1", id="x")
-    rg.flush(10)
+    for question in ("one", "two"):
+        capture(rg, question, "1", id="x")
+    capture(rg, "three", "1", id="y")
     assert rg.delete("x")
-    capture(rg, "two", "2", id="x")
-    assert told(rg) == {"x": whole("two", "2")}
+    assert [question for _, question, *_ in stored(rg)] == ["three"]
 
 
-def test_run_that_is_not_recorded_takes_no_id(make, caplog):
+def test_parts_of_a_run_are_sampled_alike_and_it_is_one_of_its_share(make):
+    rg = make(store=None, sample_rate=0.5)
+    for n in range(200):
+        for given in ({"id": f"x{n}"}, {"resume": f"x{n}"}):
+            with rg.run("q", **given) as run:
+                run.retrieved("hop", [Passage("a")])
+    rg.flush(30)
+    assert {len(run.steps) for run in rg.runs()} == {2}
+    assert 70 < len(rg.runs()) < 130
+
+
+def test_ids_of_steps_that_the_application_gives_stand_beside_their_own(make):
     rg = make()
-    with ragguard.paused():
-        capture(rg, "one", "1", id="x")
-    capture(rg, "two", "2", id="x")
-    unsampled = make(store=None, sample_rate=0.0)
-    assert {capture(unsampled, question, id="y").id for question in ("one", "two")} == {"y"}
-    assert told(rg) == {"x": whole("two", "2")}
-    assert "run id" not in caplog.text
+    for given in ({"id": "conv"}, {"resume": "conv"}):
+        with rg.run("q", **given) as run:
+            ids = [run.retrieved(query, [query], id="call_1") for query in ("one", "two")]
+            assert ids == [step.id for step in run.steps]
+            rg.recorder.step_amended(ids[1], run.id, error="the tool failed")
+    assert rg.flush(30)
+    steps = rg.store.run("conv").steps
+    assert [(step.index, step.query, step.status) for step in steps] == [
+        (0, "one", "ok"), (1, "two", "error"), (2, "one", "ok"), (3, "two", "error"),
+    ]  # fmt: skip
+    assert {step.metadata["ragguard.caller_id"] for step in steps} == {"call_1"}
+    assert len({step.id for step in steps}) == 4
+
+
+def part(id, begun, names, *queries):
+    """The events of one part of a run."""
+    made = [
+        RetrievalStep(
+            f"{id}-{n}", id, n, n, query=query, passages=[Passage(query)], candidates=[Passage(query)],
+            started_ns=begun + n, ended_ns=begun + n + 1, status="ok",
+        )
+        for n, query in enumerate(queries)
+    ]  # fmt: skip
+    start = RunStarted(
+        Run(id, "q", status="open", started_ns=begun, metadata={"ragguard.caller_id": "conv"}), names
+    )
+    return [start, *(StepEnded(replace(step)) for step in made), RunEnded(id, ended_ns=begun + 50)]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_writing_the_same_events_again_changes_nothing(tmp_path, apart):
+    store = Store(tmp_path / "s.db")
+    batches = [
+        part("a", 100, RunNames("conv"), "one", "two"),
+        part("b", 200, RunNames("conv", resumes=True), "three"),
+    ]
+    for events in batches if apart else [[*batches[0], *batches[1]]]:
+        for _ in range(3):
+            store.record(list(events))
+    (run,) = store.runs()
+    assert [(step.index, step.query) for step in run.steps] == [(0, "one"), (1, "two"), (2, "three")]
+    assert (run.id, run.status) == ("a", "ok")
+    store.close()
 
 
 def test_deleting_a_run_forgets_what_it_waited_for(make, tmp_path):

@@ -50,7 +50,7 @@ class HaystackRun(PipelineRun):
 
     def __init__(self, recorder: Recorder) -> None:
         super().__init__(recorder, new_id())
-        self.joins()
+        self.identify({})
         self.started_ns = time.time_ns()
         self.embedded: dict[tuple[float, ...], str] = {}
         """The texts that were embedded in order to search, by the beginnings of their embeddings."""

@@ -17,7 +17,7 @@ from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.interfaces import RunListener
-from ragguard.capture.pipeline_run import RUN_ID, RUN_KEYS
+from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
@@ -81,8 +81,7 @@ class CallTree:
             run.trace, run.started_ns = trace_context(), time.time_ns()
             run.begun = is_paused()  # for good: calls inside it are not recorded after the pause either
         open_call = OpenCall(id, run.id, Scope(run))
-        taken = run.identity is not None and run.identity.otherwise == "drop"
-        open_call.sampled = (taken or self.recorder.sampling.takes(run.id)) and not is_paused()
+        open_call.sampled = self.recorder.sampling.takes(run.id, run.names) and not is_paused()
         if call_id:
             open_call.turn = ((("calls", self.recorder.models_asked(run.id)), id),)
         elif holds and not run.owned:
@@ -90,7 +89,7 @@ class CallTree:
             open_call.turn = self.recorder.run_held(run.id, id)
         open_call.started_ns = time.time_ns()
         self.open_calls.add_root(open_call, owner=run.owned)
-        if not run.begun and (run.resumed or not _DESCRIBES_RUN.isdisjoint(metadata)):
+        if not run.begun and (run.names.resumes or not _DESCRIBES_RUN.isdisjoint(metadata)):
             self.runs.begin(open_call)
         return open_call
 
@@ -109,12 +108,12 @@ class CallTree:
         if open_call is None or current_handle.get() is None:
             return open_call
         handle = innermost(self.recorder)
-        return None if handle is not None and handle.inside == open_call.run_id != handle.key else open_call
+        return None if handle is not None and handle.inside == open_call.run_id != handle.id else open_call
 
     def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
         """True for an outermost call that joins no run: no run is around the call, and its metadata names none."""
         return (current_handle.get() is None or innermost(self.recorder) is None) and not (
-            metadata and RUN_ID in metadata
+            metadata and (RUN_ID in metadata or RESUME in metadata)
         )
 
     def _unfold(self, id: UUID | None) -> OpenCall | None:
@@ -153,7 +152,7 @@ class CallTree:
         if around is not None:
             return around.run_id
         handle = innermost(self.recorder)
-        return "" if handle is None else handle.key
+        return "" if handle is None else handle.id
 
     def child(
         self,

@@ -47,7 +47,7 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
 
     return CurrentCall(
         tree.recorder, open_call.run_id, open_call.tool, open_call.turn, within=within, metadata=about,
-        begin=partial(tree.runs.retrieves, open_call), ended=ended,
+        names=open_call.notes.run.names, begin=partial(tree.runs.retrieves, open_call), ended=ended,
     )  # fmt: skip
 
 

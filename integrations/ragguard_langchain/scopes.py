@@ -18,10 +18,6 @@ from ragguard_langchain.options import NO_OPTIONS
 class TreeRun(PipelineRun):
     """The run of a call tree, with what the tree has seen in it so far."""
 
-    thread = ""
-    """The thread under which the run is resumed, once it was interrupted."""
-    resumed = False
-    """True where the tree continues a run that was interrupted."""
     interrupted = False
     held = False
     """True where the tree has joined a run and keeps that run open until the tree ends."""
@@ -57,7 +53,7 @@ class TreeRun(PipelineRun):
     def follows_up(self) -> bool:
         """True where the question came with earlier messages and the application gives no other question; then the
         query of a history-aware retriever is the question without references to these messages."""
-        return self.options.question is None and not self.resumed and has_history(self.inputs)
+        return self.options.question is None and not self.names.resumes and has_history(self.inputs)
 
 
 @dataclass(slots=True)

@@ -7,8 +7,7 @@ from typing import Any
 
 from ragguard.capture.declarations import warn_of_unknown
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.events import Otherwise, RunIdentity
-from ragguard.capture.pipeline_run import NAME, REFERENCES, RESUME, RUN_ID
+from ragguard.capture.pipeline_run import NAME, REFERENCES
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard_langchain.messages import NOTHING, Answer
@@ -29,21 +28,9 @@ class TreeRuns:
         self.recorder = recorder
 
     def identify(self, run: TreeRun, *, resumes: bool) -> None:
-        """Gives a tree's run the id that the application names, or that of the run which waits under its thread."""
-        named, resumes = run.given.get(RUN_ID), resumes or bool(run.given.get(RESUME))
-        if run.joins(named, resumes=resumes):
-            return
-        if thread := run.given.get(THREAD):
-            run.thread = f"langgraph:{thread}"
-        thread = run.thread if resumes else ""
-        if named := run.given.get(RUN_ID):
-            run.claim(named, resumes=resumes)
-        elif thread:
-            otherwise: Otherwise = "begin with a step" if self.recorder.sampling.takes_all else "drop"
-            run.identity = RunIdentity(run.id, otherwise=otherwise)
-        if run.identity is not None:
-            run.identity.thread = thread
-            run.resumed = run.identity.continues
+        """Finds out which run a tree joins or goes on with; `resumes` is true for a graph that was interrupted."""
+        thread = run.given.get(THREAD)
+        run.identify(run.given, f"langgraph:{thread}" if thread else "", resumes=resumes and bool(thread))
 
     def begin(self, root: OpenCall) -> None:
         """Begins the run of a tree."""
@@ -87,10 +74,10 @@ class TreeRuns:
             question = run.first_query
             if question and run.owned:
                 about["question_source"] = "query"
-        waits = run.interrupted or (answer.calls_tools and bool(run.thread))
+        waits = run.interrupted or (answer.calls_tools and bool(run.names.thread))
         if status == "ok" and waits and run.owned:
             status = "interrupted"
-        waits_for = run.thread if waits and status == "interrupted" else ""
+        waits_for = run.names.thread if waits and status == "interrupted" else ""
         if answer.kind and not waits_for:
             about["answer_content"] = answer.kind
         run.end(

@@ -103,7 +103,7 @@ class TreeSteps:
         """Records a guard's decision that was made outside of any call: in the user's own code, inside a run."""
         handle = innermost(self.recorder)
         if handle is not None and handle.sampled:
-            run = TreeRun(self.recorder, handle.key, "", "", {})
+            run = TreeRun(self.recorder, handle.id, "", "", {})
             run.owned, run.begun = False, True
             self.decided(OpenCall(uuid4(), run.id, Scope(run)), report)
 

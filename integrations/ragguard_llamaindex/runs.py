@@ -13,7 +13,7 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
-from ragguard.capture.pipeline_run import NAME, REFERENCES, RESUME, RUN_ID, RUN_KEYS
+from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import text_of
 from ragguard.records import Status
@@ -142,9 +142,7 @@ def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
 def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
     """Reads the tags of a run that begins into its invocation."""
     run.name = str(tags.get(NAME) or run.name)
-    named, resumes = tags.get(RUN_ID), bool(tags.get(RESUME))
-    if named and not run.joins(named, resumes=resumes):
-        run.claim(named, resumes=resumes)
+    run.identify(tags)
     run.refer(tags.get(REFERENCES), "instrument_tags")
     run.metadata = tags_of(tags)
     warn_of_unknown(tags, "tag", RUN_KEYS)

@@ -285,8 +285,8 @@ class Spans:
         handles = self._open.get().handles
         call = handles.get(handle)
         if call is None:
-            call = Call(handle.key, Kind.HANDLE)
-            call.given_run = Invocation(self.recorder, handle.key, owned=False)
+            call = Call(handle.id, Kind.HANDLE)
+            call.given_run = Invocation(self.recorder, handle.id, owned=False)
             call = handles.setdefault(handle, call)
         return call
 
@@ -294,7 +294,7 @@ class Spans:
         """Returns the run around the caller that stays open behind its `with` block until a call in it has ended."""
         handle = current_handle.get()
         while handle is not None and not (
-            handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.key)
+            handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.id)
         ):
             handle = handle.outer
         return handle

@@ -138,7 +138,7 @@ class Adviser:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
-        return self._advise(began.about(run or Run(captured.id()), redacted=True))
+        return self._advise(began.about(run or Run(captured.id), redacted=True))
 
     async def aadvise_captured(self, captured: CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns advice about a run as it was captured so far: the run of a framework, or one that was resumed; the
@@ -159,7 +159,7 @@ class Adviser:
             return began.late("the thread that writes is busy")
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
             return began.failed(describe(error))
-        return await self._aadvise(began.about(run or Run(captured.id()), redacted=True))
+        return await self._aadvise(began.about(run or Run(captured.id), redacted=True))
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.

@@ -38,8 +38,8 @@ class FrameworkRun:
 
     @property
     def id(self) -> str:
-        """The run's id in the store, as far as it is known; see `RunHandle.id`."""
-        return self._call.recorder.ids.stored(self._call.run_id)
+        """The run's id."""
+        return self._call.run_id
 
     def retrieved(self, query: str, passages: object, **more: Any) -> str:
         """Records one retrieval and returns the step's id; takes the arguments of `RunHandle.retrieved`."""
@@ -57,16 +57,16 @@ class FrameworkRun:
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`."""
         advise, _ = self._advisers()
-        return self._kept(advise(CapturedRun(lambda: self.id), budget_ms))
+        return self._kept(advise(CapturedRun(self.id), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
         _, aadvise = self._advisers()
-        return self._kept(await aadvise(CapturedRun(lambda: self.id), budget_ms))
+        return self._kept(await aadvise(CapturedRun(self.id), budget_ms))
 
     def _advisers(self) -> tuple[Advise, AdviseAsync]:
         """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
-        sampled = self._call.recorder.sampling.takes(self._call.run_id)
+        sampled = self._call.recorder.sampling.takes(self._call.run_id, self._call.names)
         return advisers(self._call.recorder, self.id, sampled=sampled)
 
     def _kept(self, advice: Advice) -> Advice:
@@ -80,9 +80,9 @@ def current_call() -> CurrentCall | None:
     if is_paused():
         return None
     handle, call = innermost(), framework_call()
-    if handle is None or (call is not None and call.run_id == handle.key):
+    if handle is None or (call is not None and call.run_id == handle.id):
         return call  # a framework's call inside the handle's run knows more: its tool, its turn
-    return CurrentCall(handle.recorder, handle.key)
+    return handle.call
 
 
 def current_run() -> RunHandle | FrameworkRun | None:
@@ -91,7 +91,7 @@ def current_run() -> RunHandle | FrameworkRun | None:
     if call is None:
         return None
     handle = innermost(call.recorder)
-    return handle if handle is not None and handle.key == call.run_id else FrameworkRun(call)
+    return handle if handle is not None and handle.id == call.run_id else FrameworkRun(call)
 
 
 def retrieved(
@@ -123,8 +123,7 @@ def retrieved(
         started_ns: When it began, in nanoseconds since 1970. 0: now.
         decision: What a guard decided about the passages.
         metadata: Anything that JSON can hold, kept with the step.
-        id: An id of your own. Empty: a new one. A step whose id another step of the run has gets a new one, and a
-            warning names both.
+        id: An id of your own, such as that of a tool call; it is kept with the step, beside the step's id.
     """
     call = current_call()
     if call is None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ragguard.capture.events import UNNAMED, RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.turns import TurnKey
 
@@ -22,6 +23,7 @@ class CurrentCall:
     within: str = ""
     """The id of the retrieval that the call itself is, or that the call is a part of."""
     metadata: Mapping[str, Any] | None = None
+    names: RunNames = UNNAMED
     begin: Callable[[str], None] = lambda query: None
     """Opens the run, which frameworks do with the first retrieval; takes the query."""
     ended: Callable[[str], None] = lambda step_id: None

@@ -166,17 +166,17 @@ def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None)
         warn_outside()
         yield _DecoratedCall(None)
         return
-    step = start_step(call, query, tool, name=name, top_k=top_k)
-    retrieval = _DecoratedCall(EnclosingStep(call.recorder, call.run_id, step.key))
+    step_id = start_step(call, query, tool, name=name, top_k=top_k)
+    retrieval = _DecoratedCall(EnclosingStep(call.recorder, call.run_id, step_id))
     try:
         yield retrieval
     except BaseException as error:
         if not isinstance(error, GeneratorExit):  # else the items so far are what the caller has read
-            call.recorder.step_failed(step.key, error, status_of(error))
+            call.recorder.step_failed(step_id, error, status_of(error))
         raise
     finally:
         end_step(
-            call, step, query, _documents(retrieval.found), k=k
+            call, step_id, query, _documents(retrieval.found), k=k
         )  # does nothing where the step has failed
 
 

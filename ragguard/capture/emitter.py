@@ -17,8 +17,6 @@ from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.interfaces import EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import OpenRun, OpenRuns, Retrieval, Unpack
-from ragguard.capture.run_ids import RunIds
-from ragguard.capture.sampling import Sampling
 from ragguard.records import Status
 from ragguard.runtime.faults import FAULTS, Faults
 
@@ -87,14 +85,13 @@ class Emitter:
         run.model_calls.answer = (final and final.answer) or run.answer or ""
         for step_id in run.model_calls.open_questions():
             self._amend_last(run, StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)))
-        continues = run.identity is not None and run.identity.continues
-        if run.sampled and not run.index and status == "ok" and not continues:
+        if run.sampled and not run.index and status == "ok" and not run.names.resumes:
             self._calls.without_steps(run.id, captured=self._counts.steps, handles=run.collected is not None)
         else:
             self._calls.forget(run.id)
         if run.sampled:
             final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
-            final.ended_ns = time.time_ns()
+            final.ended_ns, final.void = time.time_ns(), run.names.needs_steps and not run.index
             run.final = final
         self._emitted(run)
 
@@ -154,10 +151,10 @@ class Emitter:
 class OpenCapture:
     """The state of a recorder in one process: open runs belong to the process that began them."""
 
-    def __init__(self, intake: EventIntake, sampling: Sampling, max_open: int, ttl: float) -> None:
+    def __init__(self, intake: EventIntake, max_open: int, ttl: float) -> None:
         self.runs = OpenRuns(max_open, ttl)
         self.counts, self.faults = CaptureCounts(), Faults()
-        self.ids, self.calls = RunIds(self.runs, sampling), CallLog()
+        self.calls = CallLog()
         self.listeners: dict[str, RunListener] = {}
         self.emitter = Emitter(
             intake, self.runs, self.calls, counts=self.counts, faults=self.faults, listeners=self.listeners

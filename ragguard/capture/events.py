@@ -1,56 +1,40 @@
-"""The events of capture, in the order in which they happen, and the identity of the run that they belong to.
+"""The events of capture, in the order in which they happen.
 
 A hook makes an event, which does not change after that, and gives it to an intake: a queue, a store's writer, a list.
 
-Ids of runs come from users, from clients' headers and from frameworks' threads of conversation. A hook may not wait
-for a disk, so a run asks for an id in its `RunIdentity`; the store's writer finds out whether another run has that
-id, or which run is continued, and writes the answer into the identity.
+The id of a run is made where the run begins, and no other run has it. What the application or a framework calls the
+run stands beside it, as its `RunNames`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext, new_id
+from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
 
-Otherwise: TypeAlias = Literal["begin", "begin with a step", "drop"]
-"""The reactions to a run that is to be continued and does not exist: a new run begins, a new run begins with the
-first step, or nothing is recorded (the first part of the run was not sampled)."""
-ASKED = "ragguard.asked_id"
-"""Metadata key of a run that asked for an id which another run has, and of a step whose id another step of its run
-has."""
+CALLER_ID = "ragguard.caller_id"
+"""Metadata key of a run, or of a step: the id that the application gave it."""
 
 
-@dataclass(slots=True, eq=False)
-class RunIdentity:
-    """The id that a run asks for, and the one that it has."""
+class RunNames(NamedTuple):
+    """The names that an application or a framework gives a run, beside the run's own id."""
 
-    asked: str
-    """The run's id, unless `thread` or another run's earlier claim to it say otherwise."""
-    resumes: bool = False
-    """True where the run continues the one that has the id."""
+    caller_id: str = ""
+    """The id that the application gave; several runs may have the same one."""
     thread: str = ""
-    """The key that a continued run waited for, such as LangGraph's thread."""
-    otherwise: Otherwise = "begin"
-    fresh: str = field(default_factory=new_id)
-    """The id of the run where another run has the one that it asks for."""
-    stored: str = ""
-    """The id in the store, where that is another one; known once the run is written."""
-
-    instead_of: str = ""
-    """The id that was given and is another run's in this process, so that `asked` is a fresh one; '' otherwise."""
+    """The conversation that the run belongs to, such as LangGraph's thread."""
+    resumes: bool = False
+    """True where the run goes on with the stored one that waits for this thread, or has this id."""
 
     @property
-    def id(self) -> str:
-        """The stored id of the run once that is known, else the id that the run asks for."""
-        return self.stored or self.asked
+    def needs_steps(self) -> bool:
+        """True where a run that goes on with no other one is recorded only if it retrieves something."""
+        return self.resumes and not self.caller_id
 
-    @property
-    def continues(self) -> bool:
-        """True where the events may belong to a run that exists already."""
-        return self.resumes or bool(self.thread)
+
+UNNAMED = RunNames()
 
 
 class Delivered(NamedTuple):
@@ -69,16 +53,14 @@ Delivery: TypeAlias = Callable[[], Delivered]
 class RunStarted:
     """Reports that a run began. Its question may still be unknown; it has no steps yet.
 
-    With an `identity` the store finds out whether another run has its id, or which run it continues. `run_id` is the
-    run's id, for callers that must not build the run to know the id.
+    By its `names` the store finds the run that it goes on with. `run_id` is the run's id, for callers that must not
+    build the run to know the id.
     """
 
-    __slots__ = ("_packed", "identity", "run_id")
+    __slots__ = ("_packed", "names", "run_id")
 
-    def __init__(
-        self, run: Run | Callable[[], Run], identity: RunIdentity | None = None, run_id: str = ""
-    ) -> None:
-        self._packed, self.identity, self.run_id = run, identity, run_id
+    def __init__(self, run: Run | Callable[[], Run], names: RunNames | None = None, run_id: str = "") -> None:
+        self._packed, self.names, self.run_id = run, names or UNNAMED, run_id
 
     @property
     def content(self) -> object:
@@ -207,7 +189,9 @@ class RunEnded:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     trace: TraceContext | None = None
     waits_for: str = ""
-    """The key that resumes the run in this or another process, such as LangGraph's thread; '' where nothing does."""
+    """The thread under which the run is resumed, in this or another process; '' where nothing resumes it."""
+    void: bool = False
+    """True for a run that retrieved nothing and is no run by itself: only one that it goes on with takes its answer."""
 
 
 class OneStepRun(NamedTuple):
@@ -224,20 +208,3 @@ class OneStepRun(NamedTuple):
 
 
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded | OneStepRun
-
-
-def renamed(asked: str, given: str) -> str:
-    """Returns the warning about an id that another run has."""
-    return (
-        f"the run id {asked!r} is that of another run, so this one is recorded as {given!r}. Leave id= out and keep "
-        "such a name in metadata=, or say that the run continues the other one (resume=True; `ragguard_resume` in a "
-        "framework's metadata or tags)"
-    )
-
-
-def renamed_step(run_id: str, asked: str, given: str) -> str:
-    """Returns the warning about a step id that another step of the run has."""
-    return (
-        f"the step id {asked!r} is that of another step of run {run_id!r}, so this step is recorded as {given!r}. "
-        "Leave id= out, or give each step of a run an id of its own, also where the run is continued with resume=True"
-    )

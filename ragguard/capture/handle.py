@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, Literal
 
 from ragguard.capture.context import CurrentCall, framework_run
-from ragguard.capture.events import RunIdentity, StepAmended, StepEnded
+from ragguard.capture.events import RunNames, StepAmended, StepEnded
 from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
 from ragguard.capture.plain_steps import advisers, came_late, keep_advice, record_failure, record_step
 from ragguard.capture.recorder import Recorder
@@ -43,7 +43,7 @@ class RunHandle:
         *,
         references: str | Sequence[str] | None = None,
         id: str = "",
-        resume: bool = False,
+        resume: str = "",
         name: str = "",
         sub_questions: Sequence[str] | None = None,
         pool: Sequence[Passage] | None = None,
@@ -51,20 +51,15 @@ class RunHandle:
         written: Callable[[], Awaitable[None]] | None = None,
         not_awaited: Callable[[], None] = lambda: None,
     ) -> None:
-        asked = text_in(id)
-        if resume is not False and (resume is not True or not asked):
-            raise InvalidInput(
-                "resume", resume, "True, given together with the id= of the run that goes on, or False"
-            )
+        if not isinstance(resume, str) or (id and resume):
+            raise InvalidInput("resume", resume, "the id of the run that goes on, without another id=")
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
         self.recorder = recorder
-        self.key = asked or new_id()
-        """The id under which the recorder knows the run."""
-        self._asks = bool(asked)
-        self.resumes = resume
-        """True for a run that continues one of this id, whose question and earlier steps the store alone has."""
-        self._identity: RunIdentity | None = None
+        self.id = new_id()
+        """The run's id. The store finds a part that goes on with another run under the part's own id, too."""
+        self.names = RunNames(resume or text_in(id), resumes=bool(resume))
+        """The id that the application gave. The question and the steps of a run that goes on, only the store has."""
         self._joined = False
         self.question = question
         self.name = text_in(name)
@@ -90,13 +85,9 @@ class RunHandle:
         self._status: Status = "open"
 
     @property
-    def id(self) -> str:
-        """The run's id in the store.
-
-        Where another process, or an earlier one, has a run of the id that was asked for, this one gets an id of its
-        own; that is found out when the run is first written, usually within 50 ms, and known after `rg.flush()`.
-        """
-        return self.key if self._identity is None else self._identity.id
+    def call(self) -> CurrentCall:
+        """The run as a retrieval of plain code sees it."""
+        return CurrentCall(self.recorder, self.id, names=self.names)
 
     @property
     def steps(self) -> list[RetrievalStep]:
@@ -123,23 +114,21 @@ class RunHandle:
             self.metadata["parent_run_id"] = around.id
         if self._join():
             return self
-        if self._asks:
-            self._identity = self.recorder.ids.claim(self.key, resumes=self.resumes)
-            self.key = self._identity.asked
         self.sampled = self.recorder.run_started(
-            self.key, self.question, name=self.name, references=self.references,
+            self.id, self.question, name=self.name, references=self.references,
             sub_questions=self.sub_questions, pool=self.pool, metadata=dict(self.metadata),
-            started_ns=self._started_ns, collect=self._collected, identity=self._identity,
+            started_ns=self._started_ns, collect=self._collected, names=self.names,
         )  # fmt: skip
         return self
 
     def _join(self) -> bool:
         """Continues a run that is open in this process. The code that began the run also ends it."""
-        collected = self.recorder.join(self.key, self._collected) if self.resumes else None
-        if collected is None:
+        run = self.recorder.named(self.names.caller_id) if self.names.resumes else None
+        collected = None if run is None else self.recorder.join(run.id, self._collected)
+        if run is None or collected is None:
             return False
         self._joined, self._collected = True, collected
-        self.sampled = self.recorder.sampling.takes(self.key)
+        self.id, self.sampled = run.id, run.sampled
         return True
 
     def __exit__(
@@ -155,10 +144,10 @@ class RunHandle:
         if error is not None:
             metadata["error"] = describe(error)
         if self._joined:
-            self.recorder.run_noted(self.key, answer=text_of(self.answer)[0] or None, metadata=metadata)
+            self.recorder.run_noted(self.id, answer=text_of(self.answer)[0] or None, metadata=metadata)
             return
         self.recorder.run_ended(
-            self.key, text_of(self.answer)[0] or None, self._status, question=text_of(self.question)[0],
+            self.id, text_of(self.answer)[0] or None, self._status, question=text_of(self.question)[0],
             references=self._checked("references"), sub_questions=self._checked("sub_questions"),
             pool=self._pool(), metadata=metadata,
         )  # fmt: skip
@@ -224,12 +213,10 @@ class RunHandle:
             started_ns: When it began, in nanoseconds since 1970. 0: now.
             decision: What a guard decided about the passages, as `guard.prune` returns it.
             metadata: Anything that JSON can hold, kept with the step.
-            id: An id of your own. Empty: a new one. A step whose id another step of the run has gets a new one, and a
-                warning names both.
+            id: An id of your own, such as that of a tool call; it is kept with the step, beside the step's id.
         """
-        call = CurrentCall(self.recorder, self.key)
         return record_step(
-            call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
+            self.call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
             decision=decision, metadata=metadata, id=id,
         )  # fmt: skip
 
@@ -251,9 +238,7 @@ class RunHandle:
             tool: The name of the tool or retriever.
             turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
         """
-        return record_failure(
-            CurrentCall(self.recorder, self.key), query, error, status=status, tool=tool, turn=turn
-        )
+        return record_failure(self.call, query, error, status=status, tool=tool, turn=turn)
 
     def answered(self, answer: object) -> None:
         """Records what the pipeline answered; the last call holds.
@@ -267,10 +252,10 @@ class RunHandle:
         if kind:
             self.metadata["answer_content"] = kind
         if self.closed:
-            if self.recorder.knows(self.key):  # held open by a stream, or by the code that this part joined
-                self.recorder.run_answered(self.key, self.answer)
+            if self.recorder.knows(self.id):  # held open by a stream, or by the code that this part joined
+                self.recorder.run_answered(self.id, self.answer)
             else:
-                came_late(self.recorder, self.key, "an answer")
+                came_late(self.call, "an answer")
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what
@@ -283,12 +268,12 @@ class RunHandle:
             budget_ms: How many milliseconds it may take.
         """
         advise, _ = self._advisers()
-        return self._kept(advise(CapturedRun(lambda: self.id, self.record(), self.resumes), budget_ms))
+        return self._kept(advise(CapturedRun(self.id, self.record(), self.names.resumes), budget_ms))
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
         _, aadvise = self._advisers()
-        return self._kept(await aadvise(CapturedRun(lambda: self.id, self.record(), self.resumes), budget_ms))
+        return self._kept(await aadvise(CapturedRun(self.id, self.record(), self.names.resumes), budget_ms))
 
     def _advisers(self) -> tuple[Advise, AdviseAsync]:
         """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
@@ -299,7 +284,7 @@ class RunHandle:
 
     def _kept(self, advice: Advice) -> Advice:
         """Stores the advice with the latest step of the run, and returns it."""
-        return keep_advice(self.recorder, self.key, advice)
+        return keep_advice(self.recorder, self.id, advice)
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

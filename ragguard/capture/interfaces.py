@@ -21,8 +21,7 @@ retrieval comes as one record: the busiest hooks have no time to make three even
 class CapturedRun:
     """A captured run about which advice is asked."""
 
-    id: Callable[[], str]
-    """Returns the id of the run; final once everything that was captured before is written."""
+    id: str
     known: Run | None = None
     """The run as far as the caller knows it."""
     in_store: bool = True

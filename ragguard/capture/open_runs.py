@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.events import OneStepRun, RunEnded, RunIdentity, StepAmended, StepEnded
-from ragguard.capture.given_ids import GivenIds
+from ragguard.capture.events import UNNAMED, OneStepRun, RunEnded, RunNames, StepAmended, StepEnded
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.capture.turns import TurnKey, Turns
@@ -42,6 +41,11 @@ About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 ANSWERS = "ragguard.answers"
 """Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
 _SEVERAL_ANSWERS = "got more than one answer; the last one counts, unless run.answered(...) names the answer"
+_TWICE = (
+    "the id {!r} was given to a run while another run of that id is open: each is a run of its own, and this one is "
+    "{!r}. Keep a name that several runs share in metadata=, or say that this one goes on with the other "
+    "(rg.run(resume=ID); `ragguard_resume` in a framework's metadata or tags)"
+)
 TOUCH_SECONDS = 1.0
 """The seconds after a touch within which a run keeps its position among the open ones."""
 ENDED_KEPT = 1024
@@ -53,7 +57,7 @@ class Retrieval:
     """A retrieval that has begun."""
 
     id: str
-    """The id under which the recorder knows it while it is open; that of its step, unless one was `given`."""
+    """The id of the step."""
     run: OpenRun
     query: str
     started_ns: int
@@ -85,13 +89,6 @@ class Retrieval:
     """Returns the texts of the candidates without what stands before them there, which a prompt may hold alone."""
     followed: bool = False
     """True where the framework reports the model calls of the run, by which it is known what of it was read."""
-    given: str = ""
-    """The step's id that the application gave, which a step of another run may have at the same time; '' without."""
-
-    @property
-    def step_id(self) -> str:
-        """The id of the step in its run."""
-        return self.given or self.id
 
     def as_step(self) -> RetrievalStep:
         """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
@@ -106,7 +103,7 @@ class Retrieval:
             except InvalidInput as error:
                 metadata = {**metadata, K_ERROR: str(error)}
         return RetrievalStep(
-            self.step_id, self.run.id, self.index, self.turn, query=self.query, passages=passages,
+            self.id, self.run.id, self.index, self.turn, query=self.query, passages=passages,
             candidates=self._candidates(passages, parts), started_ns=self.started_ns,
             ended_ns=self.ended_ns, status=self.status, tool=self.tool,
             sub_steps=[part._as_part() for part in parts], error=self.error, decision=self.decision,
@@ -222,9 +219,7 @@ class OpenRun:
     """The number of streams that are read and handlers that are awaited in the run."""
     withheld: Callable[[], None] | None = None
     """Ends the run; set where the run was to end while it was held open."""
-    identity: RunIdentity | None = None
-    given: GivenIds | None = None
-    """The ids that the application gave to steps; None where it gave none."""
+    names: RunNames = UNNAMED
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
 
@@ -259,15 +254,13 @@ class OpenRun:
 
     def note_ended(self, retrieval: Retrieval, event: StepEnded) -> None:
         """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[retrieval.step_id] = None
+        self.ended[retrieval.id] = None
         if len(self.ended) > ENDED_KEPT:
             del self.ended[next(iter(self.ended))]
         if self.collected is not None:
             self.collected.append(event)
         if retrieval.status == "ok":
-            self.model_calls.retrieved(
-                retrieval.step_id, event, retrieval.bodies, followed=retrieval.followed
-            )
+            self.model_calls.retrieved(retrieval.id, event, retrieval.bodies, followed=retrieval.followed)
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""
@@ -288,6 +281,8 @@ class OpenRuns:
         self.steps: dict[str, Retrieval] = {}
         """The open retrievals of all runs."""
         self._runs: dict[str, OpenRun] = {}
+        self.names: dict[str, str] = {}
+        """The id of the latest open run that the application calls so, by the id that it gave."""
         self._cut_short: dict[str, None] = {}
         """The latest runs that were closed since too many were open: the end of each is still recorded."""
 
@@ -304,8 +299,16 @@ class OpenRuns:
         """Returns the open run of this id; None where no such run is open."""
         return self._runs.get(run_id)
 
+    def add(self, run: OpenRun) -> None:
+        """Adds a run; warns where another run that the application calls so is open."""
+        self._runs[run.id] = run
+        if name := run.names.caller_id:
+            if name in self.names and run.sampled:
+                NOTICES.warn("run id used twice", _TWICE.format(name, run.id), pause=1.0)
+            self.names[name] = run.id
+
     def put(self, run: OpenRun) -> None:
-        """Adds a run, or moves it to the end of the order, where the most recently touched runs stand."""
+        """Moves a run to the end of the order, where the most recently touched runs stand."""
         self._runs.pop(run.id, None)
         self._runs[run.id] = run
 
@@ -337,7 +340,10 @@ class OpenRuns:
 
     def pop(self, run_id: str) -> OpenRun | None:
         """Removes a run and returns it; None where no such run is open."""
-        return self._runs.pop(run_id, None)
+        run = self._runs.pop(run_id, None)
+        if run is not None and self.names.get(run.names.caller_id) == run_id:
+            del self.names[run.names.caller_id]
+        return run
 
     def overdue(self, now: float) -> list[OpenRun]:
         """Returns the runs to close: those that are too old, and the oldest where there are too many."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragguard.capture.events import RunIdentity
+from ragguard.capture.events import RunNames
 from ragguard.capture.handle import innermost
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.snapshot import text_in
 from ragguard.errors import InvalidInput
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.arguments import references_of
@@ -32,8 +33,7 @@ class PipelineRun:
     references: list[str] | None = None
     metadata: Mapping[str, Any] = {}
     sub_questions: list[str] | None = None
-    identity: RunIdentity | None = None
-    """The identity of a run that was given an id, or that continues one."""
+    names = RunNames()
     trace: TraceContext | None = None
     started_ns = 0
     begun = False
@@ -46,21 +46,22 @@ class PipelineRun:
         """`owned` is true for a run of the call's own."""
         self.begun = not owned
 
-    def joins(self, named: object = None, *, resumes: bool = False) -> bool:
-        """Joins the run of `rg.run(...)` around the caller, or the open run that the application has `named` where
-        that one is to be resumed or `rg.run(...)` holds it. Returns False where there is none."""
-        handle, run_id = innermost(self.recorder), str(named or "")
+    def identify(self, given: Mapping[str, Any], thread: str = "", *, resumes: bool = False) -> None:
+        """Joins the run of `rg.run(...)` around the caller, or the open run that the `given` metadata or tags name
+        where that one is to be resumed or `rg.run(...)` holds it; else notes what this run is called. `resumes` is true
+        where the framework goes on with what waits for the `thread`."""
+        named = text_in(given.get(RESUME) or "")
+        self.names = RunNames(named or text_in(given.get(RUN_ID) or ""), thread, resumes or bool(named))
+        handle = innermost(self.recorder)
         if handle is not None:
-            run_id = handle.key
-        elif not self.recorder.knows(run_id) or not (resumes or self.recorder.is_handles(run_id)):
-            return False
-        self.id, self.owned, self.begun = run_id, False, True
-        return True
-
-    def claim(self, named: object, *, resumes: bool) -> None:
-        """Takes the id that the application gives to the run; another one where another run has it."""
-        self.identity = self.recorder.ids.claim(str(named), resumes=resumes)
-        self.id = self.identity.asked
+            self.id = handle.id
+        elif (run := self.recorder.named(self.names.caller_id)) and (
+            self.names.resumes or run.collected is not None
+        ):
+            self.id = run.id
+        else:
+            return
+        self.owned, self.begun = False, True
 
     def refer(self, references: object, where: str) -> None:
         """Takes the answers that are known to be right; `where` says where they were given, for an error."""
@@ -77,7 +78,7 @@ class PipelineRun:
         self.begun = True
         self.recorder.run_started(
             self.id, self.question or query, name=self.name, references=self.references, metadata=self.metadata,
-            started_ns=self.started_ns, trace=trace or self.trace, identity=self.identity,
+            started_ns=self.started_ns, trace=trace or self.trace, names=self.names,
         )  # fmt: skip
         if self.over:  # its call was given up meanwhile, in another thread
             self.recorder.run_ended(self.id, status="interrupted")

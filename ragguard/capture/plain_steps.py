@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from typing import Any, NamedTuple, SupportsIndex
+from typing import Any, SupportsIndex
 
 from ragguard.capture.context import CurrentCall
 from ragguard.capture.decisions import Verdict, about
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.events import ASKED
+from ragguard.capture.events import CALLER_ID
 from ragguard.capture.interfaces import Advise, AdviseAsync
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
@@ -22,24 +22,15 @@ _LOOKED_AT = 16
 """The number of the latest retrievals of a run among which that of a guard's decision is looked for."""
 
 
-class StartedStep(NamedTuple):
-    """A retrieval that has begun."""
-
-    key: str
-    """The id under which the recorder knows it while it is open."""
-    id: str
-    """The step's id in its run."""
-
-
 def record_step(
     call: CurrentCall, query: str, passages: object, *, candidates: object = None, k: object = None, tool: str = "",
     turn: int | None = None, started_ns: int = 0, decision: Decision | None = None,
     metadata: Mapping[str, Any] | None = None, id: str = "",
 ) -> str:  # fmt: skip
     """Records a retrieval that has ended, and returns the step's id."""
-    step = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
-    end_step(call, step, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
-    return step.id
+    step_id = start_step(call, query, tool, turn, started_ns=started_ns, id=id)
+    end_step(call, step_id, query, passages, candidates=candidates, decision=decision, metadata=metadata, k=k)
+    return step_id
 
 
 def record_failure(
@@ -47,65 +38,66 @@ def record_failure(
     turn: int | None = None,
 ) -> str:  # fmt: skip
     """Records a retrieval that gave nothing, and returns the step's id."""
-    step = start_step(call, query, tool, turn)
-    call.recorder.step_failed(step.key, error, status)
-    return step.id
+    step_id = start_step(call, query, tool, turn)
+    call.recorder.step_failed(step_id, error, status)
+    return step_id
 
 
 def start_step(
     call: CurrentCall, query: str, tool: str, turn: int | None = None, *, started_ns: int = 0, id: str = "",
     name: str = "", top_k: int | None = None,
-) -> StartedStep:  # fmt: skip
-    """Opens a step in the run and the turn of the current call, under the `id` that the application gives it."""
-    key, given, metadata = new_id(), text_in(id), call.metadata
+) -> str:  # fmt: skip
+    """Opens a step in the run and the turn of the current call; returns the step's id. An `id` that the application
+    gives stands beside it, in the step's metadata."""
+    step_id, caller_id, metadata = new_id(), text_in(id), call.metadata
     try:
         asked = text_of(query)[0]
         call.begin(asked)
         if not call.recorder.knows(call.run_id):
-            came_late(call.recorder, call.run_id, "a retrieval")
-            return StartedStep(key, given or key)
-        if given and (own := call.recorder.ids.claim_step(call.run_id, given)) != given:
-            given, metadata = own, {**(metadata or {}), ASKED: given}
+            came_late(call, "a retrieval")
+            return step_id
+        if caller_id:
+            metadata = {**(metadata or {}), CALLER_ID: caller_id}
         number = _turn(turn)
         call.recorder.step_started(
-            key, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
+            step_id, call.run_id, asked, within=call.within, tool=text_in(tool) or call.tool, name=name,
             turn=call.turn if number is None else number, metadata=metadata,
-            started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k, given=given,
+            started_ns=started_ns if type(started_ns) is int else 0, top_k=top_k,
         )  # fmt: skip
     except FAULTS as error:
         call.recorder.faults.note("retrieved", error)
-    return StartedStep(key, given or key)
+    return step_id
 
 
 def end_step(
-    call: CurrentCall, step: StartedStep, query: str, documents: object, *, candidates: object = None,
+    call: CurrentCall, step_id: str, query: str, documents: object, *, candidates: object = None,
     decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, k: object = None,
 ) -> None:  # fmt: skip
     """Closes the step with what was retrieved."""
     recorder = call.recorder
     try:
-        if not recorder.wants(step.key):
+        if not recorder.wants(step_id):
             return
         passages = passages_of(documents)
         recorder.step_ended(
-            step.key, passages, candidates=None if candidates is None else passages_of(candidates),
+            step_id, passages, candidates=None if candidates is None else passages_of(candidates),
             decision=decision, metadata=metadata_of(metadata), k=k,
         )  # fmt: skip
-        call.ended(step.id)
+        call.ended(step_id)
     except FAULTS as error:
         recorder.faults.note("retrieved", error)
-        recorder.step_failed(step.key, error)
+        recorder.step_failed(step_id, error)
 
 
-def came_late(recorder: Recorder, run_id: str, what: str) -> None:
+def came_late(call: CurrentCall, what: str) -> None:
     """Counts and warns of what comes after its run's end, unless the run was not sampled or capture is paused."""
-    if is_paused() or not recorder.sampling.takes(run_id):
+    if is_paused() or not call.recorder.sampling.takes(call.run_id, call.names):
         return
-    recorder.count_late()
+    call.recorder.count_late()
     NOTICES.warn(
         "after the end of a run",
-        f"run {run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "
-        f"happens inside `with rg.run(...)`; to go on with this one: with rg.run(id={run_id!r}, resume=True) as run",
+        f"run {call.run_id} is not open, so {what} that came now is not recorded, and counts as lost. A run takes what "
+        f"happens inside `with rg.run(...)`; to go on with this one: with rg.run(resume={call.run_id!r}) as run",
     )
 
 

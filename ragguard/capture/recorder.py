@@ -17,11 +17,19 @@ from typing import Any, Literal, TypeAlias
 from ragguard.capture.calls import CallLog
 from ragguard.capture.emitter import CaptureCounts, OpenCapture
 from ragguard.capture.enclosing import enclosing_step, is_paused
-from ragguard.capture.events import ASKED, Delivery, RunEnded, RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import (
+    CALLER_ID,
+    UNNAMED,
+    Delivery,
+    RunEnded,
+    RunNames,
+    RunStarted,
+    StepAmended,
+    StepEnded,
+)
 from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
-from ragguard.capture.run_ids import RunIds
 from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
 from ragguard.capture.trace import trace_context
@@ -68,7 +76,7 @@ class Recorder:
         self.advise: Advise | None = None
         """Gives advice about open runs; None where there is no RagGuard."""
         self.aadvise: AdviseAsync | None = None
-        self._here = PerProcess(lambda: OpenCapture(intake, self.sampling, max_open, ttl))
+        self._here = PerProcess(lambda: OpenCapture(intake, max_open, ttl))
 
     @property
     def faults(self) -> Faults:
@@ -84,11 +92,6 @@ class Recorder:
     def calls(self) -> CallLog:
         """The calls that were not taken as retrievals."""
         return self._here.get().calls
-
-    @property
-    def ids(self) -> RunIds:
-        """The ids of the runs of this process."""
-        return self._here.get().ids
 
     @property
     def listeners(self) -> dict[str, RunListener]:
@@ -118,9 +121,9 @@ class Recorder:
         """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
         return self._runs.join(run_id, collect)
 
-    def is_handles(self, run_id: str) -> bool:
-        """True for an open run that `rg.run(...)` holds."""
-        return (run := self._runs.get(run_id)) is not None and run.collected is not None
+    def named(self, name: str) -> OpenRun | None:
+        """Returns the open run with this id, or the latest one that the application calls so."""
+        return self._runs.get(self._runs.names.get(name, name))
 
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
@@ -138,22 +141,22 @@ class Recorder:
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
         sub_questions: list[str] | None = None, pool: list[Passage] | None = None,
         metadata: Mapping[str, Any] | None = None, started_ns: int = 0, trace: TraceContext | Here | None = "here",
-        collect: Collected | None = None, identity: RunIdentity | None = None,
+        collect: Collected | None = None, names: RunNames = UNNAMED,
     ) -> bool:  # fmt: skip
         """Opens a run; returns whether it is sampled. Lists are taken as they are; `collect` receives what happens to
-        the run's steps; `identity` is for an id that another run may have."""
+        the run's steps; `names` is what the application calls the run."""
         overdue: list[OpenRun] = []
         try:
             if is_paused():
                 return False
             now = self._clock()
-            sampled = self.sampling.takes(run_id) or (identity is not None and identity.otherwise == "drop")
-            run = OpenRun(run_id, sampled, now, question, collected=collect, identity=identity)
+            sampled = self.sampling.takes(run_id, names)
+            run = OpenRun(run_id, sampled, now, question, collected=collect, names=names)
             with self._runs.lock:
                 known = self._runs.get(run_id)
                 if known is not None:
                     return known.sampled
-                self._runs.put(run)
+                self._runs.add(run)
                 if len(self._runs) > self._max_open:
                     overdue = self._runs.overdue(now)
                     self.counts.cut_short += sum(old.sampled for old in overdue)
@@ -164,13 +167,13 @@ class Recorder:
                 run.emitting = 1
             if trace == "here":
                 trace = trace_context()
-            if identity is not None and identity.instead_of:
-                metadata = {**(metadata or {}), ASKED: identity.instead_of}
+            if names.caller_id:
+                metadata = {**(metadata or {}), CALLER_ID: names.caller_id}
             record = partial(
                 Run, run_id, question, references, status="open", metadata=metadata or {}, sub_questions=sub_questions,
                 pool=pool, name=name, started_ns=started_ns or time.time_ns(), trace=trace,
             )  # fmt: skip
-            self._here.get().emitter.emit(run, RunStarted(record, identity, run_id))
+            self._here.get().emitter.emit(run, RunStarted(record, names, run_id))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
@@ -287,13 +290,11 @@ class Recorder:
         started_ns: int = 0,
         trace: TraceContext | Here | None = "here",
         top_k: int | None = None,
-        given: str = "",
         followed: bool = False,
     ) -> None:
         """Opens a retrieval, which may be a part of the open retrieval `within`. `turn` is a turn, or the parallel
-        branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. `given` is the
-        step's id from `claim_step`, where the application gave one: `step_id` then names the open retrieval alone. With
-        `followed` those passages count as read that stand in the inputs of the run's later model calls."""
+        branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. With `followed`
+        those passages count as read that stand in the inputs of the run's later model calls."""
         try:
             run = self._runs.get(run_id)
             if run is None or not run.sampled or is_paused():
@@ -304,7 +305,7 @@ class Recorder:
                 trace = None if within else trace_context()
             retrieval = Retrieval(
                 step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
-                trace=trace, top_k=top_k, given=given, followed=followed,
+                trace=trace, top_k=top_k, followed=followed,
             )  # fmt: skip
             self._runs.put_step(retrieval, turn, within, now=self._clock())
         except FAULTS as error:

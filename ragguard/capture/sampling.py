@@ -1,9 +1,10 @@
-"""Chooses which runs are recorded, by their ids: the same id is chosen always or never, in every process."""
+"""Chooses which runs are recorded: those of one id, or of one conversation, always or never, in every process."""
 
 from __future__ import annotations
 
 import zlib
 
+from ragguard.capture.events import RunNames
 from ragguard.runtime.arguments import number_between
 
 
@@ -16,6 +17,9 @@ class Sampling:
         """True where every run is recorded, whatever its id."""
         self._below = rate * 2**32
 
-    def takes(self, run_id: str) -> bool:
-        """True where a run of this id is recorded."""
-        return self.takes_all or zlib.crc32(run_id.encode("utf-8", "replace")) < self._below
+    def takes(self, run_id: str, names: RunNames | None = None) -> bool:
+        """True where a run of this id is recorded. The names of the run count more, since its parts share them."""
+        if self.takes_all:
+            return True
+        chosen_by = (names and (names.caller_id or names.thread)) or run_id
+        return zlib.crc32(chosen_by.encode("utf-8", "replace")) < self._below

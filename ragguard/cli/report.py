@@ -158,11 +158,18 @@ def _show_corrected(source: ScoredSource, data: str, labels: Path) -> None:
         console.print(f"{as_markup(remark)}.")
 
 
-def _show_run(source: ScoredSource, wanted: str) -> None:
-    from ragguard.analysis.hops import hop_table
+def _id_of(source: ScoredSource, wanted: str) -> str:
+    """Returns the id of the run that is meant by a part of its id, or by the id that the application gave it."""
     from ragguard.analysis.text import run_of_part
 
-    scored = source.scored_run(run_of_part(wanted, source.run_ids()))
+    found = source.scored_run(wanted)
+    return run_of_part(wanted, source.run_ids()) if found is None else found.run.id
+
+
+def _show_run(source: ScoredSource, wanted: str) -> None:
+    from ragguard.analysis.hops import hop_table
+
+    scored = source.scored_run(_id_of(source, wanted))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
@@ -172,9 +179,8 @@ def _print_json(source: ScoredSource, wanted: str, labels: Path | None) -> None:
     from dataclasses import asdict
 
     from ragguard.analysis.digest import MISLEADS, explanation_of, summary
-    from ragguard.analysis.text import run_of_part
 
-    only = run_of_part(wanted, source.run_ids()) if wanted else ""
+    only = _id_of(source, wanted) if wanted else ""
     found: list[dict[str, Any]] = []
     for overview in source.overviews(MISLEADS):
         line = overview.line

@@ -26,7 +26,7 @@ def storable_event(event: Event) -> Event:
         case RunStarted():
             run = event.run
             if (whole := fitted(run)) is not run:
-                return RunStarted(whole, event.identity)
+                return RunStarted(whole, event.names)
         case RunEnded():
             return fitted(event)
         case StepAmended():

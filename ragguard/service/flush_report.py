@@ -17,7 +17,7 @@ class Report:
 
     complete: bool
     captured: int = 0
-    """Runs that ended, since this RagGuard was made."""
+    """Runs that ended, since this RagGuard was made; one that goes on, once for each part."""
     steps: int = 0
     scored: int = 0
     """Runs whose scores could all be computed."""

@@ -346,10 +346,8 @@ class Intake:
         kinds = Counter(map(type, items))
         whole = sum(isinstance(item, WholeRun) for item in items)
         self._store.count("steps_captured", kinds[StepEnded] + whole)
-        if ended := kinds[RunEnded] + whole:
-            self._store.count("runs_captured", ended)
-            if self._listener is not None:
-                self._guarded(self._listener.runs_due)
+        if (kinds[RunEnded] or whole) and self._listener is not None:
+            self._guarded(self._listener.runs_due)
         if changed and (listener := self._listener) is not None:
             self._guarded(lambda: listener.steps_ended(changed))
 

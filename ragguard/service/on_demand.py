@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -77,17 +77,17 @@ class ScoringOnDemand:
         known = captured.record()
 
         async def find() -> ScoredRun:
-            run = await self.captured_run(lambda: captured.id, known) if captured.resumes else None
+            run = await self.captured_run(captured.id, known) if captured.names.resumes else None
             run = self._redacted(known) if run is None else run
             return await evaluate(run, self._pipeline.get().results(run, priority=DEMANDED))
 
         return await self._loop.within(find())
 
-    async def captured_run(self, run_id: Callable[[], str], known: Run | None) -> Run | None:
+    async def captured_run(self, run_id: str, known: Run | None) -> Run | None:
         """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
         lacks that; None where nothing of it is kept or known."""
         self._intake.start()
-        run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id())))
+        run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id)))
         if known is None:
             return run
         known = self._redacted(known)
@@ -155,7 +155,7 @@ class ScoringOnDemand:
         known = captured.record()
 
         async def find() -> Plan:
-            run = await self.captured_run(lambda: captured.id, known)
+            run = await self.captured_run(captured.id, known)
             return await self._pipeline.get().plan(self._redacted(known) if run is None else run)
 
         return await self._loop.within(find())

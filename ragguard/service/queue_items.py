@@ -46,10 +46,10 @@ def may_drop(item: QueueItem) -> bool:
     """Returns whether a full queue may drop the item.
 
     The queue keeps the end of a run, which is small and ends a run that is stored already; jobs and awaited events, for
-    which a caller waits; and the start of a run that asks for an id, without which later events would go into another.
+    which a caller waits; and the start of a run that goes on, without which its events would be a run of their own.
     """
     if type(item) is RunStarted:
-        return item.identity is None
+        return not item.names.resumes
     return item is not None and not isinstance(item, (RunEnded, WriterJob, AwaitedEvent))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import CALLER_ID, Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
@@ -27,8 +27,8 @@ Redact: TypeAlias = Callable[[str], str | None]
 """A function from a text to what may be kept of the text; None or '' keeps nothing."""
 
 _OWN_KEYS = frozenset(
-    "agent answer_content error framework interrupted langgraph_node lc_agent_name parent_run_id retriever "
-    "session_id thread_id tool_call_id".split()
+    f"{CALLER_ID} agent answer_content error framework interrupted langgraph_node lc_agent_name parent_run_id "
+    "retriever session_id thread_id tool_call_id".split()
 )
 """Keys that the package and its integrations write into metadata, which are not the user's texts."""
 _GENERATED = re.compile(
@@ -61,7 +61,9 @@ class Redactor:
             case OneStepRun():
                 return OneStepRun(self.run(event.run), self._record(RetrievalStep, event.step, []))
             case RunStarted():
-                return RunStarted(self.run(event.run), event.identity)
+                return RunStarted(
+                    self.run(event.run), event.names._replace(caller_id=self.id(event.names.caller_id))
+                )
             case StepEnded():
                 return StepEnded(self._record(RetrievalStep, event.step, []), turn_open=event.turn_open)
             case StepAmended():
@@ -129,7 +131,8 @@ class Redactor:
                 return [self._value(described.item, item, quotable) for item in value]
             return self.texts(value)
         if described is scalars.MAPPING:
-            return plain_metadata(value, METADATA, self._text, _OWN_KEYS) if value else {}
+            kept = plain_metadata(value, METADATA, self._text, _OWN_KEYS) if value else {}
+            return kept | {CALLER_ID: self.id(value[CALLER_ID])} if CALLER_ID in kept else kept
         return self.id(value) if described is scalars.ID else self._text(value)
 
     def _quoting(self, text: str, *quoted: str) -> str:

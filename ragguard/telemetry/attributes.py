@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
+from ragguard.capture.events import CALLER_ID
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
@@ -41,6 +42,7 @@ class Writer:
                 span.add_json(n.RUN_REFERENCES, list(run.references))
         session = run.metadata.get("session_id") or run.metadata.get("thread_id")
         span.add(n.OI_SESSION, None if session is None else identifier(session))
+        span.add(n.RUN_CALLER_ID, run.metadata.get(CALLER_ID))
         span.add(n.RUN_NAME, run.name)
         span.add(n.RUN_STATUS, run.status)
         span.add(n.RUN_STEPS, len(run.steps))

@@ -59,6 +59,7 @@ OPENINFERENCE = (
 
 OURS = (
     RUN_ID := Name("ragguard.run.id", "string", "the run, as in the store", *SPANS),
+    RUN_CALLER_ID := Name("ragguard.run.caller_id", "string", "the id that the application gave the run", "run"),
     RUN_NAME := Name("ragguard.run.name", "string", "the run's name", "run"),
     RUN_STATUS := Name("ragguard.run.status", "string", "ok, error, cancelled, interrupted, abandoned", "run"),
     RUN_STEPS := Name("ragguard.run.steps", "int", "how many retrievals the run made", "run"),

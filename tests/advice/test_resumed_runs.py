@@ -50,7 +50,7 @@ def test_advice_of_a_resumed_run_is_that_of_a_run_in_one_go(nano, store, questio
     with RagGuard(nano, store=store, scorers=()) as rg:
         whole = in_one_go(rg)
         first_part(rg)
-        with rg.run(question, id="r", resume=True) as run:
+        with rg.run(question, resume="r") as run:
             run.retrieved(*HOPS[1])
             advice = run.advise(PATIENT)
         assert (advice.action, advice.numbers) == ("answer", whole.numbers)
@@ -62,7 +62,7 @@ async def test_advice_of_a_resumed_run_is_awaited_in_asynchronous_code(nano, sto
     async with RagGuard(nano, store=store, scorers=()) as rg:
         async with rg.run(QUESTION, id="r") as run:
             run.retrieved(*HOPS[0])
-        async with rg.run(id="r", resume=True) as run:
+        async with rg.run(resume="r") as run:
             run.retrieved(*HOPS[1])
             assert (await run.aadvise(PATIENT)).action == "answer"
 
@@ -70,16 +70,16 @@ async def test_advice_of_a_resumed_run_is_awaited_in_asynchronous_code(nano, sto
 def test_before_the_next_step_it_is_about_the_earlier_ones(nano, store):
     with RagGuard(nano, store=store, scorers=()) as rg:
         first_part(rg)
-        with rg.run(id="r", resume=True) as run:
+        with rg.run(resume="r") as run:
             assert run.advise(PATIENT).action == "continue"
 
 
 def test_a_part_that_joins_a_resumed_run_sees_all_of_it(nano, store):
     with RagGuard(nano, store=store, scorers=()) as rg:
         first_part(rg)
-        with rg.run(id="r", resume=True) as run:
+        with rg.run(resume="r") as run:
             run.retrieved(*HOPS[1])
-            with rg.run(id="r", resume=True) as inner:
+            with rg.run(resume="r") as inner:
                 assert inner.advise(PATIENT).action == "answer"
 
 
@@ -87,7 +87,7 @@ def test_a_question_that_this_part_sets_counts_where_the_first_had_none(nano, st
     with RagGuard(nano, store=store, scorers=()) as rg:
         with rg.run(id="r") as run:
             run.retrieved(*HOPS[0])
-        with rg.run(id="r", resume=True) as run:
+        with rg.run(resume="r") as run:
             run.retrieved(*HOPS[1])
             with pytest.raises(AdviceError, match="has no question"):
                 run.advise(PATIENT)
@@ -102,7 +102,7 @@ def test_advice_of_a_resumed_run_is_redacted_once_and_stands_with_the_right_step
     with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
         with rg.run(QUESTION) as run:
             run.retrieved(*HOPS[0])
-        with rg.run(QUESTION, id=run.id, resume=True) as run:
+        with rg.run(QUESTION, resume=run.id) as run:
             run.retrieved(*HOPS[1])
             advice = run.advise(PATIENT)
         assert advice.status == "judged"
@@ -120,7 +120,7 @@ def test_the_parts_ask_what_one_run_asks_and_nothing_twice():
         in_one_go(rg)
     with RagGuard(connect(parts), store=None, scorers=()) as rg:
         first_part(rg)
-        with rg.run(id="r", resume=True) as run:
+        with rg.run(resume="r") as run:
             run.retrieved(*HOPS[1])
             run.advise(PATIENT)
     assert sorted(asked(parts)) == sorted(asked(whole))
@@ -141,7 +141,7 @@ with rg.run("Where was the founder of Corwell Mills born?", id="r") as run:
 
 def test_advice_counts_the_steps_of_a_process_that_was_killed(nano, tmp_path):
     assert run_program(PART_ONE, tmp_path / "s.db", check=False).returncode == -signal.SIGKILL
-    with RagGuard(nano, store=tmp_path / "s.db", scorers=()) as rg, rg.run(id="r", resume=True) as run:
+    with RagGuard(nano, store=tmp_path / "s.db", scorers=()) as rg, rg.run(resume="r") as run:
         run.retrieved(*HOPS[1])
         assert run.advise(PATIENT).action == "answer"
 
@@ -154,7 +154,7 @@ def test_live_scores_see_the_earlier_steps(nano, store):
         with rg.run(QUESTION, id="r") as run:
             run.retrieved(*HOPS[0])
         assert rg.flush(60)
-        with rg.run(id="r", resume=True) as run:
+        with rg.run(resume="r") as run:
             step = run.retrieved(*HOPS[1])
             assert eventually(lambda: coverage(rg)) == [1.0]
         assert rg.flush(60)
@@ -165,7 +165,7 @@ async def test_a_score_on_demand_of_an_open_run_sees_the_earlier_steps(nano, sto
     async with RagGuard(nano, store=store, scorers=["coverage"], when="run") as rg:
         async with rg.run(QUESTION, id="r") as run:
             run.retrieved(*HOPS[0])
-        async with rg.run(id="r", resume=True) as run:
+        async with rg.run(resume="r") as run:
             run.retrieved(*HOPS[1])
             scores = await rg.score(run)
         assert [one.value for one in scores if one.name == "coverage_total"] == [1.0]

@@ -9,6 +9,7 @@ from support.captured import Captured
 
 from ragguard import RagGuard
 from ragguard.capture.calls import CallLog, CallsSeen
+from ragguard.capture.events import RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Passage
 
@@ -80,7 +81,7 @@ def test_many_names_are_cut_with_their_number():
 
 def test_a_part_that_continues_a_run_need_not_retrieve(caplog):
     recorder = Recorder(Captured())
-    recorder.run_started("r", identity=recorder.ids.claim("r", resumes=True))
+    recorder.run_started("r", names=RunNames("r", resumes=True))
     recorder.run_ended("r", "Ada Berg")
     assert "without a retrieval" not in caplog.text
 

@@ -111,11 +111,12 @@ def test_passages_that_break_while_they_are_read_are_kept_up_to_there(recorder, 
 
 def test_ids_names_and_queries_that_are_no_texts_are_made_texts(recorder, captured):
     with RunHandle(recorder, "q", id=7, name=8) as run:
-        step = run.retrieved(None, [Passage("a", 3, np.float32(0.5), None, 4)], id=9, tool=10)
+        run.retrieved(None, [Passage("a", 3, np.float32(0.5), None, 4)], id=9, tool=10)
         run.failed(None, 11)
     done = captured.run
-    assert (done.id, done.name, step) == ("7", "8", "9")
     first, second = done.steps
+    given = [one.metadata["ragguard.caller_id"] for one in (done, first)]
+    assert (*given, done.name) == ("7", "9", "8")
     assert (first.query, first.tool, first.passages) == ("", "10", [Passage("a", "3", 0.5, {}, 4)])
     assert (second.query, second.status, second.error) == ("", "error", "11")
     assert recorder.faults.count == 0

@@ -32,7 +32,7 @@ def test_a_retrieval_an_error_and_an_answer_are_counted_and_said_once(rg, caplog
     assert (bool(report), report.late, report.lost) == (False, 3, 0)
     assert "3 retrievals or answers came after the end of their runs and are not recorded" in str(report)
     assert caplog.text.count("is not open, so a retrieval that came now is not recorded") == 1
-    assert f"rg.run(id={run.id!r}, resume=True)" in caplog.text
+    assert f"rg.run(resume={run.id!r})" in caplog.text
     (stored,) = rg.runs()
     assert (len(stored.steps), stored.answer) == (1, None)
 
@@ -40,7 +40,7 @@ def test_a_retrieval_an_error_and_an_answer_are_counted_and_said_once(rg, caplog
 def test_the_way_out_that_is_said_is_one(rg):
     with rg.run("Who founded Nordvik?") as run:
         run.retrieved("founder of Nordvik", PASSAGES)
-    with rg.run(id=run.id, resume=True) as run:
+    with rg.run(resume=run.id) as run:
         run.retrieved("late", PASSAGES)
         run.answered("Ada Berg")
     assert rg.flush(30)
@@ -57,9 +57,9 @@ def test_a_retrieval_before_the_run_begins_is_counted_too(rg):
 def test_an_answer_after_the_block_counts_while_a_stream_holds_the_run_open(rg):
     with rg.run("Who founded Nordvik?") as run:
         run.retrieved("founder of Nordvik", PASSAGES)
-        rg.recorder.run_held(run.key, "a stream")
+        rg.recorder.run_held(run.id, "a stream")
     run.answered("Ada Berg")
-    rg.recorder.run_released(run.key, "a stream")
+    rg.recorder.run_released(run.id, "a stream")
     assert rg.flush(30)
     assert rg.runs()[0].answer == "Ada Berg"
 

@@ -41,24 +41,22 @@ def test_run_ends_once_with_the_query_in_place_of_an_unknown_question(recorder, 
 
 
 def test_id_that_is_given_twice_names_two_runs(recorder, captured):
-    for _ in range(2):
-        run = PipelineRun(recorder, "")
-        assert not run.joins("mine")
-        run.claim("mine", resumes=False)
+    for id in "ab":
+        run = PipelineRun(recorder, id)
+        run.identify({"ragguard_run_id": "mine"})
         retrieves(run)
         run.end("an answer")
-    first, second = captured.runs
-    assert first.id == "mine" != second.id
-    assert second.metadata["ragguard.asked_id"] == "mine"
+    assert [run.id for run in captured.runs] == ["a", "b"]
+    assert {run.metadata["ragguard.caller_id"] for run in captured.runs} == {"mine"}
 
 
 def test_run_of_the_user_is_joined_and_gets_the_answer(recorder, captured):
-    with RunHandle(recorder, "who?", id="mine"):
+    with RunHandle(recorder, "who?") as handle:
         run = PipelineRun(recorder, "a")
-        assert run.joins()
+        run.identify({})
         retrieves(run)
         run.end("an answer", "error", ValueError("noted by the user's own block"))
-    assert (captured.run.id, captured.run.status, captured.run.answer) == ("mine", "ok", "an answer")
+    assert (captured.run.id, captured.run.status, captured.run.answer) == (handle.id, "ok", "an answer")
 
 
 def test_cancelled_run_that_waits_for_a_person_is_interrupted(recorder, captured):

@@ -23,7 +23,7 @@ def test_a_run_that_ends_before_its_stream_is_read_says_that_a_stream_can_contin
     with RagGuard(engine="nano", store=None, scorers=()) as rg:
         chain = ListRetriever() | RunnableLambda(lambda documents: "Fjord")
         with rg.run(QUESTION) as run:
-            metadata = {"ragguard_run_id": run.id, "ragguard_resume": True}
+            metadata = {"ragguard_resume": run.id}
             stream = chain.stream(QUESTION, {"callbacks": [RagGuardCallback(rg)], "metadata": metadata})
         assert list(stream) == ["Fjord"]
         rg.flush()

@@ -47,5 +47,5 @@ def test_late_stream_is_a_run_of_its_own_and_logged_once(rg, caplog):
 
 
 def test_late_stream_that_names_the_run_continues_it(rg):
-    read_late(rg, ragguard_run_id="run.id", ragguard_resume=True)
+    read_late(rg, ragguard_resume="run.id")
     assert told(rg) == [(QUESTION, ["Ada Berg"], "Ada Berg", 1)]

@@ -70,8 +70,8 @@ def test_metadata_says_what_the_run_is(captured, config):
         },
     )
     run = captured.run
-    assert (run.id, run.name, run.references) == ("run-7", "nightly", ["Ada Berg"])
-    assert run.metadata == {"user": "u1", "framework": "langchain"}
+    assert (run.name, run.references) == ("nightly", ["Ada Berg"])
+    assert run.metadata == {"user": "u1", "framework": "langchain", "ragguard.caller_id": "run-7"}
 
 
 def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
@@ -84,7 +84,7 @@ def test_calls_with_the_id_of_an_open_run_join_it(captured, recorder, config):
     ListRetriever().invoke("second hop", named)
     handle.answered("Ada Berg")
     handle.__exit__(None, None, None)
-    joined = next(run for run in captured.runs if run.id == "run-8")
+    joined = next(run for run in captured.runs if run.id == handle.id)
     assert [step.query for step in joined.steps] == ["first hop", "second hop"]
     assert (joined.question, joined.answer) == (QUESTION, "Ada Berg")
     assert run.steps == []

@@ -40,7 +40,7 @@ async def main():
     rg = RagGuard("nano", store=path, scorers=())
     instrument(rg)
     flow = Returns()
-    with instrument_tags({"ragguard_run_id": "conversation-7", "ragguard_resume": True}):
+    with instrument_tags({"ragguard_resume": "conversation-7"}):
         if part == "first":
             handler = flow.run(question="Who founded the firm based in Oslo?")
             async for event in handler.stream_events():
@@ -74,10 +74,14 @@ def test_workflow_of_a_killed_process_that_asked_a_person_goes_on_in_another_one
     path, saved = tmp_path / "s.db", tmp_path / "context.json"
     run_program(WORKER, path, saved, "first", "kill", check=False)
     (run,) = stored(path)
-    assert (run.id, run.question, run.status) == ("conversation-7", QUESTION, "open")
+    assert (run.metadata["ragguard.caller_id"], run.question, run.status) == (
+        "conversation-7",
+        QUESTION,
+        "open",
+    )
     run_program(WORKER, path, saved, "second", "end")
     (run,) = stored(path)
-    assert (run.id, run.question, run.answer, run.status) == ("conversation-7", QUESTION, "Ada Berg", "ok")
+    assert (run.question, run.answer, run.status) == (QUESTION, "Ada Berg", "ok")
     assert [(s.index, s.turn, s.query) for s in run.steps] == [
         (0, 0, "1 firm"), (1, 1, "2 town"), (2, 2, "3 founder"),
     ]  # fmt: skip
@@ -91,9 +95,9 @@ def captured():
 @pytest.mark.usefixtures("recorder")
 def test_run_goes_on_where_tags_name_it(captured):
     for query in ("one", "two"):
-        with instrument_tags({"ragguard_run_id": "x", "ragguard_resume": True}):
+        with instrument_tags({"ragguard_resume": "x"}):
             ListRetriever().retrieve(query)
     (run,) = captured.runs
-    assert (run.id, run.question) == ("x", "one")
+    assert (run.metadata["ragguard.caller_id"], run.question) == ("x", "one")
     assert [(s.index, s.query) for s in run.steps] == [(0, "one"), (1, "two")]
-    assert not {key for key in run.metadata if key.startswith("ragguard")}
+    assert not {key for key in run.metadata if key.startswith("ragguard_")}

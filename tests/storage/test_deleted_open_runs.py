@@ -42,7 +42,7 @@ def test_a_new_run_may_have_its_id(tmp_path):
         with rg.run("second", id="r") as run:
             run.retrieved("q", ["x"])
         assert rg.flush(30)
-        assert [(run.id, run.question, len(run.steps)) for run in rg.runs()] == [("r", "second", 1)]
+        assert [(run.question, len(run.steps)) for run in rg.runs()] == [("second", 1)]
 
 
 def test_another_process_deletes_it(tmp_path):

@@ -9,7 +9,7 @@ from support.means import means_of
 from support.runs import a_run, as_events, scores_of
 from support.stored import store_scores
 
-from ragguard.capture.events import RunIdentity, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepAmended, StepEnded
 from ragguard.records import PROVISIONAL, Failure, Run, Score, Usage
 from ragguard.storage.files.scorefile import write_scores
 from ragguard.storage.source import read_scored
@@ -62,7 +62,7 @@ def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
     *events, end = as_events(a_run("old"))
     store.record([*events, replace(end, waits_for="t")])
     again = Run("new", "who founded it?", status="open", started_ns=7)
-    assert store.record([RunStarted(again, RunIdentity("new", thread="t"))]) == {}
+    assert store.record([RunStarted(again, RunNames(thread="t", resumes=True))]) == {}
     step = replace(a_run("new", 1).steps[0], id="later")
     assert store.record([StepEnded(step)]) == {"old": False}
     assert [one.id for one in store.open_run("old").steps] == ["old-s0", "old-s1", "later"]
@@ -153,15 +153,15 @@ def test_final_scores_of_a_run_that_goes_on_stay_until_its_next_end(store):
     run = a_run()
     store.record(as_events(run))
     store_scores(store, run, scores_of(run, 0.3))
-    store.record([RunStarted(Run("r1", status="open", started_ns=5), RunIdentity("r1", resumes=True))])
-    store.record([StepEnded(replace(run.steps[0], id="later", index=0))])
+    store.record([RunStarted(Run("part", status="open", started_ns=5), RunNames("r1", resumes=True))])
+    store.record([StepEnded(replace(run.steps[0], id="later", run_id="part", index=0))])
     longer = replace(run, steps=[*run.steps, replace(run.steps[0], id="later")])
     news = so_far(store, longer, provisional(scores_of(longer, 0.6)))
     assert [one.step_id for one in news] == ["later"]
     assert [(one.value, one.provisional) for one in store.scores("r1")] == [
         (0.3, False), (0.3, False), (0.3, False), (0.6, True),
     ]  # fmt: skip
-    end(store, run)
+    store.record([RunEnded("part")])
     store_scores(store, longer, scores_of(longer, 0.8), revision=2)
     assert [(one.value, one.provisional) for one in store.scores("r1")] == [(0.8, False)] * 4
 

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import provisional, reading
+from ragguard.storage.sqlite import provisional, reading, run_names
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.score_rows import delete_of_origins, insert_scores
 
@@ -190,7 +190,7 @@ def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> No
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
     """Marks a run as delivered to the sinks."""
-    seq = reading.seq_of(connection, run_id)
+    seq = run_names.find_run(connection, run_id)
     if seq is not None:
         connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
         _let_go(connection, seq)

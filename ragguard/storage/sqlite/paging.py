@@ -10,6 +10,7 @@ from ragguard.errors import StoreError
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import reading
 from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.run_names import find_run
 
 T = TypeVar("T")
 ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
@@ -51,11 +52,15 @@ def read_runs(
 
 
 def get_run(db: Database, run_id: str, read: ReadRun[T], default: T) -> T:
-    """Returns the result of `read` for one run; `default` where the store does not have the run."""
+    """Returns the result of `read` for the run with this id, or the latest that is called so; `default` where the store
+    does not have the run."""
     try:
         with db.snapshot() as connection:
-            seq = reading.seq_of(connection, run_id)
-            return default if seq is None else read(connection, {seq: run_id})[seq]
+            seq = find_run(connection, run_id)
+            if seq is None:
+                return default
+            ids = connection.execute("SELECT seq, id FROM runs WHERE seq = ?", (seq,))
+            return read(connection, dict(ids.fetchall()))[seq]
     except FAULTS as error:
         raise _unreadable(db, run_id, error) from error
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
-from ragguard.storage.sqlite.columns import Data, storable
+from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.passage_table import digests_in
 from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
 
@@ -26,12 +26,6 @@ _ORIGINS = (
     "SELECT id, reference_source, engine, prompts, scorer, version, references_hash FROM origins "
     "WHERE id IN ({})"
 )
-
-
-def seq_of(connection: sqlite3.Connection, run_id: str) -> int | None:
-    """Returns the `seq` of a run; None where the store does not have it."""
-    row = connection.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-    return None if row is None else int(row[0])
 
 
 def count_runs(connection: sqlite3.Connection) -> int:

@@ -8,8 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ragguard.errors import StoreError
-from ragguard.storage.sqlite import reading
-from ragguard.storage.sqlite.continued import forget_waiting, note_deleted
+from ragguard.storage.sqlite import reading, run_names
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.passage_table import digests_in
 from ragguard.storage.sqlite.texts import release
@@ -26,15 +25,12 @@ class Removals:
         """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
 
     def delete(self, run_id: str) -> bool:
-        """Removes a run for good, as `Store.delete` says; returns False where the store does not have it."""
+        """Removes a run for good, or all that are called so, as `Store.delete` says."""
         with self._db.transaction() as db:
-            seq = reading.seq_of(db, run_id)
-            if seq is not None:
-                if db.execute("SELECT 1 FROM runs WHERE seq = ? AND status = 'open'", (seq,)).fetchone():
-                    note_deleted(db, run_id)
-                delete_runs(db, [seq])
+            seqs = run_names.find_runs(db, run_id)
+            delete_runs(db, seqs)
         with self._db.lock:
-            if seq is not None:
+            if seqs:
                 self._unwiped.add(run_id)
             if run_id not in self._unwiped:
                 return False
@@ -83,8 +79,7 @@ def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
                 uses.subtract(_digests(row[0]))
         for table in ("steps", "scores", "failures", "scorings"):
             connection.execute(f"DELETE FROM {table} WHERE run = ?", (seq,))
-        for row in connection.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchall():
-            forget_waiting(connection, row[0])
+        run_names.forget(connection, seq)
         connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
     release(connection, uses)
 

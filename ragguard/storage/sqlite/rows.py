@@ -65,8 +65,8 @@ def run_data(run: Run, table: PassageTable) -> Data:
     return body
 
 
-def add_end(body: Data, end: RunEnded, table: PassageTable, times_continued: int = 0) -> None:
-    """Adds the values of a run's end, which may have been continued some times, to the body."""
+def add_end(body: Data, end: RunEnded, table: PassageTable, part: int = 0) -> None:
+    """Adds the values of the end of a run, or of a later part of it, to the body."""
     if end.references is not None:
         body["references"] = end.references
     if end.sub_questions is not None:
@@ -76,7 +76,7 @@ def add_end(body: Data, end: RunEnded, table: PassageTable, times_continued: int
     if end.metadata:
         known = body.get("metadata", {})
         body["metadata"] = {**known, **plain_metadata(end.metadata)}
-        if times_continued and "question_source" not in known:  # that of its beginning stays
+        if part and "question_source" not in known:  # that of its beginning stays
             body["metadata"].pop("question_source", None)
     if end.trace is not None:
         body["trace"] = trace_body(end.trace)

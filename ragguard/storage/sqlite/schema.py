@@ -10,7 +10,7 @@ from typing import Any
 
 from ragguard.errors import SchemaMismatch, StoreError
 
-VERSION = 3
+VERSION = 4
 APPLICATION_ID = 0x52474431
 """Marks a file as a store of ragguard; `file` and SQLite's own tools show the mark."""
 
@@ -41,6 +41,18 @@ TABLES = (
         emit_after INTEGER,
         attempts INTEGER NOT NULL DEFAULT 0
     )""",
+    # What a run is called beside its id: by the id that the application gave it ('caller'), by the thread that it waits
+    # for ('thread'), and by the id of a later part that goes on with it ('part', with what stood before that part).
+    """CREATE TABLE names (
+        name TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        run INTEGER NOT NULL,
+        part INTEGER NOT NULL DEFAULT 0,
+        steps INTEGER NOT NULL DEFAULT 0,
+        turns INTEGER NOT NULL DEFAULT 0,
+        PRIMARY KEY (name, kind, run)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX names_of_run ON names (run)",
     "CREATE INDEX runs_live ON runs (owner, due_ns) WHERE owner IS NOT NULL",
     "CREATE INDEX runs_ended ON runs (ended_ns)",
     """CREATE TABLE steps (

@@ -25,7 +25,6 @@ from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
 from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.columns import storable
-from ragguard.storage.sqlite.continued import ContinuedRuns
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
 from ragguard.storage.sqlite.means import RunMeans, means_at
@@ -74,7 +73,6 @@ class Store:
         self._counting = threading.RLock()  # reentrant: a garbage collection may run a hook inside a hook
         self._claimed: set[str] = set()
         """The runs that are being scored or delivered."""
-        self._continued = ContinuedRuns()
         self.outage = ""
         """The reason why the last change could not be written; '' where it was."""
         file = None if path is None else file_path("store", path)
@@ -173,15 +171,13 @@ class Store:
     def _write(self, batch: EventBatch) -> dict[str, bool]:
         owner = self._process.owner
         with self._transaction() as db:
-            writing = Writing(db, owner, self._continued, texts=batch.texts, scored=self._scored)
+            writing = Writing(db, owner, texts=batch.texts, scored=self._scored)
             writing.write(batch.rows)
             writing.finish()
             if not self._scored:
                 ledger.keep_all_unscored(db, owner)
             dropped = self._keep_bounds(db) if self.path is None else 0
-        self._continued.keep_ended(writing.ended)
-        if writing.ended_again:  # a run that ends again was counted before
-            self.count("runs_captured", -writing.ended_again)
+        self.count("runs_captured", writing.ended)
         if dropped:
             self.count("runs_dropped", dropped)
             bounds.warn_of_dropped(self, self.counts["runs_dropped"], self._bound)

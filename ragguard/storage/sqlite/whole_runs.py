@@ -8,9 +8,10 @@ from collections.abc import Iterable
 from ragguard.errors import InvalidInput
 from ragguard.records import Run, ScoredRun
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import ledger, reading
+from ragguard.storage.sqlite import ledger
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.owners import make_due
+from ragguard.storage.sqlite.run_names import find_run
 from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.writing import Writing
 
@@ -21,7 +22,7 @@ def write_scored(db: sqlite3.Connection, scored: Iterable[ScoredRun], owner: str
         writing = Writing(db, owner)  # one a run, so that the texts of one run alone are in memory
         writing.write_run(one.run)
         writing.finish()
-        seq = reading.seq_of(db, one.run.id)
+        seq = find_run(db, one.run.id)
         assert seq is not None
         insert_scores(db, seq, one.scores)
         ledger.insert_failures(db, seq, "", one.failures)

@@ -18,25 +18,18 @@ from ragguard.capture.events import (
     RunStarted,
     StepAmended,
     StepEnded,
-    renamed_step,
 )
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.runtime.deadline import now_ns
-from ragguard.runtime.notices import NOTICES
+from ragguard.storage.sqlite import run_names
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
-from ragguard.storage.sqlite.continued import (
-    TIMES_CONTINUED,
-    UNANNOUNCED,
-    ContinuedRuns,
-    forget_deleted,
-    wait,
-    was_deleted,
-)
 from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.passage_table import PassageTable, digests_in
+from ragguard.storage.sqlite.removal import delete_runs
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
+from ragguard.storage.sqlite.run_names import StoredPart
 from ragguard.storage.sqlite.texts import NeededTexts
 from ragguard.storage.sqlite.time_slice import TimeSlice
 
@@ -44,7 +37,8 @@ EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 
-_STARTED, _ENDED = map(STEP_COLUMNS.index, ("started_ns", "ended_ns"))
+UNANNOUNCED = "unannounced"
+"""Key in the body of a run that a step has opened, while the run's start is not known."""
 
 
 @dataclass(slots=True)
@@ -73,18 +67,17 @@ class Writing:
         self,
         connection: sqlite3.Connection,
         owner: str,
-        continued: ContinuedRuns | None = None,
         *,
         texts: dict[bytes, str] | None = None,
         scored: bool = True,
     ) -> None:
-        """Takes the `continued` runs of the process, where events are written as they are captured, and the `texts` of
-        the events' passages, under their digests. With `scored=False` nobody is to score the runs."""
+        """Takes the `texts` of the events' passages, under their digests. With `scored=False` nobody is to score the
+        runs."""
         self._db, self._scored = connection, scored
-        self._continued = ContinuedRuns() if continued is None else continued
         self._owner = owner
         self._now = now_ns()
-        self._seqs: dict[str, int] = {}
+        self._parts: dict[str, StoredPart] = {}
+        """The stored runs that events are written to, by the id under which they were captured."""
         self._open: set[int] = set()
         """The `seq` of runs that are known to be open."""
         self._new: dict[str, NewRun] = {}
@@ -92,10 +85,8 @@ class Writing:
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
-        self.ended: set[str] = set()
-        """The runs that ended in this transaction, by their ids in the store."""
-        self.ended_again = 0
-        """The number of ends of runs whose earlier end this process wrote, too."""
+        self.ended = 0
+        """The number of runs that ended in this transaction and were open before."""
         self.of_deleted = 0
         """The number of steps and amendments of runs that were deleted while they were open."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
@@ -117,9 +108,8 @@ class Writing:
             case StepRow():
                 self._step_ended(event)
             case RunStarted():
-                if event.identity is not None:  # the run that it may continue is looked up in the tables
-                    self._insert_new()
-                self._started(self._continued.begin(self._db, self._owner, event))
+                if not event.names.resumes or not self._goes_on(event):
+                    self._started(event.run)
             case RunEnded():
                 self._ended(event)
             case StepAmended():
@@ -173,109 +163,88 @@ class Writing:
 
     def _new_run(self, new: NewRun) -> None:
         run = new.run
-        if self._continued.get(run.id) is None and run.id not in self._new and self._seq(run.id) is None:
+        if run.id not in self._new and self._part(run.id) is None:
             self._new[run.id] = new
+            self.ended += 1
             return
         self._started(replace(run, status="open", ended_ns=0))
         for step in new.steps.values():
             self._step_ended(step)
         self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
 
+    def _goes_on(self, event: RunStarted) -> bool:
+        """Opens the stored run that a captured one goes on with; returns False where there is none."""
+        self._insert_new()
+        if self._part(event.run.id) is not None:
+            return False  # the batch is repeated, or a step has opened the run
+        part = run_names.go_on(self._db, event.run, event.names, self._owner)
+        if part is None:
+            return False
+        self._parts[event.run.id] = part
+        self._open.add(part.seq)
+        return True
+
     def _step_ended(self, step: StepRow) -> None:
-        if (stored := self._continued.get(step.run_id)) is not None:
-            if stored.dropped:
-                return
-            if stored.unwritten is not None:
-                self._started(self._continued.begin_unwritten(stored))
-            else:
-                step = stored.step_behind(step)
         if (new := self._new.get(step.run_id)) is not None:
-            if new.is_open and _times_of(new.steps.setdefault(step.id, step)) == _times_of(step):
+            if new.is_open and new.steps.setdefault(step.id, step).columns == step.columns:
                 self.changed[step.run_id] = step.turn_open
                 return
             self._insert_new()
-        seq = self._opened(step.run_id)
-        if seq is None:
+        part = self._opened(step.run_id)
+        if part is None:
             self.of_deleted += 1
-            return
-        if not self._step(seq, step) and not self._step_with_own_id(seq, step):
-            return
-        if seq in self._open:
-            self.changed[step.run_id] = step.turn_open
-        else:
-            self._changed(seq)
+        elif self._step(part.seq, part.step_behind(step)):
+            self._step_changed(part, turn_open=step.turn_open)
 
-    def _step_with_own_id(self, run: int, step: StepRow) -> bool:
-        """Writes a step whose id another step of its run has, such as one from before the run was continued; returns
-        False where it is the same step, which was written before."""
-        there = self._db.execute(
-            "SELECT started_ns, ended_ns FROM steps WHERE run = ? AND id = ?", (run, step.columns[0])
-        ).fetchone()
-        if tuple(there) == _times_of(step):
-            return False
-        own = f"{step.id}~{_times_of(step)[0]}"
-        NOTICES.warn("step id used twice", renamed_step(step.run_id, step.id, own), pause=1.0)
-        return self._step(run, step._replace(id=own, columns=(own, *step.columns[1:])))
-
-    def _find_step(self, run: int, step_id: str) -> sqlite3.Row | None:
-        """Returns `seq`, `idx` and `k` of the step that was written last under this id, or under one of its own
-        in place of this id; None where there is none."""
-        asked = storable(step_id)
-        found = self._db.execute(
-            "SELECT seq, idx, k FROM steps WHERE run = ? AND (id = ? OR id >= ? AND id < ?) ORDER BY seq DESC",
-            (run, asked, f"{asked}~0", f"{asked}~:"),
-        )
-        row: sqlite3.Row | None = found.fetchone()
-        return row
-
-    def _started(self, run: Run | None) -> None:
-        if run is None or run.id in self._new:
+    def _started(self, run: Run) -> None:
+        if run.id in self._new:
             return
-        seq = self._seq(run.id)
-        if seq is None:
+        part = self._part(run.id)
+        if part is None:
             self._new[run.id] = NewRun(run)
             return
         # A step that came before the start has opened the run.
-        if UNANNOUNCED in self._body("runs", seq):
+        if not part.number and UNANNOUNCED in self._body("runs", part.seq):
             table = PassageTable(self.texts)
             body = table.body(run_data(run, table))
             self._db.execute(
                 "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
-                (storable(run.name), storable(run.question), run.started_ns, body, seq),
+                (storable(run.name), storable(run.question), run.started_ns, body, part.seq),
             )
             self._needed.add(table.digests)
+            run_names.call(self._db, part.seq, run)
 
     def _ended(self, event: RunEnded) -> None:
-        stored = self._continued.get(event.run_id)
-        if stored is not None and (stored.dropped or stored.unwritten is not None):
-            return
         new = self._new.get(event.run_id)
-        run_id = event.run_id if stored is None else stored.run_id
-        if new is not None and new.is_open and stored is None and not event.waits_for:
+        if new is not None and event.void:
+            del self._new[event.run_id]
+            return
+        if new is not None and new.is_open and not event.waits_for:
             new.end = event
-            self.ended.add(run_id)
-            self.changed.pop(run_id, None)
+            self.ended += 1
+            self.changed.pop(event.run_id, None)
             return
         self._insert_new()
-        seq = self._opened(run_id)
-        if seq is None:
-            forget_deleted(self._db, run_id)
+        part = self._opened(event.run_id)
+        if part is None:
+            run_names.forget_deleted(self._db, event.run_id)
             return
-        body = self._body("runs", seq)
-        times_continued = 0 if stored is None else stored.times_continued
+        if event.void and not part.number:
+            delete_runs(self._db, [part.seq])
+            return
+        body = self._body("runs", part.seq)
         if (
-            body.get(TIMES_CONTINUED, 0) > times_continued
-        ):  # another process, or another call, has continued it since
+            body.get(run_names.PART, 0) > part.number
+        ):  # another process, or another call, has gone on with it since
             return
-        self._open.discard(seq)
-        self.changed.pop(run_id, None)
-        self.ended_again += run_id in self.ended or self._continued.has_ended(run_id)
-        self.ended.add(run_id)
+        self.ended += part.seq in self._open
+        self._open.discard(part.seq)
+        self.changed.pop(part.run_id, None)
         table = PassageTable(self.texts, body.pop("items", ()))
-        add_end(body, event, table, times_continued)
+        add_end(body, event, table, part.number)
         self._needed.add(table.digests)
         if event.waits_for:
-            wait(self._db, event.waits_for, run_id)
+            run_names.wait(self._db, part.seq, event.waits_for)
         question = storable(event.question)
         self._db.execute(
             "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
@@ -283,65 +252,60 @@ class Writing:
             "ended_ns = ?, body = ?, attempts = 0, "
             "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
             (
-                event.status, maybe(event.answer), question, times_continued > 0, question,
-                event.ended_ns or self._now, table.body(body), seq,
+                event.status, maybe(event.answer), question, part.number > 0, question,
+                event.ended_ns or self._now, table.body(body), part.seq,
             ),
         )  # fmt: skip
-        make_due(self._db, seq, self._owner, self._now)
+        make_due(self._db, part.seq, self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
-        stored = self._continued.get(event.run_id)
-        if stored is not None and (stored.dropped or stored.unwritten is not None):
-            return
         self._insert_new()
-        run_id = event.run_id if stored is None else stored.run_id
-        seq = self._opened(run_id)
-        if seq is None:
+        part = self._opened(event.run_id)
+        if part is None:
             self.of_deleted += 1
             return
-        step = self._find_step(seq, event.step_id)
+        step = self._db.execute(
+            "SELECT seq, body, k FROM steps WHERE run = ? AND id = ?", (part.seq, storable(event.step_id))
+        ).fetchone()
         if step is None:
             return
-        body = self._body("steps", step[0])
+        body: Data = json.loads(step["body"])
         table = PassageTable(self.texts, body.pop("items", ()))
-        k = amend(body, event, table, step[2])
+        k = amend(body, event, table, step["k"])
         self._needed.add(table.digests)
         failed = None if event.error is None else "error"
         self._db.execute(
             "UPDATE steps SET body = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
-            (table.body(body), failed, k, step[0]),
+            (table.body(body), failed, k, step["seq"]),
         )
-        if seq in self._open:
-            self.changed.setdefault(run_id, False)
-        else:
-            self._changed(seq)
+        self._step_changed(part, turn_open=self.changed.get(part.run_id, False))
 
     def _body(self, table: str, seq: int) -> Data:
         row = self._db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()
         body: Data = json.loads(row[0])
         return body
 
-    def _seq(self, run_id: str) -> int | None:
-        seq = self._seqs.get(run_id)
-        if seq is None:
-            row = self._db.execute(
-                "SELECT seq, status FROM runs WHERE id = ?", (storable(run_id),)
-            ).fetchone()
-            if row is None:
-                return None
-            seq = self._seqs[run_id] = row[0]
-            if row[1] == "open":
-                self._open.add(row[0])
-        return seq
+    def _part(self, run_id: str) -> StoredPart | None:
+        """Returns where the events that were captured under this id are written; None where that is not known yet."""
+        part = self._parts.get(run_id)
+        if part is None:
+            row = self._db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+            part = run_names.find_part(self._db, run_id) if row is None else StoredPart(row[0], run_id)
+            if part is not None:
+                self._parts[run_id] = part
+                status = self._db.execute("SELECT status FROM runs WHERE seq = ?", (part.seq,)).fetchone()[0]
+                if status == "open":
+                    self._open.add(part.seq)
+        return part
 
-    def _opened(self, run_id: str) -> int | None:
-        """Returns the `seq` of a run; opens one whose start was not reported. None: it was deleted while open."""
-        seq = self._seq(run_id)
-        if seq is not None:
-            return seq
-        if was_deleted(self._db, run_id):
-            return None
-        return self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
+    def _opened(self, run_id: str) -> StoredPart | None:
+        """Returns the stored run; opens one whose start was not reported. None: it was deleted while open."""
+        part = self._part(run_id)
+        if part is None and not run_names.was_deleted(self._db, run_id):
+            seq = self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
+            part = self._parts[run_id] = StoredPart(seq, run_id)
+            self._open.add(seq)
+        return part
 
     def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
         """Inserts a run and returns its `seq`; with an owner, the run is open."""
@@ -353,9 +317,6 @@ class Writing:
             ),
         ).lastrowid  # fmt: skip
         assert seq is not None
-        self._seqs[run.id] = seq
-        if owner:
-            self._open.add(seq)
         return seq
 
     def _insert_new(self) -> None:
@@ -365,7 +326,8 @@ class Writing:
         new, self._new = self._new, {}
         seqs = insert_new(self._db, new.values(), self._needed, self._owner, self._now, scored=self._scored)
         for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
-            self._seqs[run_id] = seq
+            self._parts[run_id] = StoredPart(seq, run_id)
+            run_names.call(self._db, seq, one.run)
             if one.is_open:
                 self._open.add(seq)
 
@@ -390,15 +352,13 @@ class Writing:
             self._step(run, step)
         return True
 
-    def _changed(self, run: int) -> None:
-        """Makes an ended run due again, since its steps have changed."""
+    def _step_changed(self, part: StoredPart, *, turn_open: bool) -> None:
+        """Notes that a step of an open run has changed; makes an ended one due again."""
+        if part.seq in self._open:
+            self.changed[part.run_id] = turn_open
+            return
         self._db.execute(
             "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
             "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
-            (self._owner, self._now, self._now, run),
+            (self._owner, self._now, self._now, part.seq),
         )
-
-
-def _times_of(step: StepRow) -> tuple[int, int]:
-    """Returns when the step began and ended, which tells it from another step of the same id."""
-    return step.columns[_STARTED], step.columns[_ENDED]
