@@ -30,8 +30,7 @@ ANSWER_TOKENS = 32
 SCORING_S = 600.0
 LEGEND = """
 likelihood: how probable the answer's words are to the model after what it read; delta: what the hop added.
-fit: how much likelier (in log-probability) a word is after the passage; 0 is no help. In the tables it is a word of the
-hop's own query, in the lists a word of your question."""
+fit: how much likelier (in log-probability) a word of your question is after the passage; 0 is no help."""
 """The meaning of the numbers of a model that does not judge by label."""
 
 
@@ -169,41 +168,43 @@ def _ask(
     wording: str = "",
     retriever: Callable[[str], object] | None = None,
 ) -> AskedQuestion:
-    """Searches twice, for a wording of the question, answers, scores, and prints the run."""
+    """Searches twice, for a wording of the question, answers, scores, and prints the run.
+
+    A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
+    misses what is there.
+    """
     from ragguard.analysis.hops import hop_table
     from ragguard.cli.sides import means_of, retrieve
     from ragguard.text.search import content_words, left_open
 
     wording = wording or question
+    first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
+    wanted = left_open(wording, first, search)
+    left = " ".join(wanted)
+    second = retrieve(retriever, left, K, first) if retriever else search(wanted, K, without=first)
+    found = [*first, *second]
+    fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
+    read = [found[fits.index(max(fits))]] if fits else found
     with rg.run(question, name="try") as run:
-        first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
-        run.retrieved(wording, first)
-        wanted = left_open(wording, first, search)
-        query = " ".join(wanted)
-        second = retrieve(retriever, query, K, first) if retriever else search(wanted, K, without=first)
-        run.retrieved(query, second)
-        found = [*first, *second]
-        answer = asyncio.run(_answer(rg.engine, question, found)) if found else ""
+        for passages in (first, second):
+            got = [one for one in passages if one in read]
+            run.retrieved(wording, got, candidates=passages, k=len(passages) or None)
+        answer = asyncio.run(_answer(rg.engine, question, read)) if found else ""
         run.answered(answer)
     done = rg.flush(timeout=SCORING_S)
     for item in rg.runs():
         if item.id == run.id:
             screen().print(hop_table(item, rg.scores(item.id), rg.failures(item.id)))
-    fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
     if not found:
         say("No passage has a word of this question; ask it in the words of the texts.")
     else:
-        say("\nwhere each passage is from" + (", and how well it fits your question:" if fits else ":"))
+        say(f"\nThe second search was for: {left or 'nothing, since all words were found'}")
+        say("Where each passage is from:")
     places = [f"1.{number}" for number in range(1, len(first) + 1)]
     places += [f"2.{number}" for number in range(1, len(second) + 1)]
-    for at, (place, passage) in enumerate(zip(places, found, strict=True)):
-        fit = f"  {fits[at]:+z.2f}" if fits else ""
-        best = "  fits the question best" if fits and fits[at] == max(fits) else ""
-        say(f"  {place}{fit}  {passage.id or '(no id)'}{best}")
-    if fits:
-        say(
-            "fit: how much likelier a word of the question is after the passage (log-probability); 0 is no help."
-        )
+    for place, passage in zip(places, found, strict=True):
+        best = "  fits the question best; the model read this one" if fits and passage in read else ""
+        say(f"  {place}  {passage.id or '(no id)'}{best}")
     return AskedQuestion(
         whole=bool(done) and not rg.failures(run.id), means=means_of(question, rg.scores(run.id), fits)
     )
@@ -225,26 +226,28 @@ def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
 
 
 async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str:
-    """Returns the model's answer from the passages, in one line."""
+    """Returns the first line of the model's answer from the passages."""
     read = "\n\n".join(one.text for one in passages)
     prompt = f"{read}\n\nAnswer from this text, in a few words.\nQuestion: {question}"
     answers = await engine.sample([prompt], n=1, max_tokens=ANSWER_TOKENS, temperature=0)
-    return " ".join(answers[0][0].text.split())
+    return next((line.strip() for line in answers[0][0].text.splitlines() if line.strip()), "")
 
 
 async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[float]:
-    """Returns by how much each passage raises the mean log-probability of the question's tokens."""
-    from statistics import fmean
-
+    """Returns by how much each passage raises the mean log-probability of the question's tokens: `query_gain`."""
     from ragguard.engines.engine import Verbs
+    from ragguard.engines.prompts import load_prompts
+    from ragguard.metrics.likelihood import query_gain
+    from ragguard.scorers.probes.query import query_likelihood
 
     if not isinstance(engine, Verbs):
         return []
-    task = "Write a question that this passage answers."
-    prompts = ["Write a question.", *(f"{one.text}\n\n{task}" for one in passages)]
-    rows = await engine.continuations(prompts, [[question]] * len(prompts))
-    alone, *after = (fmean(row[0].logprobs) for row in rows)
-    return [one - alone for one in after]
+    prompts = load_prompts("default")
+    asked = [query_likelihood(prompts, question)]
+    asked += [query_likelihood(prompts, question, passage.text) for passage in passages]
+    rows = await engine.continuations([one.prompt for one in asked], [[question]] * len(asked))
+    alone, *after = (row[0].logprobs for row in rows)
+    return [query_gain(one, alone) for one in after]
 
 
 def _finish(out: Path, stopped: bool, browser: bool) -> None:
