@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextvars
 import gc
 import sys
@@ -241,3 +242,36 @@ def test_runs_that_overlap_for_ever_keep_no_closed_ones_in_memory(recorder, anew
         return sum(ref() is not None for ref in gone)
 
     assert anew(overlapping) <= 3 * 5
+
+
+@pytest.mark.parametrize("blank", ["", " ", [" ", "\n"]])
+def test_references_that_are_all_blank_are_refused(recorder, blank):
+    """Else the run would be scored by its own answer, as one whose right answer is not known."""
+    with pytest.raises(InvalidInput, match="references"):
+        RunHandle(recorder, "q", references=blank)
+    assert RunHandle(recorder, "q", references=["", "Ada Berg"]).references == ["", "Ada Berg"]
+
+
+async def test_run_whose_task_is_cancelled_is_recorded_as_cancelled_with_its_steps(recorder, captured):
+    async def work():
+        async with RunHandle(recorder, "q") as run:
+            run.retrieved("hop", ["a"])
+            raise asyncio.CancelledError
+
+    with pytest.raises(asyncio.CancelledError):
+        await work()
+    assert (captured.run.status, len(captured.run.steps)) == ("cancelled", 1)
+
+
+def test_run_of_a_task_is_no_current_run_of_tasks_beside_it_or_of_new_threads(recorder, captured):
+    async def one(number):
+        async with RunHandle(recorder, f"q{number}") as run:
+            await asyncio.sleep(0)
+            assert innermost(recorder) is run
+            assert await asyncio.get_running_loop().run_in_executor(None, innermost, recorder) is None
+
+    async def both():
+        await asyncio.gather(one(1), one(2))
+
+    asyncio.run(both())
+    assert [run.status for run in captured.runs] == ["ok", "ok"]

@@ -11,7 +11,7 @@ import pytest
 from support.captured import Captured
 from support.clock import Clock
 
-from ragguard.capture.events import Delivered, RunEnded, StepEnded
+from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
@@ -410,3 +410,28 @@ def test_last_answer_that_frameworks_note_counts_and_its_number_is_in_the_metada
         recorder.run_noted("run", answer=answer)
     recorder.run_ended("run")
     assert (captured.run.answer, captured.run.metadata) == ("last", {"ragguard.answers": 2})
+
+
+def test_hook_that_runs_inside_a_hook_is_recorded_without_a_deadlock():
+    """As when a garbage collection closes a generator while the recorder is at work."""
+    captured = Captured()
+
+    def intake(event):
+        captured(event)
+        if isinstance(event, RunStarted) and event.run.id == "outer":
+            recorder.run_started("inner")
+            recorder.run_ended("inner")
+
+    recorder = Recorder(intake)
+    recorder.run_started("outer")
+    recorder.run_ended("outer")
+    assert [run.status for run in captured.runs] == ["ok", "ok"]
+
+
+def test_reports_about_runs_and_steps_that_nobody_began_change_nothing(recorder, captured):
+    recorder.step_started("s", "nobody", "hop")
+    recorder.step_ended("s", [])
+    recorder.step_failed("s", "x")
+    recorder.step_amended("s", "nobody", [])
+    recorder.run_ended("nobody")
+    assert (captured.events, recorder.faults.count) == ([], 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from support.decision_server import FORMS, DecisionServer
 from support.engine_contract import EngineContract, Subject
@@ -31,30 +33,33 @@ class TestConnected(EngineContract):
         await engine.aclose()
 
 
+def kept_open(address, **what):
+    """Yields one engine for all tests: looking at a model costs more than most of them, and it serves any loop."""
+    engine = open_engine(address)
+    yield Subject(engine, lambda: open_engine(address), callers=50, **what)
+    asyncio.run(engine.aclose())
+
+
 @pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory):
-    return make_checkpoint(tmp_path_factory.mktemp("tiny"))
+def transformers(tmp_path_factory):
+    yield from kept_open(f"hf:{make_checkpoint(tmp_path_factory.mktemp('tiny'))}")
 
 
 class TestTransformers(EngineContract):
     @pytest.fixture
-    async def subject(self, checkpoint):
-        engine = open_engine(f"hf:{checkpoint}")
-        yield Subject(engine, lambda: open_engine(f"hf:{checkpoint}"))
-        await engine.aclose()
+    def subject(self, transformers):
+        return transformers
 
 
 @pytest.fixture(scope="module")
 def gguf(tmp_path_factory):
-    return make_gguf(tmp_path_factory.mktemp("gguf"))[1]
+    yield from kept_open(f"gguf:{make_gguf(tmp_path_factory.mktemp('gguf'))[1]}", words_are_tokens=False)
 
 
 class TestGguf(EngineContract):
     @pytest.fixture
-    async def subject(self, gguf):
-        engine = open_engine(f"gguf:{gguf}")
-        yield Subject(engine, lambda: open_engine(f"gguf:{gguf}"), words_are_tokens=False)
-        await engine.aclose()
+    def subject(self, gguf):
+        return gguf
 
 
 @pytest.mark.vllm

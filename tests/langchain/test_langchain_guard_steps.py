@@ -165,3 +165,16 @@ async def test_a_text_that_only_the_guard_takes_apart_is_a_step_of_its_node(capt
     agent(call("search", query="x"), ANSWER, tools=[search], middleware=middleware).invoke(asked(), config)
     (step,) = captured.run.steps
     assert (step.tool, step.metadata["langgraph_node"]) == ("search", "tools")
+
+
+async def test_calls_whose_ids_repeat_have_a_decision_each(captured, config):
+    """Some models number their calls anew in each turn."""
+    turns = [{**call("search", query=query), "id": "call_0"} for query in ("one", "two")]
+    tools = [
+        create_retriever_tool(ListRetriever(), "search", "Searches.", response_format="content_and_artifact")
+    ]
+    guarded = agent(*turns, ANSWER, tools=tools, middleware=[GuardMiddleware(guarding())])
+    await guarded.ainvoke(asked(), config)
+    assert [told(step)[0::3] for step in captured.run.steps] == [
+        ("one", [(2, "shelf-1")]), ("two", [(2, "shelf-1")]),
+    ]  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import random
+import threading
 import time
 from typing import Annotated, TypedDict
 
@@ -13,6 +14,7 @@ from langchain.agents import create_agent
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
+from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
@@ -156,3 +158,23 @@ def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):
     hop = RunnableLambda(lambda query: ListRetriever(count=1).invoke(query)[0].page_content)
     list((hop | hop | hop).stream(QUESTION, config))
     assert [step.turn for step in captured.run.steps] == [0, 1, 2]
+
+
+def test_tasks_of_the_functional_api_share_a_turn_where_their_retrievals_overlap(captured, config):
+    together = threading.Barrier(2)
+    meeting = ListRetriever(fault=lambda query: together.wait(30) < 0 or None)
+
+    @task
+    def look(query, retriever):
+        retriever.invoke(query)
+
+    @entrypoint()
+    def flow(question):
+        look("one", ListRetriever()).result()
+        look("two", ListRetriever()).result()
+        for one in [look("left", meeting), look("right", meeting)]:
+            one.result()
+        return ANSWER
+
+    flow.invoke(QUESTION, config)
+    assert sorted(turns(captured)) == [("left", 2), ("one", 0), ("right", 2), ("two", 1)]

@@ -343,3 +343,24 @@ def test_the_dispatchers_own_bookkeeping_stays_empty(recorder, captured):
     engine().query(QUESTION)
     (handler,) = (one for one in ROOT.span_handlers if isinstance(one, SpanHandler))
     assert (handler.open_spans, handler.completed_spans, handler.dropped_spans) == ({}, [], [])
+
+
+@pytest.mark.parametrize("where", ["_enter", "runs.begin", "_opened", "recorder.run_started"])
+def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, where):
+    """As another thread may do it, at whatever point this one is."""
+    rg = rg_of(Captured())
+    instrument(rg)
+    (handler,) = (one for one in get_dispatcher().span_handlers if isinstance(one, SpanHandler))
+    part, _, name = where.rpartition(".")
+    owner = {"": handler.spans, "runs": handler.spans.runs, "recorder": rg.recorder}[part]
+    real = getattr(owner, name)
+
+    def cut_off(*arguments, **named):
+        uninstrument()
+        return real(*arguments, **named)
+
+    monkeypatch.setattr(owner, name, cut_off)
+    assert engine().query(QUESTION)
+    uninstrument()
+    assert (rg.recorder.open_runs, rg.recorder.open_steps, len(handler.spans)) == (0, 0, 0)
+    assert rg.recorder.faults.count == 0

@@ -138,3 +138,15 @@ def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
 def test_view_with_a_wrong_argument_is_refused(rg, make):
     with pytest.raises(InvalidInput, match=r"text_of|RagGuard"):
         make(rg, DistractorGuard(rg.engine))
+
+
+def test_text_that_came_before_is_shown_with_its_own_metadata_and_templates():
+    node = TextNode(text="alpha", metadata={"title": "Ada"})
+    for name, value in (
+        ("metadata", {"title": 1}), ("metadata", {"title": True}), ("metadata", {"title": ["Ada"]}),
+        ("metadata_template", "{key}={value}"), ("excluded_llm_metadata_keys", ["title"]),
+    ):  # fmt: skip
+        setattr(node, name, value)
+        for _ in range(2):
+            (passage,) = unpacked(taken([NodeWithScore(node=node, score=0.5)]))
+            assert passage.text == node.get_content(MetadataMode.LLM)

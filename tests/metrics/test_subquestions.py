@@ -185,3 +185,12 @@ def test_alpha_ndcg_behind_earlier_passages(ratings, data):
     found = m.alpha_ndcg(ratings, alpha=alpha, earlier=earlier)
     assert np.isnan(found) if not ideal else found == pytest.approx(gain / ideal)
     assert np.array_equal(m.alpha_ndcg([ratings], alpha=alpha, earlier=[earlier]), [found], equal_nan=True)
+
+
+@given(RATINGS)
+def test_redundancy_is_the_share_of_answers_that_earlier_passages_gave(ratings):
+    answered = (ratings >= 3).sum(axis=1)
+    added = m.marginal_coverage(ratings) * ratings.shape[1]
+    redundancy, some = m.redundancy(ratings), answered > 0
+    assert np.isnan(redundancy[~some]).all()
+    assert redundancy[some] * answered[some] == pytest.approx((answered - added)[some])

@@ -120,3 +120,10 @@ def test_the_standard_input_and_addresses_of_object_stores_are_refused():
         find_runs(["s3://bucket/runs"])
     with pytest.raises(InvalidInput, match="a list of files and folders"):
         find_runs("runs.jsonl")
+
+
+def test_folder_with_a_link_to_itself_is_walked_once(tmp_path):
+    (tmp_path / "runs").mkdir()
+    write_runs([a_run("a")], tmp_path / "runs" / "a.jsonl")
+    (tmp_path / "runs" / "self").symlink_to(tmp_path / "runs", target_is_directory=True)
+    assert find_runs([tmp_path / "runs"]) == [tmp_path / "runs" / "a.jsonl"]

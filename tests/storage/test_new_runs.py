@@ -102,3 +102,16 @@ def test_a_run_in_one_event_becomes_a_part_of_what_is_there_under_its_id(tmp_pat
         assert [step.id for step in store.run("r").steps] == [run.steps[0].id, "late"]
         assert store.run("r").answer == run.answer
         assert store.run_count() == 1
+
+
+def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):
+    """1, 1.0 and True are equal in Python. What is known of a text that came before must not stand for another."""
+    values = [1, True, 1.0, "1", None, 1]
+    with closing(Store(tmp_path / "s.db")) as store:
+        for number, value in enumerate(values):
+            passages = [Passage("one text", metadata={"value": value})]
+            store.record(
+                [StepEnded(RetrievalStep("s", f"r{number}", passages=passages, candidates=passages))]
+            )
+        found = [run.steps[0].passages[0].metadata["value"] for run in store.runs()]
+    assert [(type(one), one) for one in found] == [(type(one), one) for one in values]

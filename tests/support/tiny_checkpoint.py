@@ -21,19 +21,15 @@ TEMPLATE = (
 )
 
 
-def make_checkpoint(
-    directory: Path, *, template: str = TEMPLATE, lowercase: bool = False, context: int = 1024
-) -> Path:
-    """Writes config, weights and tokenizer to `directory`. `lowercase` makes NO-RESPONSE begin like No."""
+def make_checkpoint(directory: Path, *, template: str = TEMPLATE, context: int = 1024) -> Path:
+    """Writes config, weights and tokenizer to `directory`."""
     import torch
-    from tokenizers import Regex, Tokenizer, normalizers, pre_tokenizers
+    from tokenizers import Regex, Tokenizer, pre_tokenizers
     from tokenizers.models import WordLevel
     from transformers import LlamaConfig, LlamaForCausalLM
 
-    words = dict.fromkeys((*SPECIAL, *(w.lower() if lowercase else w for w in WORDS)))
+    words = dict.fromkeys((*SPECIAL, *WORDS))
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
-    if lowercase:
-        tokenizer.normalizer = normalizers.Lowercase()
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Split(Regex(r"\w+|[^\w\s]"), "isolated")]
     )

@@ -120,3 +120,8 @@ def test_a_world_is_consistent() -> None:
     assert not facts.add(
         Fact("mayor", next(f.subject for f in facts.all() if f.relation == "mayor"), "Ada Berg")
     )
+
+
+def test_cases_of_a_seed_are_the_same_and_more_begin_with_fewer() -> None:
+    assert world.cases(5, seed=4, hops=2) == world.cases(9, seed=4, hops=2)[:5]
+    assert world.cases(5, seed=4) != world.cases(5, seed=5)

@@ -485,3 +485,15 @@ async def test_no_certificates_are_loaded_for_a_server_that_has_none(monkeypatch
 def test_certificates_are_checked_wherever_there_may_be_one(monkeypatch, url, proxies, checked):
     monkeypatch.setattr("ragguard.engines.http.http_client.getproxies", lambda: proxies)
     assert HttpClient(url)._is_encrypted() is checked
+
+
+async def test_choices_in_another_order_are_put_in_order():
+    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
+        await engine.info()
+        choices = [
+            {"index": i, "text": str(i), "finish_reason": "stop", "logprobs": {"token_logprobs": [-1.0]}}
+            for i in (2, 0, 3, 1)
+        ]
+        server.script([Reply({"choices": choices})], "/completions")
+        samples = await engine.sample(["Who?", "What?"], n=2, max_tokens=3)
+        assert [[answer.text for answer in row] for row in samples] == [["0", "1"], ["2", "3"]]
