@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
 from ragguard.records import Score
+from ragguard.runtime.faults import without_times
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
@@ -87,16 +88,18 @@ def detail(overview: Overview, texts: Texts) -> Data:
             }
             for number, step in enumerate(overview.steps, 1)
         ],
-        "failures": [
+        "failures": list(
             {
-                "scorer": f.scorer,
-                "error": f.error,
-                "message": f.message,
-                "step": f.step_id,
-                "retry": f.will_retry,
-            }
-            for f in overview.failures
-        ],
+                (failure.scorer, failure.error, failure.step_id, without_times(failure.message)): {
+                    "scorer": failure.scorer,
+                    "error": failure.error,
+                    "message": failure.message,
+                    "step": failure.step_id,
+                    "retry": failure.will_retry,
+                }
+                for failure in overview.failures
+            }.values()
+        ),
         "cost": {
             "requests": usage.requests,
             "prompt": usage.prompt_tokens,

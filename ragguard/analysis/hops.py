@@ -24,6 +24,7 @@ from ragguard.analysis.text import line_of
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
+from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
@@ -119,13 +120,11 @@ def _by_step(results: Sequence[R]) -> defaultdict[str, list[R]]:
 
 
 def _reasons(failures: Sequence[Failure]) -> list[str]:
-    """Returns why scores are missing, each reason once."""
-    return list(
-        dict.fromkeys(
-            f"not scored: {strip_control_characters(' '.join(failure.message.split()))}"
-            for failure in failures
-        )
-    )
+    """Returns why scores are missing, each reason once, whatever times it names."""
+    reasons = [
+        f"not scored: {strip_control_characters(' '.join(failure.message.split()))}" for failure in failures
+    ]
+    return list({without_times(reason): reason for reason in reasons}.values())
 
 
 def _hop(

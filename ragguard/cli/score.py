@@ -20,6 +20,7 @@ from ragguard.cli.run_source import RunSource, about_references, read_references
 from ragguard.cli.terminal import notes, progress_bar, reason_lines, say
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
 from ragguard.records import Usage
+from ragguard.runtime.faults import without_times
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,8 +34,6 @@ _COLLECTOR = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _STORE = "ragguard.db"
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
-_WAITING_TIME = re.compile(r"\bin \d+(\.\d+)? s\b")
-"""The time in a reason, such as `tried again in 4.9 s`, which differs from run to run."""
 _LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
 """The probability on labels in a reason, which differs from passage to passage."""
 _UNKNOWN_WORDS = re.compile(r"\b\d+% of the words of a prompt\b")
@@ -294,11 +293,11 @@ class _Tally:
 def _cause(message: str) -> str:
     """Returns the reason of a failure without what differs from score to score: names, times, shares."""
     for pattern, instead in (
-        (_NAMES, ""), (_WAITING_TIME, "in a while"), (_LABEL_MASS, "too little on"),
+        (_NAMES, ""), (_LABEL_MASS, "too little on"),
         (_UNKNOWN_WORDS, "too many of the words of a prompt"),
     ):  # fmt: skip
         message = pattern.sub(instead, message)
-    return message
+    return without_times(message)
 
 
 async def _score(

@@ -78,7 +78,7 @@ def connect(
             headers=headers,
         )
         limited = Budget(bare, account) if account else bare
-        return Cache(Coalesce(Retry(Priority(limited))), cache)
+        return Cache(Coalesce(Priority(Retry(limited), timeout_s or REQUEST_S)), cache)
 
     return ConnectedEngine(make)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import threading
 import traceback
 from asyncio import CancelledError
@@ -24,6 +25,7 @@ FAULTS: tuple[type[BaseException], ...] = (Exception, CancelledError)
 """Errors that must not reach the application from a hook. CancelledError is one of them: no hook awaits, so only a
 fault can raise it, and frameworks do not catch it. KeyboardInterrupt and SystemExit belong to the application and
 are not caught."""
+_TIME = re.compile(r"\b(in|after|passed) \d+(\.\d+)? (s|minutes|hours)\b")
 
 
 class Faults:
@@ -98,6 +100,11 @@ def brief(text: str) -> str:
     """Returns a text without secrets, cut to 500 characters, as errors and records quote it."""
     text = without_secrets(text)
     return text if len(text) <= 500 else text[:497] + "..."
+
+
+def without_times(text: str) -> str:
+    """Returns the text of an error without the times in it, which differ from one error of a kind to the next."""
+    return _TIME.sub(r"\1 a while", text)
 
 
 def is_cancelled(error: BaseException) -> bool:

@@ -35,57 +35,74 @@ class Limiter:
     """
 
     def __init__(self, size: int, *, per_loop: bool = False) -> None:
-        self._size, self._per_loop = size, per_loop
+        self.size, self._per_loop = size, per_loop
         self._shared = _Slots(size)
         # Not asyncio's semaphores, which keep a reference to their event loop for ever.
         self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
 
-    def admitted(self, need: int = 1, *, priority: int = 0, deadline: float | None = None) -> _Admission:
+    @property
+    def taken(self) -> int:
+        """The slots that are held, of callers of all event loops."""
+        return self.size - self._shared.free
+
+    def resize(self, size: int) -> None:
+        """Changes the number of slots that all event loops share; callers that are in stay."""
+        slots = self._shared
+        with slots.lock:
+            self.size, slots.size, slots.free = size, size, slots.free + size - slots.size
+            slots.admit()
+
+    def admitted(self, need: int = 1, *, priority: int = 0, deadline: float | None = None) -> Place:
         """Returns a context that waits for `need` slots and holds them; raises EngineTimeout at the deadline."""
         slots = self._of_this_loop() if self._per_loop else self._shared
-        return _Admission(slots, min(need, self._size), priority, deadline)
+        return Place(slots, need, priority, deadline)
 
     def _of_this_loop(self) -> _Slots:
         loop = asyncio.get_running_loop()
         slots = self._of_loop.get(loop)
         if slots is None:
-            slots = self._of_loop[loop] = _Slots(self._size)
+            slots = self._of_loop[loop] = _Slots(self.size)
         return slots
 
 
 class _Slots:
     """The free slots, and the waiting callers in the order in which they are admitted."""
 
-    def __init__(self, free: int) -> None:
-        self.free = free
+    def __init__(self, size: int) -> None:
+        self.size = self.free = size
         self.lock = threading.Lock()
         self.order = itertools.count()
-        self.waiting: list[tuple[int, int, _Admission]] = []
+        self.waiting: list[tuple[int, int, Place]] = []
 
-    def leave(self, caller: _Admission) -> None:
+    def leave(self, caller: Place) -> None:
         """Removes a caller: one that was admitted gives its slots back, one that waits leaves the queue."""
         with self.lock:
             if caller.is_in:
+                caller.is_in = False
                 self.free += caller.need
             else:
                 self.waiting = [entry for entry in self.waiting if entry[2] is not caller]
                 heapq.heapify(self.waiting)
             self.admit()
 
+    def has_room(self, caller: Place) -> bool:
+        """Returns whether a caller fits, or would be alone."""
+        return caller.need <= self.free or self.free >= self.size
+
     def admit(self) -> None:
         """Admits the next waiting callers, as long as there are enough slots. The lock must be held."""
-        while self.waiting and self.waiting[0][2].need <= self.free:
+        while self.waiting and self.has_room(self.waiting[0][2]):
             heapq.heappop(self.waiting)[2].let_in()
 
 
-class _Admission:
-    """A caller of a limiter: the context that waits for slots and holds them."""
+class Place:
+    """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_loop", "_priority", "_slots", "_turn", "is_in", "need")
+    __slots__ = ("_deadline", "_loop", "_slots", "_turn", "is_in", "need", "priority")
 
     def __init__(self, slots: _Slots, need: int, priority: int, deadline: float | None) -> None:
-        self._slots, self.need, self._priority, self._deadline = slots, need, priority, deadline
+        self._slots, self.need, self.priority, self._deadline = slots, need, priority, deadline
         self.is_in = False
 
     def let_in(self) -> None:
@@ -102,13 +119,13 @@ class _Admission:
     async def __aenter__(self) -> None:
         slots = self._slots
         with slots.lock:
-            if not slots.waiting and self.need <= slots.free:
+            if not slots.waiting and slots.has_room(self):
                 self.is_in = True
                 slots.free -= self.need
                 return
             self._loop = asyncio.get_running_loop()
             self._turn = self._loop.create_future()
-            heapq.heappush(slots.waiting, (self._priority, next(slots.order), self))
+            heapq.heappush(slots.waiting, (self.priority, next(slots.order), self))
             slots.admit()  # an urgent call may need fewer slots than the one that waited first
         try:
             async with until(self._deadline, "a call that waited for its turn"):
@@ -120,7 +137,12 @@ class _Admission:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._slots.leave(self)
+        self.leave()
+
+    def leave(self) -> None:
+        """Gives the slots back; the second time it does nothing."""
+        if self.is_in:
+            self._slots.leave(self)
 
 
 def _wake(turn: asyncio.Future[None]) -> None:

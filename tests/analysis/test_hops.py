@@ -147,10 +147,10 @@ def test_the_latest_score_of_a_name_is_shown():
     assert "UDCG 0.610" in shown(guarded(), [old, new])
 
 
-def test_why_a_number_is_missing_is_told():
+def test_why_a_number_is_missing_is_told_once_whatever_times_it_names():
     failures = [
-        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
-        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass", step_id="s"),
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass in 1.5 s", step_id="s"),
+        Failure("belief", "LowLabelMass", "delta_seper: [i]too little[/i]\nmass in 20 s", step_id="s"),
         Failure("grades", "CapExceeded", "response_grade: [i]too long[/i]"),
     ]
     text = shown(guarded(), [], failures)

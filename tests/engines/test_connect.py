@@ -85,7 +85,7 @@ async def test_an_engine_gets_the_layers_once():
 def test_a_budget_is_a_layer_only_where_something_is_limited(budget):
     limited = [Budget] if budget else []
     layers = [type(layer) for layer in layers_of(connect(ScriptedEngine(), budget=budget))]
-    assert layers == [ConnectedEngine, Cache, Coalesce, Retry, Priority, *limited, ForeignEngine]
+    assert layers == [ConnectedEngine, Cache, Coalesce, Priority, Retry, *limited, ForeignEngine]
 
 
 async def test_a_budget_goes_around_an_engine_with_layers():

@@ -24,6 +24,7 @@ from support.reader import (
 )
 
 from ragguard import Passage, RagGuard
+from ragguard.engines.layers import Cache, Coalesce, Retry
 from ragguard.records import Failure
 
 SCORERS = ("belief", "utility", "coverage", "grades")
@@ -41,7 +42,8 @@ def story(**more):
 
 
 async def scored(**settings):
-    rg = RagGuard(engine=reader(), entailer=TableEntailer(), scorers=SCORERS, store=None, **settings)
+    engine = Cache(Coalesce(Retry(reader())))  # in how many requests a call goes depends on the engine's pace
+    rg = RagGuard(engine=engine, entailer=TableEntailer(), scorers=SCORERS, store=None, **settings)
     try:
         return {
             "gold": await rg.score(story()),

@@ -119,7 +119,7 @@ class MisbehavingServer:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            while request := await _read(reader):
+            while request := await read_request(reader):
                 self.requests.append(request)
                 if not await self._answer(writer, self._reply(request)):
                     break
@@ -159,7 +159,8 @@ class MisbehavingServer:
         return True
 
 
-async def _read(reader: asyncio.StreamReader) -> Request | None:
+async def read_request(reader: asyncio.StreamReader) -> Request | None:
+    """Returns the next request of a connection; None where it ended."""
     line = await reader.readline()
     if not line:
         return None

@@ -14,7 +14,6 @@ from ragguard.engines.http.body import usage_of
 from ragguard.engines.http.served import HttpEngine, served_model
 from ragguard.engines.layers.retry import Patience
 from ragguard.errors import EngineOverloaded, EngineRejected, UnfitText
-from ragguard.runtime.limiter import Limiter
 
 _LABELS_INSTEAD = (
     "give the same server without `{}:`, so that it is asked for labels, if it shows log-probabilities"
@@ -70,7 +69,7 @@ class DecisionEngine(HttpEngine):
             server = hashlib.sha256(base.encode()).hexdigest()[:12]
             notes = (served.note,) if served.note else ()
             info = info_of(served.id, f"{wire.name}/{served.id}/{server}", base, notes)
-            return DecisionModel(info, decide, Patience(), Limiter(self._at_once))
+            return DecisionModel(info, decide, Patience(), self._at_once)
         raise EngineRejected(
             f"{base} does not answer typed questions in the form of {self._scheme}: {'; '.join(faults)}; "
             + _LABELS_INSTEAD.format(self._scheme)

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeAlias
 
@@ -20,7 +20,7 @@ from ragguard.engines.requests.labels import LabelRequest
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineRejected
 from ragguard.records import Usage
-from ragguard.runtime.limiter import Limiter, in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 FORM = 1
 """The version of how label questions become typed ones; part of the fingerprint."""
@@ -57,8 +57,8 @@ class DecisionModel:
     decide: Decide
     patience: Patience | None = None
     """The schedule by which one request is repeated, so that the others are not paid for twice. None: it is not."""
-    limiter: Limiter = field(default_factory=lambda: Limiter(16))
-    """Bounds the requests that are in flight, of all calls together; the most urgent go first."""
+    at_once: int = 16
+    """The most requests of one call that are in flight."""
 
     async def labels(self, request: LabelRequest) -> LabelProbs:
         """Returns the probability of each label; of a typed question, of its own labels, and 0 for the others."""
@@ -74,7 +74,9 @@ class DecisionModel:
             for state, rows in states.items()
             for first in range(0, len(rows), _MOST_QUESTIONS)
         ]
-        replies = await in_parallel([partial(self._one, request, state, [*rows]) for state, rows in calls])
+        replies = await in_parallel(
+            [partial(self._one, request, state, [*rows]) for state, rows in calls], self.at_once
+        )
         p = np.zeros((len(request.prompts), len(request.labels)))
         usage, cuts = Usage(), dict[int, int]()
         for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):
@@ -94,8 +96,7 @@ class DecisionModel:
         """Returns the answers to the questions about one state, which is cut where it is too long."""
 
         async def ask(about: Prompt) -> Decided:
-            async with self.limiter.admitted(priority=request.priority, deadline=request.deadline):
-                return await self.decide(state_text(about), questions, request.deadline)
+            return await self.decide(state_text(about), questions, request.deadline)
 
         async def persist() -> tuple[Decided, int]:
             return await asked_shorter(state, ask, 1)

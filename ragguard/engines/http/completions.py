@@ -28,7 +28,6 @@ from ragguard.runtime.limiter import in_parallel
 # A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
-_REQUESTS_AT_ONCE = 4
 _SEEDS = 2**62
 
 
@@ -129,8 +128,7 @@ class Completions:
             [
                 partial(self._ask_part, [prompts[i] for i in part], n, common, request.deadline)
                 for part in parts
-            ],
-            _REQUESTS_AT_ONCE,
+            ]
         )
         choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
         usage = Usage()

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from ragguard.engines.http.chat import (
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
 from ragguard.engines.label_tokens import ABSTENTION
-from ragguard.engines.layers.retry import Patience
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
@@ -44,7 +43,7 @@ from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 from ragguard.records import Usage
-from ragguard.runtime.limiter import Limiter, in_parallel
+from ragguard.runtime.limiter import in_parallel
 
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
@@ -74,7 +73,7 @@ class OpenAIEngine(HttpEngine):
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
-        at_once: How many requests may be in flight together.
+        at_once: How many connections may be open, and how many requests of one call in flight.
         answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
         thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
             switched off.
@@ -111,7 +110,6 @@ async def look_at_chat(
     notes: Sequence[str] = (),
     *,
     limits: ChatLimits,
-    patience: Patience | None = None,
 ) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
     said = [*notes, *([served.note] if served.note else [])]
@@ -175,16 +173,7 @@ async def look_at_chat(
         label_tokens=1 if listed else limits.answers * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(
-        client,
-        info,
-        dialect,
-        thinks=thinks,
-        ambiguous=ambiguous,
-        limits=limits,
-        patience=patience,
-        limiter=Limiter(limits.at_once),
-    )
+    return ChatModel(client, info, dialect, thinks=thinks, ambiguous=ambiguous, limits=limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,11 +187,6 @@ class ChatModel:
     ambiguous: frozenset[str]
     """Labels that share their first token with a common word; one token cannot identify them."""
     limits: ChatLimits
-    patience: Patience | None
-    """The schedule by which the request for one prompt is repeated, so that the others are not paid for twice. None:
-    it is not repeated."""
-    limiter: Limiter
-    """Bounds the requests that are in flight, of all calls together; the most urgent go first."""
     choice_limit: ChoiceLimit = field(default_factory=ChoiceLimit)
     """The most choices of one request, as far as it is known."""
 
@@ -287,11 +271,8 @@ class ChatModel:
         return answers
 
     async def _answers(self, request: DrawRequest, *, top: bool = False) -> list[_PromptAnswer]:
-        calls: list[Callable[[], Coroutine[Any, Any, _PromptAnswer]]]
         calls = [partial(self._answer, request.about([prompt]), top) for prompt in request.prompts]
-        if self.patience is not None:
-            calls = [partial(self.patience.persist, call, request.deadline) for call in calls]
-        return await in_parallel(calls)
+        return await in_parallel(calls, self.limits.at_once)
 
     async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
         """Returns the choices for one prompt and the tokens cut from it. Only the server can count its tokens, so a
@@ -332,13 +313,12 @@ class ChatModel:
             )
             for start in range(0, request.n, size)
         ]
-        answers = await in_parallel(calls)
+        answers = await in_parallel(calls, self.limits.at_once)
         usage = sum((usage for _, usage in answers), Usage())
         return [choice for choices, _ in answers for choice in choices], usage
 
     async def _one_request(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
-        async with self.limiter.admitted(priority=request.priority, deadline=request.deadline):
-            choices, usage = await ask(self.client, self.info.model, self.dialect, request, top=top)
+        choices, usage = await ask(self.client, self.info.model, self.dialect, request, top=top)
         if len(choices) != request.n:
             raise EngineProtocolError(
                 f"{self.info.location}: {request.n} choices were asked for and {len(choices)} came"

@@ -10,7 +10,6 @@ from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.openai import ChatLimits, look_at_chat
 from ragguard.engines.http.served import HttpEngine, served_model
 from ragguard.engines.http.vllm import look_at_vllm
-from ragguard.engines.layers.retry import Patience
 from ragguard.errors import EngineRejected
 
 
@@ -30,4 +29,4 @@ class ServerEngine(HttpEngine):
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.
-        return await look_at_chat(self._client, served, notes, limits=ChatLimits(), patience=Patience())
+        return await look_at_chat(self._client, served, notes, limits=ChatLimits())

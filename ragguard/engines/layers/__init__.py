@@ -2,13 +2,14 @@
 
 The usual stack, outermost first, and why in this order:
 
-    Cache(Coalesce(Retry(Priority(Budget(engine, account)))))
+    Cache(Coalesce(Priority(Retry(Budget(engine, account)))))
 
 - `Cache` outermost: what is known costs no wait, no slot, no money, and what two callers want at
   once is asked once, before anything is counted or merged.
-- `Coalesce` above `Priority`: calls merge while they are still many; behind a bounded number of
-  slots there would be little left to merge.
-- `Retry` around `Priority`: a call that waits for its next attempt holds no slot.
+- `Coalesce` above `Priority`: calls merge while they are still many, and are cut again to what the engine has shown
+  that it can do.
+- `Retry` below `Priority`: each part is repeated for itself, so that the others are asked once. A part that waits
+  for its next attempt keeps its place: an engine that fails is not given more meanwhile.
 - `Budget` innermost, and only where something is limited: every attempt passes it. The HTTP client counts each request
   where it leaves, inner retries included.
 

@@ -1,34 +1,157 @@
-"""Priority: a bounded number of calls at a time; of those that wait, the most urgent goes first.
+"""Priority: gives an engine as much at once as it has shown that it answers in time, the most urgent first.
 
-So a guard inside a user's request overtakes the background scoring that waits. A call in flight is never
-interrupted; the number is passed on, for a server that can order by it as well.
+A call is cut into requests that fit the window (`runtime/window.py`). One that takes too long is asked again in halves.
+What is answered of a call that fails is kept for the next one, so that nothing is asked twice.
 """
 
 from __future__ import annotations
 
-from ragguard.engines.base import Engine
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests.request import R, Request
-from ragguard.errors import InvalidInput
-from ragguard.runtime.limiter import Limiter
+from ragguard.engines.layers.retry import failure_since
+from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests.request import R, Request, Value
+from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
+from ragguard.records import Usage
+from ragguard.runtime.limiter import Place
+from ragguard.runtime.window import LEAST, Window
+
+START = 2000
+"""The tokens of work that are in flight at first."""
+_BYTES_PER_WORK = 40
+"""A token of four bytes is read in a tenth of the time in which one is written."""
+_MOST_KEPT = 2000
+"""The most answers of calls that failed that are kept."""
 
 
 class Priority(Layer):
-    """Limits how many calls an engine gets at once; the lowest `priority` number goes first, then first come, first
-    served.
+    """Bounds what an engine has to do at once; the lowest `priority` number goes first, then first come, first served.
+
+    Calls with a priority below 0 (of guards and of advice, which bound their calls themselves) do not wait.
 
     Args:
         engine: The engine that the layer wraps.
-        concurrency: How many calls may be in flight at once, 1 or more.
+        seconds: How long a request to the engine may take at most, more than 0.
+        start: How many tokens the first requests write together, about; a token to read counts as a tenth.
     """
 
-    def __init__(self, engine: Engine, concurrency: int = 8) -> None:
-        if concurrency < 1:
-            raise InvalidInput("concurrency", concurrency, "1 or more")
+    def __init__(self, engine: Engine, seconds: float = 120.0, start: int = START) -> None:
+        for name, value in (("seconds", seconds), ("start", start)):
+            if not value > 0:
+                raise InvalidInput(name, value, "more than 0")
         super().__init__(engine)
-        self._limiter = Limiter(concurrency)
+        self._window = Window(seconds, start)
+        self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request[Any], Value]] = OrderedDict()
 
     async def send(self, request: Request[R]) -> R:
-        """Sends the request on when its turn has come."""
-        async with self._limiter.admitted(priority=request.priority, deadline=request.deadline):
+        """Sends the request in parts, each when its turn has come. Where one fails for good no further part is sent,
+        and the call fails when those that were sent have ended."""
+        if request.priority < 0 or not request.prompts:
             return await send_to(self._engine, request)
+        info = await self.info_within(request.deadline)
+        known = self._taken(request, info) if self._kept else {}
+        rest = request.about([prompt for at, prompt in enumerate(request.prompts) if at not in known])
+        if not known and self._fitting(rest, info) == len(rest.prompts):
+            return await self._answer(rest, info, await self._enter(rest, info))
+        began, parts, tasks = time.monotonic(), list[Request[R]](), list[asyncio.Task[R]]()
+        try:
+            while rest.prompts and not any(task.done() and task.exception() for task in tasks):
+                size = self._fitting(rest, info)
+                part, rest = rest.about(rest.prompts[:size]), rest.about(rest.prompts[size:])
+                place = await self._enter(part, info)
+                parts.append(part)
+                tasks.append(asyncio.ensure_future(self._answer(part, info, place)))
+                tasks[-1].add_done_callback(partial(_leave, place))
+            if tasks:
+                await asyncio.wait(tasks)
+            replies = [task.result() for task in tasks]
+        except BaseException:
+            for task in tasks:
+                task.cancel()
+            for part, reply in zip(parts, await asyncio.gather(*tasks, return_exceptions=True), strict=False):
+                if not isinstance(reply, BaseException):
+                    self._keep(part, part.values(reply), info)
+            self._keep(request.about([request.prompts[at] for at in known]), [*known.values()], info)
+            raise
+        fresh = iter(
+            [value for part, reply in zip(parts, replies, strict=True) for value in part.values(reply)]
+        )
+        values = [known[at] if at in known else next(fresh) for at in range(len(request.prompts))]
+        usage = sum((reply.usage for reply in replies), Usage(prompts=len(known), cached=len(known)))
+        return request.reply(values, replace(usage, seconds=time.monotonic() - began))
+
+    def _fitting(self, request: Request[Any], info: EngineInfo) -> int:
+        """Returns how many of the request's prompts go out as one: one where the engine takes no more."""
+        if not info.capabilities & {"batch", "decisions"}:
+            return min(1, len(request.prompts))
+        share, work = self._window.share, 0
+        for at, prompt in enumerate(request.prompts):
+            work += _work(request, prompt, info)
+            if at and work > share:
+                return at
+        return len(request.prompts)
+
+    async def _enter(self, part: Request[Any], info: EngineInfo) -> Place:
+        work = sum(_work(part, prompt, info) for prompt in part.prompts)
+        return await self._window.enter(max(LEAST, work), part.priority, part.deadline)
+
+    async def _answer(self, part: Request[R], info: EngineInfo, place: Place) -> R:
+        """Returns the reply to a request that has its place; in halves where it takes too long."""
+        began, alone = time.monotonic(), place.need >= self._window.size
+        try:
+            reply = await send_to(self._engine, part)
+            if isinstance(failure_since(self._engine, began), EngineOverloaded):
+                self._window.late(began)
+            else:
+                self._window.answered(place.need, began)
+            return reply
+        except EngineTimeout:
+            halves = part.halves()
+            if (part.deadline is not None and time.monotonic() >= part.deadline) or (alone and not halves):
+                raise
+            self._window.late(began)
+        finally:
+            place.leave()
+        if not halves:
+            return await self._answer(part, info, await self._enter(part, info))
+        return part.rejoined([await self.send(half) for half in halves])
+
+    def _keep(self, part: Request[R], values: Sequence[Value], info: EngineInfo) -> None:
+        """Keeps what a call that failed had answered."""
+        if part.repeatable:
+            group = part.group(info)
+            self._kept.update(
+                {(group, p): (part.about(()), v) for p, v in zip(part.prompts, values, strict=True)}
+            )
+            while len(self._kept) > _MOST_KEPT:
+                self._kept.popitem(last=False)
+
+    def _taken(self, request: Request[Any], info: EngineInfo) -> dict[int, Value]:
+        """Returns what is kept of the request's prompts, by their index, and keeps it no longer."""
+        found, group = dict[int, Value](), request.group(info)
+        for at, prompt in enumerate(request.prompts):
+            whole, value = self._kept.get((group, prompt), (None, ()))
+            if whole is not None and request.columns <= whole.columns:
+                del self._kept[group, prompt]
+                (found[at],) = request.taken([value], whole)
+        return found
+
+
+def _leave(place: Place, _: object) -> None:
+    """Gives back the place of a task that was cancelled before it began."""
+    place.leave()
+
+
+def _work(request: Request[Any], prompt: Prompt, info: EngineInfo) -> int:
+    """Returns the work that one prompt is, in tokens to write."""
+    thinking = info.thinking_tokens * (request.n if isinstance(request, DrawRequest) else 0)
+    written = info.label_tokens if request.columns else request.output_tokens + thinking
+    return written + prompt.size // _BYTES_PER_WORK

@@ -6,7 +6,7 @@ Answers that are drawn without a seed differ each time: they are never kept.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
@@ -46,6 +46,26 @@ class DrawRequest(Request[Samples]):
                 f"{len(self.prompts)} prompts were asked; the engine answered {len(reply)}"
             )
         return reply
+
+    def halves(self) -> tuple[DrawRequest, DrawRequest] | None:
+        """Returns two requests for half of the prompts each; for one prompt, two for half of its answers each, with
+        the seeds that a server gives to its own choices."""
+        if len(self.prompts) > 1:
+            return Request.halves(self)
+        if self.n == 1 or self.temperature == 0:
+            return None
+        first, seed = self.n // 2, self.seed
+        rest = replace(self, n=self.n - first, seed=None if seed is None else seed + first)
+        return replace(self, n=first), rest
+
+    def rejoined(self, replies: Sequence[Samples]) -> Samples:
+        """Returns one reply from the replies to the halves."""
+        whole = Request.rejoined(self, replies)
+        if len(self.prompts) > 1:
+            return whole
+        rows = [values for reply in replies for values in self.values(reply)]
+        joined = tuple(sample for samples, _ in rows for sample in samples), max(cut for _, cut in rows)
+        return self.reply([joined], replace(whole.usage, prompts=1))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"

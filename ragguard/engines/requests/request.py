@@ -93,14 +93,19 @@ class Request(ABC, Generic[R]):
         """Returns the same request about other prompts."""
         return cast(Self, replace(cast(Any, self), prompts=tuple(prompts)))
 
+    def halves(self) -> tuple[Self, Self] | None:
+        """Returns two requests that together ask for the same; None for what cannot be asked for in less."""
+        middle = len(self.prompts) // 2
+        return (self.about(self.prompts[:middle]), self.about(self.prompts[middle:])) if middle else None
+
+    def rejoined(self, replies: Sequence[R]) -> R:
+        """Returns one reply from the replies about consecutive parts of the prompts."""
+        values = [value for reply in replies for value in self.values(reply)]
+        return self.reply(values, sum((one.usage for one in replies), Usage()))
+
     def empty(self) -> R:
         """Returns the reply to a request about no prompts."""
         return self.reply((), Usage())
-
-    def gathered(self, replies: Sequence[R], seconds: float) -> R:
-        """Returns one reply from the replies about consecutive parts of the prompts."""
-        values = [value for reply in replies for value in self.values(reply)]
-        return self.reply(values, replace(sum((one.usage for one in replies), Usage()), seconds=seconds))
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline, and

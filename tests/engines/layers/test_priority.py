@@ -1,13 +1,19 @@
-"""Priority: so many at once, the most urgent first, and no slot is ever lost."""
+"""Priority: as much at once as the engine has shown, the most urgent first, smaller after a timeout, nothing twice."""
 
 import asyncio
 import time
+from collections import Counter
 
 import pytest
-from support.scripted_engine import ScriptedEngine
+from support.scripted_engine import Call, ScriptedEngine, unit
 
 from ragguard.engines.layers import Priority
 from ragguard.errors import EngineTimeout, EngineUnreachable, InvalidInput
+
+ONE = 250
+"""A window for one small request at a time."""
+LONG = "x" * 4000
+"""The beginning of a prompt that is worth a hundred tokens."""
 
 
 async def ask(layer: Priority, text: str, priority: int = 0, deadline: float | None = None) -> str:
@@ -15,43 +21,49 @@ async def ask(layer: Priority, text: str, priority: int = 0, deadline: float | N
     return text
 
 
-async def test_a_waiting_guard_overtakes_waiting_background_work():
+def answered(engine: ScriptedEngine) -> Counter[str]:
+    """How often each prompt was answered."""
+    return Counter(text for call in engine.calls if engine.fault(call) is None for text in call.texts)
+
+
+async def test_a_waiting_user_overtakes_waiting_background_work_and_a_guard_does_not_wait():
     engine = ScriptedEngine(gate=asyncio.Event())
-    layer = Priority(engine, concurrency=1)
+    layer = Priority(engine, start=ONE)
     first = asyncio.ensure_future(ask(layer, "first", 10))
     await engine.until_running(1)
     waiting = [asyncio.ensure_future(ask(layer, f"back {i}", 10)) for i in range(3)]
-    waiting += [
-        asyncio.ensure_future(ask(layer, "guard", 0)),
-        asyncio.ensure_future(layer.sample(["late"], priority=20)),
-    ]
-    await asyncio.sleep(0)
+    waiting += [asyncio.ensure_future(ask(layer, "user", 0)), asyncio.ensure_future(ask(layer, "late", 20))]
+    guard = asyncio.ensure_future(ask(layer, "guard", -10))
+    await engine.until_running(2)
     engine.gate.set()
-    await asyncio.gather(first, *waiting)
-    assert [call.texts[0] for call in engine.calls] == [
-        "first",
-        "guard",
-        "back 0",
-        "back 1",
-        "back 2",
-        "late",
-    ]
-    assert [call.priority for call in engine.calls] == [10, 0, 10, 10, 10, 20]
+    await asyncio.gather(first, guard, *waiting)
+    order = [call.texts[0] for call in engine.calls]
+    assert order == ["first", "guard", "user", "back 0", "back 1", "back 2", "late"]
+    assert [call.priority for call in engine.calls] == [10, -10, 0, 10, 10, 10, 20]
 
 
-async def test_failures_give_their_slot_back():
+async def test_failures_and_cancellations_give_their_place_back():
     engine = ScriptedEngine(fault=lambda call: EngineUnreachable("gone"))
-    layer = Priority(engine, concurrency=2)
+    layer = Priority(engine, start=ONE)
     for _ in range(5):
         with pytest.raises(EngineUnreachable):
             await ask(layer, "a")
     engine.fault = lambda call: None
-    await ask(layer, "a")
+    many = asyncio.ensure_future(layer.label_probs([f"{LONG} {i}" for i in range(40)], ["X"]))
+    for turns in range(12):
+        await asyncio.sleep(0)
+        many.cancel()
+        await asyncio.gather(many, return_exceptions=True)
+        many = asyncio.ensure_future(layer.label_probs([f"{LONG} {turns} {i}" for i in range(40)], ["X"]))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+    await many
+    await asyncio.wait_for(ask(layer, "b"), 10)
 
 
 async def test_a_deadline_counts_while_waiting():
     engine = ScriptedEngine(gate=asyncio.Event())
-    layer = Priority(engine, concurrency=1)
+    layer = Priority(engine, start=ONE)
     running = asyncio.ensure_future(ask(layer, "running"))
     await engine.until_running(1)
     with pytest.raises(EngineTimeout, match="waited for its turn"):
@@ -62,11 +74,77 @@ async def test_a_deadline_counts_while_waiting():
     assert "hasty" not in [call.texts[0] for call in engine.calls]
 
 
+async def test_a_call_is_cut_and_the_parts_grow_as_answers_come():
+    engine, texts = ScriptedEngine(), [f"{LONG} {i}" for i in range(200)]
+    reply = await Priority(engine, start=500).label_probs(texts, ["X", "Y"])
+    assert [tuple(row) for row in reply.p] == [(unit(text, "X") / 6, unit(text, "Y") / 6) for text in texts]
+    sizes = [len(call.texts) for call in engine.calls]
+    assert sizes[0] <= 2 < max(sizes)
+    assert reply.usage.prompts == 200
+    assert answered(engine) == Counter(texts)
+
+
+async def test_an_engine_that_takes_one_prompt_gets_one():
+    engine = ScriptedEngine(capabilities=frozenset({"exact_labels"}), gate=asyncio.Event())
+    asked = Priority(engine, start=10 * ONE).label_probs([f"{i}" for i in range(30)], ["X"])
+    waiting = asyncio.ensure_future(asked)
+    await engine.until_running(10)
+    engine.gate.set()
+    await waiting
+    assert [len(call.texts) for call in engine.calls] == [1] * 30
+
+
+async def test_what_times_out_is_asked_again_smaller_and_what_is_answered_is_not():
+    def slow(call: Call) -> EngineTimeout | None:
+        return EngineTimeout("slow") if len(call.texts) * call.n > 3 else None
+
+    engine, texts = ScriptedEngine(fault=slow), [f"{i}" for i in range(20)]
+    layer = Priority(engine)
+    reply = await layer.label_probs(texts, ["X"])
+    assert [p for (p,) in reply.p] == [unit(text, "X") / 6 for text in texts]
+    assert answered(engine) == Counter(texts)
+    engine.calls.clear()
+    drawn = await layer.sample(["a", "b"], 10, seed=7)
+    assert [len(row) for row in drawn] == [10, 10]
+    assert drawn.usage.prompts == 2
+    sent = [call for call in engine.calls if slow(call) is None]
+    for text in "ab":  # each answer has the seed that it has in one request: 7, 8, … 16
+        seeds = [call.seed + i for call in sent if call.texts == [text] for i in range(call.n)]
+        assert sorted(seeds) == list(range(7, 17))
+
+
+async def test_one_prompt_that_times_out_alone_has_no_answer():
+    engine = ScriptedEngine(fault=lambda call: EngineTimeout("slow"))
+    with pytest.raises(EngineTimeout, match="slow"):
+        await ask(Priority(engine, start=10_000), "a")
+    assert 1 < len(engine.calls) < 10
+    with pytest.raises(EngineTimeout):
+        await ask(Priority(engine), "a", deadline=time.monotonic())
+
+
+async def test_what_a_failed_call_had_answered_is_not_asked_again():
+    def gone(call: Call) -> EngineUnreachable | None:
+        return EngineUnreachable("gone") if any("bad" in text for text in call.texts) else None
+
+    engine = ScriptedEngine(fault=gone)
+    layer = Priority(engine, start=ONE)
+    texts = [*(f"{LONG} {i}" for i in range(9)), f"{LONG} bad", f"{LONG} 10"]
+    for labels in (["X", "Y"], ["Y"]):
+        with pytest.raises(EngineUnreachable):
+            await layer.label_probs(texts, labels)
+    assert max(answered(engine).values()) == 1
+    known, engine.fault = answered(engine).total(), lambda call: None
+    reply = await layer.label_probs(texts, ["Y"])
+    assert [p for (p,) in reply.p] == [unit(text, "Y") / 6 for text in texts]
+    assert reply.usage.cached == known > 1
+
+
 async def test_info_close_and_bad_settings():
     engine = ScriptedEngine()
     layer = Priority(engine)
     assert await layer.info() == await engine.info()
     await layer.aclose()
     assert engine.closed == 1
-    with pytest.raises(InvalidInput, match="concurrency"):
-        Priority(engine, concurrency=0)
+    for wrong in ({"seconds": 0}, {"start": -1}):
+        with pytest.raises(InvalidInput, match=next(iter(wrong))):
+            Priority(engine, **wrong)

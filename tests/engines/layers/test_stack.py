@@ -15,7 +15,7 @@ PATIENCE = Patience(base=0.001, cap=0.002, trip_after=10_000)
 
 
 def stack(engine: Engine) -> Engine:
-    return Cache(Coalesce(Retry(Priority(Budget(engine, Account()), 4), PATIENCE)))
+    return Cache(Coalesce(Priority(Retry(Budget(engine, Account()), PATIENCE))))
 
 
 async def test_500_callers_share_a_few_calls():
@@ -61,7 +61,7 @@ async def test_a_storm_of_faults_and_cancellations():
 async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_what_it_is(breaker_clock):
     engine = ScriptedEngine()
     patience = Patience(attempts=2, base=0.001, cap=0.001, trip_after=6, pause=30)
-    layers = Cache(Coalesce(Retry(Priority(Budget(engine, Account())), patience)))
+    layers = Cache(Coalesce(Priority(Retry(Budget(engine, Account()), patience))))
     await layers.label_probs(["before"], ["A"])
     engine.calls.clear()
     engine.fault = lambda call: EngineOverloaded("503")
