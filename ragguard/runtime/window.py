@@ -17,7 +17,7 @@ _PACE_S = 2.0
 """An engine that did some work in a time is given at least as much as it would do in so many seconds at that pace."""
 
 
-class Window:
+class WorkWindow:
     """Bounds the work in an engine's hands; the most urgent caller goes first, and one with more work alone.
 
     Args:

@@ -3,7 +3,7 @@
 import pytest
 
 from ragguard.runtime import window
-from ragguard.runtime.window import LEAST, Window
+from ragguard.runtime.window import LEAST, WorkWindow
 
 
 class Clock:
@@ -22,7 +22,7 @@ def clock(monkeypatch):
     return clock
 
 
-async def work(given: Window, clock: Clock, tokens: int, seconds: float) -> None:
+async def work(given: WorkWindow, clock: Clock, tokens: int, seconds: float) -> None:
     """Fills the window and answers after some seconds."""
     began = clock.now
     place = await given.enter(tokens, 0, None)
@@ -32,7 +32,7 @@ async def work(given: Window, clock: Clock, tokens: int, seconds: float) -> None
 
 
 async def test_it_doubles_until_an_answer_is_late_and_then_grows_by_one_request_a_round(clock):
-    given = Window(120, 1000)
+    given = WorkWindow(120, 1000)
     for size in (2000, 4000, 8000):
         await work(given, clock, given.size, 20)
         assert given.size == size
@@ -45,13 +45,13 @@ async def test_it_doubles_until_an_answer_is_late_and_then_grows_by_one_request_
 
 
 async def test_a_fast_engine_is_given_two_seconds_of_its_pace(clock):
-    given = Window(120, 1000)
+    given = WorkWindow(120, 1000)
     await work(given, clock, 1000, 0.03125)
     assert given.size == 64_000
 
 
 async def test_what_was_given_before_it_halved_does_not_halve_it_again(clock):
-    given, began = Window(120, 8000), clock.now
+    given, began = WorkWindow(120, 8000), clock.now
     clock.now += 120
     for _ in range(20):
         given.late(began)
@@ -64,7 +64,7 @@ async def test_what_was_given_before_it_halved_does_not_halve_it_again(clock):
 
 
 async def test_little_work_says_nothing_about_more(clock):
-    given = Window(120, 1000)
+    given = WorkWindow(120, 1000)
     for _ in range(50):
         await work(given, clock, 250, 20)
     assert given.size == 1000

@@ -22,7 +22,7 @@ from ragguard.engines.requests.request import R, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import Place
-from ragguard.runtime.window import LEAST, Window
+from ragguard.runtime.window import LEAST, WorkWindow
 
 START = 2000
 """The tokens of work that are in flight at first."""
@@ -48,7 +48,7 @@ class Priority(Layer):
             if not value > 0:
                 raise InvalidInput(name, value, "more than 0")
         super().__init__(engine)
-        self._window = Window(seconds, start)
+        self._window = WorkWindow(seconds, start)
         self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request[Any], Value]] = OrderedDict()
 
     async def send(self, request: Request[R]) -> R:
