@@ -1,6 +1,7 @@
 """Runs studies, keeps their figures and writes their pages: `python -m studies distraction belief`.
 
-`--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine.
+`--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine for which the page
+has no place (`<!-- study: NAME_ENGINE -->`). `--cache FILE` keeps answers, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -16,14 +17,16 @@ from benchmarks.machine import machine
 from ragguard import connect
 from ragguard.errors import RagguardError
 from studies import STUDIES
-from studies.page import keep, write_page
+from studies.page import has_place, keep, write_page
 
 SEED = 0
 
 
-async def run(names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int) -> None:
+async def run(
+    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, cache: str | None
+) -> None:
     """Runs each study whole, or over so many questions."""
-    reader = connect(engine)
+    reader = connect(engine, cache=cache)
     judged_by = None if judge is None else connect(judge)
     try:
         model = (await reader.info()).fingerprint
@@ -33,8 +36,9 @@ async def run(names: Sequence[str], engine: str, judge: str | None, questions: i
             began = time.perf_counter()
             tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
             print("\n".join(table.markdown() for table in tables), flush=True)
-            if (engine, judge, questions, seed) == ("nano", None, None, SEED):
-                keep(name, {
+            key = name if engine == "nano" else f"{name}_{engine}"
+            if (judge, questions, seed) == (None, None, SEED) and has_place(name, key):
+                keep(key, {
                     "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name, "engine": model,
                     "questions": size, "seed": seed, "seconds": round(time.perf_counter() - began, 1),
                     "tables": [table.as_dict() for table in tables],
@@ -67,10 +71,11 @@ def main() -> None:
     parser.add_argument("--judge", help="another engine, for relevance and grades")
     parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
     parser.add_argument("--seed", type=int, default=SEED)
+    parser.add_argument("--cache", help="a file for the engine's answers, from which a later run goes on")
     given = parser.parse_args()
     names = STUDIES if "all" in given.names else tuple(dict.fromkeys(given.names))
     try:
-        asyncio.run(run(names, given.engine, given.judge, given.questions, given.seed))
+        asyncio.run(run(names, given.engine, given.judge, given.questions, given.seed, given.cache))
     except RagguardError as error:
         parser.exit(2, f"python -m studies: {error}\n")
 

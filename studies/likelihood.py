@@ -1,47 +1,56 @@
 """Belief by likelihood beside SePer: whether the cheap number and the sampled one order steps alike, and which of them
 knows the steps that brought what was needed, and the runs that were answered rightly.
 
-nano reads runs of its own world; any other reader reads the prose of the examination (`ragguard.scorers.exam`).
+nano reads runs of its own world; any other reader reads ordinary prose: that of the examination, whose facts are made
+up, and passages about what everybody knows (`known_facts.json`).
 """
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 
 from ragguard import world
 from ragguard.analysis.validation.agreement import auc
+from ragguard.analysis.validation.entailers import Words
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.prompts import load_prompts
+from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics import correlate
 from ragguard.metrics.arrays import Floats, Integers
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.exam.cases import exam_cases
+from ragguard.scorers.exam.cases import ExamQuestion, TwoHopQuestion, exam_cases
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes.belief import belief
 from ragguard.text.language import normalise
-from studies.intervals import over_questions
+from studies.intervals import of_mean, over_questions
+from studies.rated import direct, rightness
 
 GROUPS = (("1 hop", 1, False), ("1 hop, known", 1, True), ("2 hops", 2, False), ("2 hops, known", 2, True),
           ("3 hops", 3, False))  # fmt: skip
 
 _CHANGES = "delta_likelihood", "delta_seper"
+_METHODS = "Δ likelihood", "ΔSePer", "rated directly", "difference of ratings"
+_TOKENS = 12
+"""The most tokens of an answer that is drawn from prose."""
+_KNOWN = Path(__file__).with_name("known_facts.json")
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A step, or the whole of a run, by both numbers and by what is true of it."""
+    """A step, or the whole of a run, by all numbers and by what is true of it."""
 
-    question: int
-    by_likelihood: float
-    by_samples: float
+    question: str
+    by: tuple[float, ...]
+    """The change by likelihood, by SePer and, of a step of prose, by both ratings."""
     truth: bool
     """True for a step that brought what was needed, and for a run from which the reader answers rightly."""
 
@@ -54,33 +63,47 @@ async def study(
     progress: Progress = silent,
     judge: Engine | None = None,
 ) -> list[Table]:
-    """Makes the table, over as many questions of each kind."""
+    """Makes the tables, over as many questions of each kind; of prose, over as many as there are."""
     reader = connect(engine)
-    nano = (await reader.info()).prompts == "nano"
-    groups = world_runs(questions, seed) if nano else exam_runs(questions)
+    info = await reader.info()
+    nano = info.prompts == "nano"
+    prompts = load_prompts(info.prompts)
+    groups = world_runs(questions, seed) if nano else prose_runs(questions)
     likely = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood")], owned=())
-    drawn = ScoringPipeline(reader, judge=judge, scorers=[Belief(samples=10 if nano else 5)], owned=())
-    rows: list[tuple[Cell, ...]] = []
+    drawn = ScoringPipeline(
+        reader, judge=judge, scorers=[Belief()], owned=(),
+        # What small models say of entailment in prose is chance: there, words say whether an answer is the reference.
+        entailer=None if nano else Words(), prompts=None if nano else _brief(prompts),
+    )  # fmt: skip
+    agreement: list[tuple[Cell, ...]] = []
+    steps: dict[str, list[Measured]] = {}
+    reading: list[tuple[Cell, ...]] = []
     for name, runs in groups.items():
-        steps: list[Measured] = []
+        of_steps = steps[name] = []
         wholes: list[Measured] = []
+        beliefs: list[tuple[float, float]] = []
         for at, run in enumerate(runs):
             progress(name, at, len(runs))
             results = [*await likely.results(run), *await drawn.results(run)]
             found = {(one.name, one.step_id): one.value for one in results if isinstance(one, Score)}
-            for step in run.steps:
-                likelihood, seper = (found.get((metric, step.id), math.nan) for metric in _CHANGES)
-                steps.append(Measured(at, likelihood, seper, step.metadata["role"] == "gold"))
-            likelihood, seper = (found.get((f"{metric}_total", ""), math.nan) for metric in _CHANGES)
-            wholes.append(Measured(at, likelihood, seper, await _right(reader, run)))
-        rows.append((name, *_row(steps, seed, rank=True), *_row(wholes, seed, rank=False)))
-    model = (await reader.info()).model
-    return [
+            rated = [()] * len(run.steps) if nano else await _ratings(reader, run)
+            for step, ratings in zip(run.steps, rated, strict=True):
+                changes = tuple(found.get((metric, step.id), math.nan) for metric in _CHANGES)
+                of_steps.append(Measured(run.question, (*changes, *ratings), step.metadata["role"] == "gold"))
+            totals = tuple(found.get((f"{metric}_total", ""), math.nan) for metric in _CHANGES)
+            wholes.append(Measured(run.question, totals, await _right(reader, run)))
+            if run.steps[-1].metadata["role"] == "gold":
+                last = found.get(("seper", run.steps[-1].id), math.nan)
+                beliefs.append((found.get(("seper_closed_book", ""), math.nan), last))
+        agreement.append((name, *_row(of_steps, seed, rank=True), *_row(wholes, seed, rank=False)))
+        if not nano:
+            reading.append((name, *await _reading(reader, runs, wholes), *_beliefs(beliefs, seed)))
+    tables = [
         Table(
-            "likelihood-agreement", f"Δ likelihood and ΔSePer of {model}",
+            "likelihood-agreement", f"Δ likelihood and ΔSePer of {info.model}",
             ("Runs", "τ of steps", "low", "high", "steps: AUC, likelihood", "AUC, SePer", "difference", "low", "high",
              "runs answered rightly: AUC, likelihood", "AUC, SePer", "difference", "low", "high", "steps", "runs"),
-            tuple((*row[:9], *row[10:15], row[9], row[15]) for row in rows),
+            tuple((*row[:9], *row[10:15], row[9], row[15]) for row in agreement),
             notes=(
                 "τ: Kendall's τ-b between the two changes of a step. AUC: how often a step that brought what its hop "
                 "needs has the larger change than one that did not; of runs, one that the reader then answers rightly "
@@ -88,6 +111,79 @@ async def study(
             ),
         )
     ]  # fmt: skip
+    return tables if nano else [*tables, _by_method(steps, seed), _reading_table(reading)]
+
+
+def _brief(prompts: PromptSet) -> PromptSet:
+    """Returns the prompts with short answers: what a small model writes behind its first words is beside the point."""
+    short = {
+        task: replace(prompts.templates[task], max_tokens=_TOKENS) for task in ("answer", "answer_closed")
+    }
+    return replace(prompts, templates={**prompts.templates, **short})
+
+
+async def _ratings(reader: Engine, run: Run) -> list[tuple[float, float]]:
+    """Returns for each step the reader's direct rating and the change that its passages make to the answer's rating."""
+    answer = (run.references or [""])[0]
+    read = [
+        [passage.text for step in run.steps[:at] for passage in step.passages]
+        for at in range(len(run.steps) + 1)
+    ]
+    own = [[passage.text for passage in step.passages] for step in run.steps]
+    rated = await rightness(reader, run.question, answer, read)
+    contributed = await direct(reader, run.question, answer, own)
+    return [(one, rated[at + 1] - rated[at]) for at, one in enumerate(contributed)]
+
+
+def _by_method(steps: Mapping[str, Sequence[Measured]], seed: int) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for at, method in enumerate(_METHODS):
+        row: list[Cell] = [method]
+        for measured in steps.values():
+            table = np.array([(one.by[at], one.truth) for one in measured], dtype=float)
+            owners = np.array([one.question for one in measured])
+            row += _with_interval(lambda rows, table=table: auc(*table[rows].T), owners, seed)  # type: ignore[misc]
+        rows.append(tuple(row))
+    return Table(
+        "likelihood-methods", "Which step brought what its hop needs: AUC of four numbers",
+        ("number", *(word for name in steps for word in (name, "low", "high"))), tuple(rows),
+        source="SePer, appendix B.2",
+        notes=(
+            "Prompts a step: two for the likelihood; two with ten answers each for ΔSePer; one for the direct rating, "
+            "and two for the difference of ratings (0 to 9, expected value), by the reader itself.",
+        ),
+    )  # fmt: skip
+
+
+async def _reading(reader: Engine, runs: Sequence[Run], wholes: Sequence[Measured]) -> list[Cell]:
+    """Returns the shares of right answers without a passage, after all that was needed, and after less."""
+    closed = {run.question: replace(run, steps=[]) for run in runs}
+    alone = [await _right(reader, run) for run in closed.values()]
+    complete = [run.steps[-1].metadata["role"] == "gold" for run in runs]
+    right = [one.truth for one in wholes]
+    return [
+        100 * float(np.mean(some)) if len(some) else None
+        for some in (
+            alone, [one for one, all_ in zip(right, complete, strict=True) if all_],
+            [one for one, all_ in zip(right, complete, strict=True) if not all_],
+        )
+    ]  # fmt: skip
+
+
+def _beliefs(beliefs: Sequence[tuple[float, float]], seed: int) -> list[Cell]:
+    table = np.array(beliefs).reshape(-1, 2)
+    change = table[:, 1] - table[:, 0]
+    return [*map(float, table.mean(axis=0)), float(change.mean()), *of_mean(change, seed), len(table)]
+
+
+def _reading_table(rows: Sequence[tuple[Cell, ...]]) -> Table:
+    return Table(
+        "likelihood-reading", "What the reader knows and reads",
+        ("Runs", "right without a passage, %", "right with what is needed, %", "right with less, %", "SePer without",
+         "with what is needed", "ΔSePer", "low", "high", "questions"), tuple(rows),
+        source="SePer, figure 4",
+        notes=("Right: the reader's greedy answer holds the reference. Intervals: of draws of questions.",),
+    )  # fmt: skip
 
 
 def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
@@ -102,33 +198,40 @@ def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
     return found
 
 
-def exam_runs(questions: int) -> dict[str, list[Run]]:
-    """Returns runs over the examination's prose: the passage that answers is found, or one on the subject alone."""
+def prose_runs(questions: int) -> dict[str, list[Run]]:
+    """Returns two runs a question over ordinary prose: one finds the passage that answers, the other one about its
+    subject alone or, for every other question, one that says something else."""
     cases = exam_cases()
-    one_hop = []
-    for at, one in enumerate(cases.questions[:questions]):
-        texts = [("useless", one.near), ("gold", one.gold) if at % 2 else ("missed", one.partial)]
-        one_hop.append(_run(one.question, one.answer, texts))
-    two_hop = []
-    for at, two in enumerate(cases.two_hop[: questions // 2]):
-        second = ("missed", two.near) if at % 2 else ("gold", two.second)
-        two_hop.append(_run(two.question, two.answer, [("gold", two.first), second]))
-    return {"1 hop": one_hop, "2 hops": two_hop}
+    known = [
+        ExamQuestion(question=one.pop("q"), other="", **one) for one in json.loads(_KNOWN.read_text("utf-8"))
+    ]
+    found: dict[str, list[Run]] = {}
+    for name, asked in (("1 hop", cases.questions), ("1 hop, known", known)):
+        runs = found[name] = []
+        for at, one in enumerate(asked[:questions]):
+            wrong = ("misled", one.contradiction) if at % 2 else ("missed", one.partial)
+            runs += [_run(one, ("useless", one.near), last) for last in (("gold", one.gold), wrong)]
+    found["2 hops"] = [
+        _run(two, ("gold", two.first), last)
+        for two in cases.two_hop[:questions]
+        for last in (("gold", two.second), ("missed", two.near))
+    ]
+    return found
 
 
-def _run(question: str, answer: str, steps: Sequence[tuple[str, str]]) -> Run:
+def _run(asked: ExamQuestion | TwoHopQuestion, *steps: tuple[str, str]) -> Run:
     made = [
         RetrievalStep(
             id=f"s{at}",
             run_id="r",
             index=at,
-            query=question,
+            query=asked.question,
             passages=[Passage(text)],
             metadata={"role": role},
         )
         for at, (role, text) in enumerate(steps)
     ]
-    return Run(id="r", question=question, references=[answer], answer=answer, steps=made)
+    return Run(id="r", question=asked.question, references=[asked.answer], answer=asked.answer, steps=made)
 
 
 async def _right(reader: Engine, run: Run) -> bool:
@@ -136,17 +239,15 @@ async def _right(reader: Engine, run: Run) -> bool:
     prompts = load_prompts((await reader.info()).prompts)
     texts = list(dict.fromkeys(passage.text for step in run.steps for passage in step.passages))
     asked = belief(prompts, run.question, texts, n=1, seed=0)
-    answers = await reader.sample([asked.prompt], n=1, max_tokens=min(24, asked.max_tokens), temperature=0.0)
+    answers = await reader.sample([asked.prompt], n=1, max_tokens=min(16, asked.max_tokens), temperature=0.0)
     text = f" {normalise(answers[0][0].text)} "
     return any(f" {normalise(one)} " in text for one in run.references or ())
 
 
 def _row(measured: Sequence[Measured], seed: int, *, rank: bool) -> list[Cell]:
     """Returns the AUC of both numbers and their difference, with the rank correlation before and the count behind."""
-    kept = [one for one in measured if not (math.isnan(one.by_likelihood) or math.isnan(one.by_samples))]
-    table = np.array([(one.by_likelihood, one.by_samples, one.truth) for one in kept], dtype=float).reshape(
-        -1, 3
-    )
+    kept = [one for one in measured if not any(map(math.isnan, one.by[:2]))]
+    table = np.array([(*one.by[:2], one.truth) for one in kept], dtype=float).reshape(-1, 3)
     owners = np.array([one.question for one in kept])
     cells: list[Cell] = []
     if rank:

@@ -29,6 +29,11 @@ def write_page(name: str) -> Path:
     return path.relative_to(ROOT)
 
 
+def has_place(name: str, key: str) -> bool:
+    """Returns whether a study's page has a place for the results of this name."""
+    return f"<!-- study: {key} -->" in (PAGES / f"{name}.md").read_text(encoding="utf-8")
+
+
 def page(text: str) -> str:
     """Returns a page with the tables that are kept now."""
     return _BLOCK.sub(lambda found: block(found.group(1)), text)

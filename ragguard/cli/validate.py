@@ -35,12 +35,12 @@ def run(
     ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
-        str | None,
+        list[str] | None,
         typer.Option(
             "--engine",
             "-e",
             help=f"Judges, and answers where there is no outcome: {ENGINES}. Without one DATA's own numbers are all "
-            "there is.",
+            "there is. Given several times: readers that are compared, each by its own answers.",
         ),
     ] = None,
     judge: JudgeAddress = None,
@@ -50,6 +50,13 @@ def run(
     metric: Annotated[
         str | None,
         typer.Option(help="The metric that is compared with each of the others. Default: the best one."),
+    ] = None,
+    entailers: Annotated[
+        str | None,
+        typer.Option(
+            help="Compare these on pairs of answers whose relation is known (DATA: JSON lines, or `exam`): engines, "
+            "nli:ADDRESS, words; with commas between."
+        ),
     ] = None,
     threshold: Annotated[
         float | None,
@@ -78,8 +85,9 @@ def run(
 
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
         remarks: list[str] = []
-        labelled = _of_labels(Path(data), format, engine, judge, chosen, threshold, seed)
-        if labelled is not None:
+        if entailers is not None:
+            tables = asyncio.run(_entailers(data, [one.strip() for one in entailers.split(",")], seed))
+        elif labelled := _of_labels(Path(data), format, engine, judge, chosen, threshold, seed):
             tables = labelled
         else:
             contexts = read_dataset(data, format, k, remarks=remarks)
@@ -98,8 +106,20 @@ def run(
         raise typer.Exit(2) from error
 
 
+async def _entailers(data: str, addresses: Sequence[str], seed: int) -> list[Table]:
+    from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
+
+    pairs = read_pairs(data)
+    opened = {address: entailer_of(address) for address in addresses}
+    try:
+        return await compare_entailers(opened, pairs, seed=seed)
+    finally:
+        for one in opened.values():
+            await one.aclose()
+
+
 def _of_labels(
-    path: Path, format: str, engine: str | None, judge: str | None, scorers: Sequence[str],
+    path: Path, format: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
     threshold: float | None, seed: int,
 ) -> list[Table] | None:  # fmt: skip
     """Compares labels of people with those of a judge; returns None where DATA holds no labels."""
@@ -110,25 +130,45 @@ def _of_labels(
         if threshold is not None:
             raise InvalidInput("threshold", threshold, "nothing, as DATA holds no labels of people")
         return None
-    if engine is not None or judge is not None or scorers:
+    if engine or judge is not None or scorers:
         raise InvalidInput("engine", engine, "nothing: labels of people and a judge are compared as they are")
     return tables(read_labels(path), threshold=threshold, seed=seed)
 
 
 async def _data(
-    contexts: list[Context], path: str, engine: str | None, judge: str | None, scorers: Sequence[str],
+    contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
     metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
     from ragguard.analysis.validation.correlations import measured, tables
     from ragguard.analysis.validation.scoring import score_contexts
 
-    if engine is None:
+    if engine and len(engine) > 1:
+        return await _readers(contexts, engine, judge, scorers, seed, tell)
+    if not engine:
         if scorers or judge is not None:
             raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
         scored = await score_contexts(contexts, None, scorers=())
     else:
-        scored = await scored_by_engine(contexts, path, engine, judge, scorers, tell, remarks)
+        scored = await scored_by_engine(contexts, path, engine[0], judge, scorers, tell, remarks)
     return tables(measured(scored), metric, seed=seed)
+
+
+async def _readers(
+    contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str], seed: int,
+    tell: Progress,
+) -> list[Table]:  # fmt: skip
+    from ragguard.analysis.validation.by_reader import compare_readers
+    from ragguard.engines.connect import connect
+
+    readers = {address: connect(address) for address in addresses}
+    judged_by = None if judge is None else connect(judge)
+    try:
+        return await compare_readers(
+            contexts, readers, judge=judged_by, scorers=scorers, seed=seed, progress=tell
+        )
+    finally:
+        for one in (*readers.values(), *filter(None, [judged_by])):
+            await one.aclose()
 
 
 async def scored_by_engine(

@@ -1,7 +1,10 @@
 """The study of both beliefs: the runs that it is made of, and a table over a few of them."""
 
+import pytest
+
 from ragguard import connect
-from studies.likelihood import GROUPS, exam_runs, study, world_runs
+from studies.likelihood import GROUPS, prose_runs, study, world_runs
+from studies.rated import rightness
 
 
 def test_of_three_runs_one_finds_everything_one_is_misled_and_one_misses():
@@ -13,10 +16,24 @@ def test_of_three_runs_one_finds_everything_one_is_misled_and_one_misses():
     ]
 
 
-def test_runs_over_prose_find_the_answer_in_every_other_question():
-    one_hop, two_hops = exam_runs(4).values()
-    held = [run.references[0] in run.steps[-1].passages[0].text for run in one_hop + two_hops]
-    assert held == [False, True, False, True, True, False]
+def test_each_question_of_prose_has_a_run_that_finds_the_answer_and_one_that_does_not():
+    for name, runs in prose_runs(20).items():
+        assert len(runs) == (20 if name == "2 hops" else 40)
+        held = [run.references[0] in run.steps[-1].passages[0].text for run in runs]
+        assert held == [True, False] * (len(runs) // 2)
+        assert [run.steps[-1].metadata["role"] == "gold" for run in runs] == held
+    roles = [run.steps[-1].metadata["role"] for run in prose_runs(2)["1 hop, known"]]
+    assert roles == ["gold", "missed", "gold", "misled"]
+
+
+async def test_a_rating_is_the_expected_digit():
+    class Even:
+        async def label_probs(self, prompts, labels):
+            return [
+                [0.0, 0.2, 0.0, 0.2] + [0.0] * 6 if "Text: a" in prompt else [0.1] * 10 for prompt in prompts
+            ]
+
+    assert await rightness(Even(), "Who?", "Ada", [["a"], []]) == pytest.approx([2.0, 4.5])
 
 
 async def test_table_has_a_row_for_each_kind_and_orders_what_is_plain():

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ragguard.analysis.validation.contexts import OUTCOMES, Context
+from ragguard.analysis.validation.entailers import Words
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -19,9 +20,10 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.exam.record import known_record
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.question import Answer, EntailAnswer, Question, SampleQuestion
+from ragguard.scorers.probes.question import Answer, EntailAnswer, EntailQuestion, Question, SampleQuestion
 from ragguard.scorers.view import short
 
 T = TypeVar("T")
@@ -58,13 +60,16 @@ async def with_answers(
 
 
 async def grader(engine: Engine) -> Engine | None:
-    """Returns the engine that compares answers with references, or None where comparing words is enough.
+    """Returns the engine that compares answers with references, or None where comparing words is better.
 
     Words are enough for nano, which answers in names, and for references that hold every alias, as those of
     `world.cases` do. As a comparer nano takes too many wrong names for right ones (6 of 100 for one hop, 28 for two).
-    A model that answers in sentences compares them itself.
+    A model that answers in sentences compares them itself, unless it failed its examination in entailment.
     """
-    return None if (await engine.info()).prompts == "nano" else engine
+    info = await engine.info()
+    record = known_record(info, load_prompts(info.prompts))
+    failed = record is not None and "entailment" in record.failed
+    return None if info.prompts == "nano" or failed else engine
 
 
 async def with_outcomes(
@@ -73,7 +78,7 @@ async def with_outcomes(
     """Returns the contexts in their order, their answers graded as `OUTCOMES` where there are references.
 
     Outcomes that are known stay. References too long for a short answer give no outcome. Without a judge (see
-    `grader`) an answer is correct when its words are those of a reference.
+    `grader`) an answer is correct that holds the words of a reference, or the other way round.
     """
     if judge is None:
         asker = Asker(_WordsAlone(), _NO_CAP)
@@ -125,12 +130,13 @@ def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequ
 
 
 class _WordsAlone:
-    """Answers every question about entailment with neutral, so that equal words alone count as equal answers."""
+    """Answers every question about entailment by the words of both answers."""
 
     one_model = True
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
-        return [EntailAnswer((0.0, 1.0, 0.0)) for _ in questions]
+        compared = await Words().entail([one.pair for one in questions if isinstance(one, EntailQuestion)])
+        return [EntailAnswer((float(yes), float(open_), float(no))) for yes, open_, no in compared.p]
 
 
 def _raise_unless_of_one(error: RagguardError) -> None:

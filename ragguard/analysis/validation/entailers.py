@@ -1,0 +1,139 @@
+"""Compares entailers with known relations of pairs of answers, and with one another (Dai et al. 2025, appendix B.4)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ragguard.analysis.validation.agreement import auc
+from ragguard.analysis.validation.readers.fields import json_objects
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.engines.base import EngineInfo
+from ragguard.engines.connect import connect
+from ragguard.engines.entailment.connected_entailer import connect_entailer
+from ragguard.engines.entailment.entailer import (
+    RELATIONS,
+    EngineEntailer,
+    Entailer,
+    Entailments,
+    Pair,
+    rows_of,
+)
+from ragguard.errors import InvalidInput, RagguardError
+from ragguard.metrics import correlate
+from ragguard.metrics.agreement import interval
+from ragguard.scorers.exam.cases import exam_cases
+from ragguard.text.language import normalise
+
+EXAM = "exam"
+"""The name of the examination's pairs, in place of a file."""
+DRAWS = 2000
+
+
+class LabelledPair(NamedTuple):
+    """Two answers to a question, and how they are related."""
+
+    pair: Pair
+    relation: str
+
+
+class Words:
+    """Takes two answers to follow from each other where one holds all words of the other, one behind the other; else
+    they are neutral."""
+
+    async def entail(
+        self, pairs: Sequence[Pair], *, deadline: float | None = None, priority: int = 0
+    ) -> Entailments:
+        """Returns one row for each pair, of zeros and ones."""
+        p = np.zeros((len(pairs), len(RELATIONS)))
+        for at, pair in enumerate(pairs):
+            one, other = (f" {normalise(text)} " for text in (pair.premise, pair.hypothesis))
+            p[at, 0 if one in other or other in one else 1] = 1.0
+        return Entailments(p)
+
+    async def info(self) -> EngineInfo:
+        """Returns the description of the comparison."""
+        return EngineInfo(model="words", kind="words", fingerprint="words/1")
+
+    async def aclose(self) -> None:
+        """Has nothing to release."""
+
+
+def read_pairs(data: str) -> list[LabelledPair]:
+    """Reads pairs from JSON lines with question, premise, hypothesis and relation; `exam` names the examination's."""
+    if data == EXAM:
+        return [
+            LabelledPair(Pair(one.question, one.answer, other), relation)
+            for one in exam_cases().questions
+            for other, relation in ((one.same, RELATIONS[0]), (one.wrong, RELATIONS[2]))
+        ]
+    found = []
+    for fields in json_objects(Path(data)):
+        relation = fields.text("relation")
+        if relation not in RELATIONS:
+            raise fields.wrong("relation", relation, f"one of {', '.join(RELATIONS)}")
+        pair = Pair(fields.text("question", default=""), fields.text("premise"), fields.text("hypothesis"))
+        found.append(LabelledPair(pair, relation))
+    if not found:
+        raise InvalidInput(data, "nothing", "at least one pair of answers with its relation")
+    return found
+
+
+def entailer_of(address: str) -> Entailer:
+    """Returns the entailer of an address: `words`, `nli:` and that of an NLI model, or an engine that is asked."""
+    if address == "words":
+        return Words()
+    if address.startswith("nli:"):
+        return connect_entailer(address.removeprefix("nli:"))
+    return EngineEntailer(connect(address))
+
+
+async def compare_entailers(
+    entailers: Mapping[str, Entailer], pairs: Sequence[LabelledPair], *, seed: int = 0
+) -> list[Table]:
+    """Returns how often each entailer is right about the pairs, and how alike any two of them are."""
+    truth = np.array([RELATIONS.index(one.relation) for one in pairs])
+    asked = [one.pair for one in pairs]
+    draws = np.random.default_rng(seed).integers(len(pairs), size=(DRAWS, len(pairs)))
+    rows: list[tuple[Cell, ...]] = []
+    entailed: dict[str, np.ndarray] = {}
+    refused: list[str] = []
+    for name, entailer in entailers.items():
+        began = time.perf_counter()
+        try:
+            reply = await entailer.entail(asked)
+        except RagguardError as error:
+            if len(entailers) == 1:
+                raise
+            refused.append(f"{name} was not compared: {error}.")
+            continue
+        seconds = time.perf_counter() - began
+        p = rows_of(reply, len(pairs))
+        entailed[name] = p[:, 0]
+        right = p.argmax(axis=1) == truth
+        _, low, high = interval(right[draws].mean(axis=1))
+        rows.append((
+            name, float(right.mean()), low, high, auc(p[:, 0], truth == 0), auc(p[:, 2], truth == 2),
+            None if reply.mass is None else float(np.mean(reply.mass)), seconds / len(pairs), len(pairs),
+        ))  # fmt: skip
+    columns = ("entailer", "right", "from", "to", "AUC of entailment", "AUC of contradiction", "label mass",
+               "seconds a pair", "pairs")  # fmt: skip
+    notes = (
+        "Right: the likeliest of the three relations is the pair's. Intervals: the middle 95 % of draws of pairs. "
+        "AUC: how often a pair of that relation has the higher probability of it than one of another.",
+        *refused,
+    )
+    alike: tuple[tuple[Cell, ...], ...] = tuple(
+        (one, *(correlate(entailed[one], entailed[other], "pearson", draws=2).value for other in entailed))
+        for one in entailed
+    )
+    return [
+        Table("entailers", "Entailers on pairs whose relation is known", columns, tuple(rows),
+              source="SePer, table 9", notes=notes),
+        Table("entailers-alike", "Entailers beside one another: Pearson of the probability of entailment",
+              ("", *entailed), alike, source="SePer, figure 7"),
+    ]  # fmt: skip
