@@ -17,7 +17,7 @@ import numpy as np
 
 from ragguard import world
 from ragguard.analysis.validation.agreement import auc
-from ragguard.analysis.validation.entailers import Words
+from ragguard.analysis.validation.entailers import WordEntailer
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
@@ -73,7 +73,7 @@ async def study(
     drawn = ScoringPipeline(
         reader, judge=judge, scorers=[Belief()], owned=(),
         # What small models say of entailment in prose is chance: there, words say whether an answer is the reference.
-        entailer=None if nano else Words(), prompts=None if nano else _brief(prompts),
+        entailer=None if nano else WordEntailer(), prompts=None if nano else _brief(prompts),
     )  # fmt: skip
     agreement: list[tuple[Cell, ...]] = []
     steps: dict[str, list[Measured]] = {}

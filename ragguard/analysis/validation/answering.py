@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from ragguard.analysis.validation.contexts import OUTCOMES, Context
-from ragguard.analysis.validation.entailers import Words
+from ragguard.analysis.validation.entailers import WordEntailer
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
@@ -135,7 +135,9 @@ class _WordsAlone:
     one_model = True
 
     async def respond(self, questions: Sequence[Question]) -> list[Answer]:
-        compared = await Words().entail([one.pair for one in questions if isinstance(one, EntailQuestion)])
+        compared = await WordEntailer().entail(
+            [one.pair for one in questions if isinstance(one, EntailQuestion)]
+        )
         return [EntailAnswer((float(yes), float(open_), float(no))) for yes, open_, no in compared.p]
 
 

@@ -41,7 +41,7 @@ class LabelledPair(NamedTuple):
     relation: str
 
 
-class Words:
+class WordEntailer:
     """Takes two answers to follow from each other where one holds all words of the other, one behind the other; else
     they are neutral."""
 
@@ -86,7 +86,7 @@ def read_pairs(data: str) -> list[LabelledPair]:
 def entailer_of(address: str) -> Entailer:
     """Returns the entailer of an address: `words`, `nli:` and that of an NLI model, or an engine that is asked."""
     if address == "words":
-        return Words()
+        return WordEntailer()
     if address.startswith("nli:"):
         return connect_entailer(address.removeprefix("nli:"))
     return EngineEntailer(connect(address))

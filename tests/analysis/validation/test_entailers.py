@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ragguard.analysis.validation.entailers import Words, compare_entailers, entailer_of, read_pairs
+from ragguard.analysis.validation.entailers import WordEntailer, compare_entailers, entailer_of, read_pairs
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.entailment.entailer import RELATIONS, Entailments
 from ragguard.errors import InvalidInput, ScoringError
@@ -17,7 +17,7 @@ PAIRS = [
 ]
 
 
-class Told(Words):
+class Told(WordEntailer):
     """Gives the relation that stands in the list, with three quarters of the probability."""
 
     def __init__(self, relations):
@@ -29,7 +29,7 @@ class Told(Words):
         return Entailments(p)
 
 
-class Broken(Words):
+class Broken(WordEntailer):
     async def entail(self, pairs, *, deadline=None, priority=0):
         raise ScoringError("no model today")
 
@@ -47,7 +47,8 @@ def pairs(tmp_path):
 async def test_the_right_one_is_right_words_see_no_contradiction_and_a_failing_one_is_named(pairs):
     known = read_pairs(str(pairs))
     tables = await compare_entailers(
-        {"right": Told([one["relation"] for one in PAIRS]), "words": Words(), "broken": Broken()}, known
+        {"right": Told([one["relation"] for one in PAIRS]), "words": WordEntailer(), "broken": Broken()},
+        known,
     )
     rows = {row[0]: row for row in tables[0].rows}
     assert rows.keys() == {"right", "words"}
