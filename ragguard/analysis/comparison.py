@@ -23,6 +23,7 @@ NO_DIFFERENCE = "no difference"
 TOO_FEW = "too few questions"
 UNDECIDED = NO_DIFFERENCE, TOO_FEW
 """The verdicts that call nothing different."""
+_SIGNS = {"higher": 1, "lower": -1}
 TOLERANCE = 1e-6
 """Differences up to this, absolute or relative to the values, are rounding and count as none."""
 
@@ -62,6 +63,8 @@ class Comparison:
     changes: list[Change]
     moved: list[MovedQuestion]
     """The questions that changed most, by their largest change in standard deviations of the metric's changes."""
+    fell: list[MovedQuestion]
+    """The questions that became worse in a metric on which the verdict rests, also where its mean did not."""
     moved_in_all: int
     """How many questions changed in any metric."""
     paired: int
@@ -247,9 +250,21 @@ def compare(
         for i in np.flatnonzero(gap):
             move = Move(named[series], float(a[i]), float(b[i]))
             moves[questions[i]].append((abs(float(gap[i])) / spread, move))
+    changes = _changes(compared, named, draws, seed)
+    decides = any(change.primary for change in changes)
+    signs = {
+        change.metric: _SIGNS[change.direction] for change in changes
+        if (change.primary or not decides) and change.direction in _SIGNS
+    }  # fmt: skip
+    worse = {
+        question: [one for one in some if (one[1].after - one[1].before) * signs.get(one[1].metric, 0) < 0]
+        for question, some in moves.items()
+    }
+    fell = {question: some for question, some in worse.items() if some}
     return Comparison(
-        _changes(compared, named, draws, seed),
+        changes,
         _most_moved(moves, after.asked, most),
+        _most_moved(fell, after.asked, len(fell)),
         len(moves),
         len(shared),
         only_before=len(before.asked) - len(shared),

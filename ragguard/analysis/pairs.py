@@ -37,10 +37,11 @@ class Questions:
     """The facts that a reader of the numbers has to know, such as runs that are missing."""
 
 
-def read_questions(path: str | Path) -> Questions:
-    """Returns one side of a comparison: the questions of a store, a folder of parts or a score file."""
+def read_questions(path: str | Path, span: range | None = None) -> Questions:
+    """Returns one side of a comparison: the questions of a store or a span of its runs, a folder of parts or a score
+    file."""
     remarks: list[str] = []
-    found = questions_of(read_means(path, remarks))
+    found = questions_of(read_means(path, remarks, span))
     found.remarks = remarks
     return found
 

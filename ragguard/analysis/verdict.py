@@ -14,12 +14,12 @@ from ragguard.storage.sqlite.means import Series
 SIGNIFICANT = 0.05
 PRIMARY = (
     ("answer_correct",),
-    ("delta_seper_total", "delta_seper"),
+    ("delta_seper_total", "delta_seper", "delta_likelihood_total", "delta_likelihood"),
     ("udcg_context", "udcg"),
     ("coverage_total", "coverage"),
 )
 """The metrics that decide. Of each group the first one counts that both sides have: that of the run before that of its
-steps."""
+steps, and belief before likelihood."""
 POWER = 0.8
 """The chance with which as many questions as are asked for show the difference, if it stays as large as it is."""
 _WORTH_ASKING = 10

@@ -25,6 +25,7 @@ COMMANDS = {
     "report": "Look at scored runs, in the terminal or as one page.",
     "watch": "Follow runs as they go on, with the numbers of each hop.",
     "compare": "Compare two sets of scored runs; for a CI gate, --fail-if.",
+    "baseline": "Name the runs of a store, so that later ones are compared with them.",
     "label": "Ask a person for the few labels that correct a judge's numbers.",
     "validate": "Find out which metric predicts how good the answers are.",
     "metrics": "Print every metric: range, direction, unit, what it needs, its paper.",

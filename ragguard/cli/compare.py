@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ragguard.cli.options import LabelFile
 from ragguard.cli.terminal import Column, say, screen, show_table
-from ragguard.errors import InvalidInput
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,11 +18,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.analysis.comparison import Comparison
-    from ragguard.analysis.condition import Condition
     from ragguard.analysis.labels.compared import CorrectedChanges
-    from ragguard.analysis.pairs import Questions
     from ragguard.analysis.verdict import Change
 
+_FELL = 5
+"""The most questions that fell that are shown."""
 _MOVES = 6
 """The most metrics that are shown of one question."""
 _COLOURS = {"better": "green", "worse": "red", "changed": "yellow", "mixed": "yellow"}
@@ -32,7 +31,17 @@ _ARROWS = {"higher": "↑", "lower": "↓"}
 
 def run(
     before: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it was.")],
-    after: Annotated[str, typer.Argument(help="A store, a folder of parts or a score file: how it is now.")],
+    after: Annotated[
+        str | None,
+        typer.Argument(
+            help="A store, a folder of parts or a score file: how it is now. With --baseline it may be left out: the "
+            "runs of BEFORE since its last baseline."
+        ),
+    ] = None,
+    baseline: Annotated[
+        str,
+        typer.Option("--baseline", help="Of BEFORE, the runs of this baseline (`ragguard baseline`) alone."),
+    ] = "",
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,73 +69,43 @@ def run(
         bool,
         typer.Option("--corrected", help="--fail-if is about the differences that the --labels correct."),
     ] = False,
+    markdown: Annotated[
+        Path | None, typer.Option(help="Write a comment for a pull request there, as Markdown.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Compare two sets of scored runs over the same questions: which side is better, and by how much.
 
-    The verdict rests on answer_correct, ΔSePer, UDCG and coverage, as far as both sides have them.
+    The verdict rests on answer_correct, ΔSePer (or the likelihood of the right answer), UDCG and coverage, as far as
+    both sides have them.
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
     import gc
 
-    from ragguard.analysis.comparison import compare
-    from ragguard.analysis.condition import Condition
-    from ragguard.analysis.labels.compared import corrected_changes
-    from ragguard.analysis.pairs import read_questions
+    from ragguard.analysis.comment import comment_of
+    from ragguard.analysis.gate_check import GateSettings, check
 
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
-    conditions = [Condition.parse(text) for text in fail_if or ()]
-    sides = read_questions(before), read_questions(after)
-    found = compare(*sides, draws, seed)
-    changes = corrected_changes(before, after, labels) if labels is not None else None
-    if on_corrected:
-        if changes is None:
-            raise InvalidInput("--corrected", True, "--labels FILE beside it")
-        broken = [condition for condition in conditions if changes.hold(condition)]
-        thin = changes.remarks
-    else:
-        if not trust_failed:
-            _refuse_failed(conditions, sides, found)
-        broken = [condition for condition in conditions if condition.holds(found)]
-        metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
-        thin = [said for metric in metrics if (said := found.resting_on(metric))]
+    checked = check(before, after, GateSettings(
+        fail_if or (), baseline, labels, on_corrected, trust_failed=trust_failed, draws=draws, seed=seed,
+    ))  # fmt: skip
+    if markdown is not None:
+        markdown.write_text(comment_of(checked), encoding="utf-8")
     if as_json:
-        more: dict[str, Any] = {"failed": [str(item) for item in broken], "fail_if_remarks": thin}
-        if changes is not None:
-            more["corrected"] = changes.as_dict()
-        typer.echo(json.dumps(found.as_dict() | more, indent=2))
+        typer.echo(json.dumps(checked.as_dict(), indent=2))
     else:
-        _show(found, every=every)
-        if changes is not None:
-            _show_corrected(changes, labels)
-        for said in thin:
-            say(f"WARNING: --fail-if: {said}")
-        for condition in broken:
+        if checked.documents:
+            say(checked.documents)
+        _show(checked.found, every=every)
+        if checked.changes is not None:
+            _show_corrected(checked.changes, labels)
+        for said in checked.thin:
+            say(f"WARNING: {'--fail-if: ' if fail_if else ''}{said}")
+        for condition in checked.broken:
             say(f"FAILED: {condition}")
-    if broken:
+    if checked.broken:
         raise typer.Exit(1)
-
-
-def _refuse_failed(conditions: Sequence[Condition], sides: Sequence[Questions], found: Comparison) -> None:
-    """Refuses conditions on numbers of a model that failed its examination in what they rest on."""
-    from ragguard.scorers.exam.record import failed_behind
-
-    for condition in conditions:
-        metric = condition.of(found).metric.partition(".")[0]
-        origins = {
-            one
-            for side in sides
-            for series, those in side.origins.items()
-            if series.name == metric
-            for one in those
-        }
-        if remark := failed_behind(metric, origins):
-            raise InvalidInput(
-                "--fail-if",
-                str(condition),
-                f"metrics that their model can judge ({remark}); or --trust-failed",
-            )
 
 
 def _show(found: Comparison, *, every: bool) -> None:
@@ -136,13 +115,15 @@ def _show(found: Comparison, *, every: bool) -> None:
     console = screen()
     verdict = found.verdict
     console.print(f"[bold {_COLOURS.get(verdict.word, '')}]{as_markup(verdict.sentence)}[/]")
-    shown = found.changes if every else [] if verdict.word == "identical" else found.decisive
-    if shown:
+    changes = found.changes if every else [] if verdict.word == "identical" else found.decisive
+    if changes:
         _show_changes(
-            console, sorted(shown, key=lambda change: (not change.primary, change.p_corrected)), found.paired
+            console,
+            sorted(changes, key=lambda change: (not change.primary, change.p_corrected)),
+            found.paired,
         )
         console.print(f"{found.about_p} {found.about_k}".rstrip())
-        others = [change for change in found.changes if change not in shown]
+        others = [change for change in found.changes if change not in changes]
         if others:
             differ = [change.metric for change in others if change.verdict not in UNDECIDED]
             which = f", of which these differ: {', '.join(map(as_markup, differ))}" if differ else ""
@@ -150,7 +131,7 @@ def _show(found: Comparison, *, every: bool) -> None:
             console.print(f"{more}{which}; --all shows {'it' if len(others) == 1 else 'them'}.")
     elif found.about_k:
         console.print(found.about_k)
-    if any(change.verdict == TOO_FEW for change in shown):
+    if any(change.verdict == TOO_FEW for change in changes):
         console.print(
             f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
             "one direction would not be told from chance. That is not the same as no difference."
@@ -171,18 +152,23 @@ def _show(found: Comparison, *, every: bool) -> None:
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
             f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
-    if every and found.moved:
-        console.print("\nThe questions that changed most:")
-        for item in found.moved:
-            console.print(f"  {as_markup(question_line(item.question))}")
-            moves = [
-                f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}"
-                for move in item.moves[:_MOVES]
-            ]
-            more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
-            console.print(f"    {', '.join(moves)}{more}")
-        if found.moved_in_all > len(found.moved):
-            console.print(f"  … and {found.moved_in_all - len(found.moved):,} more questions that changed")
+    shown, title, count = (
+        (found.moved, "The questions that changed most:", found.moved_in_all) if every
+        else (found.fell[:_FELL], f"{len(found.fell):,} of {found.paired:,} questions fell:", len(found.fell))
+    )  # fmt: skip
+    if shown:
+        console.print(f"\n{title}")
+    for item in shown:
+        console.print(f"  {as_markup(question_line(item.question))}")
+        moves = [
+            f"{as_markup(move.metric)} {move.before:.3f} → {move.after:.3f}" for move in item.moves[:_MOVES]
+        ]
+        more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
+        console.print(f"    {', '.join(moves)}{more}")
+    if count > len(shown):
+        console.print(
+            f"  … and {count - len(shown):,} more questions{' that changed' if every else ': --markdown, --json'}"
+        )
 
 
 def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
@@ -197,7 +183,7 @@ def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
         Column("after", [f"{b.value:z.3f} (judge {b.raw:z.3f})" for _, b in sides], right=True),
         Column("difference (95 %)", [f"{d.value:+z.3f} ({d.low:+z.3f} … {d.high:+z.3f})" for _, d in rows], right=True),
         Column("labels", [f"{a.labels} + {b.labels}" for a, b in sides], right=True, spare=1),
-        Column("verdict", ["differs" if d.low > 0 or d.high < 0 else "not decisive" for _, d in rows]),
+        Column("verdict", [d.verdict for _, d in rows]),
     ])  # fmt: skip
     for remark in changes.remarks:
         console.print(f"{as_markup(remark)}.")

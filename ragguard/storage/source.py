@@ -29,8 +29,8 @@ T = TypeVar("T")
 class ScoredSource:
     """The scored runs of one store, or of several that are read one after the other."""
 
-    def __init__(self, stores: list[Path], remarks: list[str]) -> None:
-        self._stores, self._remarks = stores, remarks
+    def __init__(self, stores: list[Path], remarks: list[str], span: range | None = None) -> None:
+        self._stores, self._remarks, self._span = stores, remarks, span
 
     @property
     def remarks(self) -> list[str]:
@@ -49,7 +49,7 @@ class ScoredSource:
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        return self._each(lambda store: store.scored_runs(texts=texts, level=level))
+        return self._each(lambda store: store.scored_runs(texts=texts, level=level, span=self._span))
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; see `Store.overviews`."""
@@ -57,7 +57,7 @@ class ScoredSource:
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
-        return self._each(lambda store: store.means())
+        return self._each(lambda store: store.means(self._span))
 
     def _each(self, read: Callable[[Store], Iterator[T]]) -> Iterator[T]:
         for path in self._stores:
@@ -73,16 +73,17 @@ def is_source(path: str | Path) -> bool:
     return Path(path).is_dir() or is_store(path)
 
 
-def open_source(path: str | Path) -> ScoredSource:
+def open_source(path: str | Path, span: range | None = None) -> ScoredSource:
     """Opens a store, or a folder of parts, to read it.
 
     Args:
         path: The store or the folder.
+        span: Of a store, the `seq` of the runs that means and scored runs are read of. None: all.
     """
     if Path(path).is_dir():
         return _of_parts(PartFolder(path))
     Store(path, read_only=True).close()  # a file that is no store is an error now
-    return ScoredSource([Path(path)], [])
+    return ScoredSource([Path(path)], [], span)
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
@@ -95,8 +96,10 @@ def read_scored(path: str | Path) -> Iterator[ScoredRun]:
     return open_source(path).scored_runs(texts=False) if is_source(path) else read_score_file(path)
 
 
-def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[RunMeans]:
-    """Yields scored runs as `read_scored` does, each as one mean a metric.
+def read_means(
+    path: str | Path, remarks: list[str] | None = None, span: range | None = None
+) -> Iterator[RunMeans]:
+    """Yields scored runs as `read_scored` does, each as one mean a metric; of a store, those of a span.
 
     `remarks` gets the facts that a reader of the numbers has to know, once all runs were read.
     """
@@ -108,7 +111,7 @@ def read_means(path: str | Path, remarks: list[str] | None = None) -> Iterator[R
             imported = Path(folder) / "scores.db"
             with closing(Store(imported, scored=False)) as store:
                 store.add_scored(read_score_file(path))
-        source = open_source(path if has_steps else imported)
+        source = open_source(path if has_steps else imported, span)
         for means in source.means():
             means.steps_known = has_steps
             yield means

@@ -6,13 +6,15 @@ from __future__ import annotations
 import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
-from ragguard.analysis.condition import Condition
 from ragguard.analysis.labels.corrected import Corrections, corrected
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.metrics.prediction_powered import CorrectedMean
 from ragguard.storage.source import open_source
+
+Side: TypeAlias = tuple[str | Path, range | None]
+"""A store, and the `seq` of its runs; None: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,11 @@ class CorrectedDifference:
     value: float
     low: float
     high: float
+
+    @property
+    def verdict(self) -> str:
+        """The verdict: that it differs, or that the labels do not decide it."""
+        return "differs" if self.low > 0 or self.high < 0 else "not decisive"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,20 +53,16 @@ class CorrectedChanges:
         sides = (("before", self.before), ("after", self.after))
         return [f"{side}: {remark}" for side, found in sides for remark in found.remarks]
 
-    def hold(self, condition: Condition) -> bool:
-        """Returns whether a condition holds for the corrected difference of its metric."""
-        return condition.holds_for({name: found.value for name, found in self.differences.items()})
-
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         differences = {name: asdict(found) for name, found in self.differences.items()}
         return {"before": self.before.as_dict(), "after": self.after.as_dict(), "differences": differences}
 
 
-def corrected_changes(before: str | Path, after: str | Path, labels: str | Path) -> CorrectedChanges:
+def corrected_changes(before: Side, after: Side, labels: str | Path) -> CorrectedChanges:
     """Returns the means of two stores, corrected by the labels of each; one file has the labels of both."""
     given = read_label_file(labels, models=True)
-    sides = [corrected(open_source(path).scored_runs(), given, str(path)) for path in (before, after)]
+    sides = [corrected(open_source(*side).scored_runs(), given, str(side[0])) for side in (before, after)]
     return CorrectedChanges(*sides)
 
 

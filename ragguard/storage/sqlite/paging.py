@@ -18,18 +18,22 @@ ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]
 ReadRun: TypeAlias = Callable[[sqlite3.Connection, dict[int, str]], Mapping[int, T]]
 """Reads the run of one `seq`, which is given with its id."""
 
+MOST = 2**62
+"""More than the `seq` of any run."""
 PAGE = 200
 """The number of runs that are read at once."""
 FAULTS = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
 """The errors that reading a row raises which another program has changed."""
 
 
-def iter_runs(db: Database, read: ReadRuns[T]) -> Iterator[T]:
-    """Yields the result of `read` for each run, page by page."""
-    after = 0
+def iter_runs(db: Database, read: ReadRuns[T], span: range | None = None) -> Iterator[T]:
+    """Yields the result of `read` for each run, or each with a `seq` of a span, page by page."""
+    after, end = (0, MOST) if span is None else (span.start - 1, span.stop)
     while True:
         with db.snapshot() as connection:
-            seqs = reading.find_seqs(connection, "WHERE seq > ? ORDER BY seq LIMIT ?", after, PAGE)
+            seqs = reading.find_seqs(
+                connection, "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?", after, end, PAGE
+            )
             found = read_runs(db, connection, seqs, read)
         if not seqs:
             return

@@ -377,18 +377,20 @@ class Store:
         with self._db.snapshot() as db:
             return list(paging.read_runs(self._db, db, reading.last_seqs(db, count), read).values())
 
-    def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
+    def scored_runs(
+        self, *, texts: bool = True, level: Level | None = None, span: range | None = None
+    ) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        return paging.iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level))
+        return paging.iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level), span)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
         utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
         return paging.iter_runs(self._db, partial(overviews_at, misleads=misleads, texts=texts))
 
-    def means(self) -> Iterator[RunMeans]:
-        """Yields all runs for a comparison."""
-        return paging.iter_runs(self._db, means_at)
+    def means(self, span: range | None = None) -> Iterator[RunMeans]:
+        """Yields all runs, or those with a `seq` of a span, for a comparison."""
+        return paging.iter_runs(self._db, means_at, span)
 
     def close(self) -> None:
         """Leaves unfinished work to the next process and closes the file. Safe to call twice."""

@@ -1,0 +1,121 @@
+"""Baselines: names for the runs that a store has at a moment, kept in its table `meta`."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.storage.sqlite.database import Database
+
+_KEY = "baseline:"
+"""Prefix of keys in `meta`: the name of a baseline → what it holds, as JSON."""
+_NAME = re.compile(r"[\w.-]{1,80}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline:
+    """The runs that came after the baseline before, up to the moment when this one was set."""
+
+    name: str
+    at: str
+    """The time at which it was set."""
+    first: int
+    """The `seq` of its first run."""
+    last: int
+    runs: int
+    """The number of its runs when it was set."""
+    documents: str
+    """The fingerprint of the passages that its runs saw."""
+
+    @property
+    def span(self) -> range:
+        """The `seq` of its runs."""
+        return range(self.first, self.last + 1)
+
+
+def baselines(path: str | Path) -> dict[str, Baseline]:
+    """Returns the baselines of a store by their names, the oldest first."""
+    with _opened(path, read_only=True) as store, store.snapshot() as db:
+        rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (_KEY, "baseline;"))
+        found = [Baseline(**json.loads(value)) for (value,) in rows]
+    return {one.name: one for one in sorted(found, key=lambda one: one.last)}
+
+
+def baseline(path: str | Path, name: str) -> Baseline:
+    """Returns a baseline of a store; raises UnknownName where it has none of that name."""
+    known = baselines(path)
+    if name not in known:
+        there = ", ".join(known) or f"none yet: `ragguard baseline {path} {name}` sets it"
+        raise UnknownName("baseline", name, f"a baseline of {path}: {there}")
+    return known[name]
+
+
+def runs_since(path: str | Path) -> range:
+    """Returns the `seq` of the runs after the last baseline of a store, up to the present."""
+    last = max((one.last for one in baselines(path).values()), default=0)
+    with _opened(path, read_only=True) as store, store.snapshot() as db:
+        (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM runs").fetchone()
+    if newest <= last:
+        raise InvalidInput(
+            f"the runs of {path}", "none since its last baseline", "some to compare; score them first"
+        )
+    return range(last + 1, newest + 1)
+
+
+def set_baseline(path: str | Path, name: str) -> Baseline:
+    """Gives a name to the runs since the last baseline; one of that name is replaced."""
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            "baseline", name, "a name of letters, digits, dots, dashes and underscores, at most 80"
+        )
+    span = runs_since(path)
+    made = Baseline(
+        name, datetime.now(UTC).isoformat(timespec="seconds"), span[0], last=span[-1], runs=count_runs(path, span),
+        documents=fingerprint(documents(path, span)),
+    )  # fmt: skip
+    with _opened(path) as store, store.transaction() as db:
+        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY + name, json.dumps(asdict(made))))
+    return made
+
+
+def remove_baseline(path: str | Path, name: str) -> None:
+    """Takes the name from its runs, which stay; raises UnknownName where there is none."""
+    baseline(path, name)
+    with _opened(path) as store, store.transaction() as db:
+        db.execute("DELETE FROM meta WHERE key = ?", (_KEY + name,))
+
+
+def count_runs(path: str | Path, span: range) -> int:
+    """Returns how many runs of a span the store has."""
+    with _opened(path, read_only=True) as store, store.snapshot() as db:
+        return int(
+            db.execute("SELECT count(*) FROM runs WHERE seq BETWEEN ? AND ?", (span[0], span[-1])).fetchone()[
+                0
+            ]
+        )
+
+
+def documents(path: str | Path, span: range | None = None) -> set[str]:
+    """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
+    of_span = "" if span is None else f"WHERE run BETWEEN {span[0]} AND {span[-1]}"
+    sql = f"SELECT DISTINCT json_extract(item.value, '$[0]') FROM steps, json_each(body, '$.items') AS item {of_span}"
+    with _opened(path, read_only=True) as store, store.snapshot() as db:
+        return {digest for (digest,) in db.execute(sql)}
+
+
+def fingerprint(digests: Iterable[str]) -> str:
+    """Returns a digest of a set of passages."""
+    return hashlib.sha256("".join(sorted(digests)).encode()).hexdigest()[:12]
+
+
+@contextmanager
+def _opened(path: str | Path, *, read_only: bool = False) -> Iterator[Database]:
+    with closing(Database(Path(path), read_only=read_only)) as store:
+        yield store

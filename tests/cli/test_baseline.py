@@ -1,0 +1,135 @@
+"""Named baselines: set, listed, compared, refused where they mean nothing; the comment; the questions that fell."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from support.compared import side, stored
+from typer.testing import CliRunner
+
+from ragguard.cli.app import app
+from ragguard.storage.sqlite.store import Store
+
+
+@pytest.fixture
+def ragguard():
+    return lambda *words: CliRunner().invoke(app, [str(word) for word in words])
+
+
+def seen(runs, prefix="", text="passage {}"):
+    """The runs under ids of their own, each with a passage."""
+    for number, one in enumerate(runs):
+        one.run.id = f"{prefix}{one.run.id}"
+        for step in one.run.steps:
+            step.run_id = one.run.id
+            step.passages = [replace(step.passages[0], text=text.format(number))]
+        one.scores = [replace(score, run_id=one.run.id) for score in one.scores]
+    return runs
+
+
+def test_later_runs_of_a_store_are_compared_with_its_baseline(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    assert "has no baseline" in ragguard("baseline", store).output
+    assert ragguard("baseline", store, "main").output.startswith("main  20")
+    assert "none since its last baseline" in ragguard("compare", store, "--baseline", "main").output
+    stored(store, seen(side(-0.05, 1), "later-"))
+    done = ragguard("compare", store, "--baseline", "main", "--fail-if", "udcg < -0.02")
+    assert done.exit_code == 1, done.output
+    assert done.output.startswith("The baseline main is of 20")
+    assert "40 runs, documents " in done.output
+    assert "Worse on 40 questions" in done.output
+    assert ragguard("baseline", store, "next").exit_code == 0
+    assert [line.split()[0] for line in ragguard("baseline", store).output.splitlines()] == ["main", "next"]
+
+
+def test_another_store_is_compared_with_the_baseline_alone(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    stored(store, seen(side(0.3, 1), "later-"))  # not of the baseline
+    other = stored(tmp_path / "b.db", seen(side(0.05, 2)))
+    done = ragguard("compare", store, other, "--baseline", "main", "--json")
+    (change,) = json.loads(done.output)["changes"]
+    assert change["difference"] == pytest.approx(0.05, abs=0.02)
+
+
+def test_other_documents_are_refused_and_mostly_other_ones_said(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    refused = ragguard(
+        "compare", store, stored(tmp_path / "b.db", seen(side(0), text="other {}")), "--baseline", "main"
+    )
+    assert refused.exit_code == 2
+    assert "no passage in common" in refused.output
+    mixed = seen(side(0), text="other {}")
+    mixed[0].run.steps[0].passages[0].text = "passage 0"
+    said = " ".join(
+        ragguard("compare", store, stored(tmp_path / "c.db", mixed), "--baseline", "main").output.split()
+    )
+    assert "saw 40 passages, of which the other side saw 1: a difference may be that of the documents" in said
+
+
+def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    other = stored(tmp_path / "b.db", seen(side(0)))
+    unknown = ragguard("compare", store, other, "--baseline", "master")
+    assert "master" in unknown.output
+    assert "main" in unknown.output
+    opened = Store(store)
+    opened.delete(opened.run_ids()[0])
+    opened.close()
+    assert (
+        "1 of the 40 runs of the baseline main were deleted"
+        in ragguard("compare", store, other, "--baseline", "main").output
+    )
+    assert "its runs stay" in ragguard("baseline", store, "main", "--remove").output
+    gone = ragguard("compare", store, other, "--baseline", "main")
+    assert gone.exit_code == 2
+    assert "none yet" in gone.output
+    assert "letters, digits" in ragguard("baseline", store, "a b").output
+    assert ragguard("baseline", tmp_path / "none.db", "main").exit_code == 2
+    assert not (tmp_path / "none.db").exists()
+
+
+def test_baseline_of_other_metrics_and_of_another_engine(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    renamed, judged = seen(side(0)), seen(side(0))
+    for one in renamed:
+        one.scores = [replace(score, name="harm") for score in one.scores]
+    for one in judged:
+        one.scores = [replace(score, engine="other") for score in one.scores]
+    against = ("compare", store)
+    no_metric = ragguard(*against, stored(tmp_path / "b.db", renamed), "--baseline", "main")
+    assert "at least one metric in common" in no_metric.output
+    another = ragguard(*against, stored(tmp_path / "c.db", judged), "--baseline", "main")
+    assert "Not scored alike" in another.output
+
+
+def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_path, ragguard):
+    after = side(0.05, 1)
+    after[3].scores[0].value = 0.01
+    hostile = "Is `@all` <img src=x> a | trap?"
+    before = side(0)
+    for runs in (before, after):
+        runs[3].run.question = hostile
+    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    done = ragguard("compare", a, b, "--markdown", tmp_path / "comment.md", "--fail-if", "udcg > 0")
+    shown = " ".join(done.output.split())
+    assert "questions fell" in shown
+    assert "→ 0.010" in shown
+    text = (tmp_path / "comment.md").read_text()
+    assert "of 40 questions fell</summary>" in text
+    assert "- `Is '@all' <img src=x> a | trap?`: udcg" in text
+    assert "**FAILED: udcg > 0**" in text
+    noisy = side(0)
+    for number, one in enumerate(noisy):
+        one.scores[0].value += 0.01 * (-1) ** number
+    ragguard(
+        "compare",
+        stored(tmp_path / "c.db", side(0)),
+        stored(tmp_path / "d.db", noisy),
+        "--markdown",
+        tmp_path / "n.md",
+    )
+    assert "| not decisive |" in (tmp_path / "n.md").read_text()
