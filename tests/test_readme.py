@@ -4,14 +4,13 @@ import json
 import re
 import shlex
 import shutil
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import Reply, serving
+from support.warm_python import run_python
 from typer.testing import CliRunner
 
 from ragguard import world
@@ -58,24 +57,16 @@ def answers_as_others_do(model):
 
 
 def run_block(block, folder):
-    return run_python(folder, "-c", block)
+    return run_words(folder, "-c", block)
 
 
-def run_python(folder, *words):
+def run_words(folder, *words):
     environment = {
         "PATH": "/usr/bin:/bin",
         "PYTHONPATH": f"{ROOT}:{ROOT / 'integrations'}",
         "HOME": str(folder),
     }
-    done = subprocess.run(
-        [sys.executable, *words],
-        capture_output=True,
-        text=True,
-        cwd=folder,
-        timeout=120,
-        env=environment,
-        check=False,
-    )
+    done = run_python(*words, cwd=folder, environment=environment)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -100,7 +91,7 @@ def test_the_readmes_commands_run_one_after_the_other_in_an_empty_folder(tmp_pat
     for line in lines.splitlines():
         program, *words = shlex.split(line, comments=True)
         assert program == "ragguard"
-        run_python(tmp_path, "-m", "ragguard", *words)
+        run_words(tmp_path, "-m", "ragguard", *words)
     assert (tmp_path / "report.html").exists()
 
 

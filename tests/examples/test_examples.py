@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
+from support.warm_python import run_python
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
@@ -29,15 +28,12 @@ HOPS = {
 
 
 @cache
-def run(name: str, *arguments: str, timeout: float = 240) -> str:
+def run(name: str, *arguments: str, timeout: int = 240) -> str:
     path = os.pathsep.join((str(ROOT), str(ROOT / "integrations")))
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / f"{name}.py"), *arguments],
-        env={**os.environ, "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"},
-        capture_output=True,
-        encoding="utf-8",
+    done = run_python(
+        str(ROOT / "examples" / f"{name}.py"), *arguments, cwd=ROOT, environment={**os.environ, "PYTHONPATH": path},
         timeout=timeout,
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == "" or name == "fastapi_service"
     return done.stdout
@@ -61,13 +57,8 @@ def test_example_against_a_real_vllm_prints_its_hops(vllm_server):
 
 
 def test_without_an_address_the_vllm_example_says_how_to_call_it():
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "examples" / "vllm_server.py")],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        encoding="utf-8",
-        timeout=120,
-    )
+    path = ROOT / "examples" / "vllm_server.py"
+    done = run_python(str(path), cwd=ROOT, environment={**os.environ, "PYTHONPATH": str(ROOT)})
     assert done.returncode == 1
     assert "vllm serve" in done.stderr
 

@@ -28,11 +28,11 @@ def studies(*words):
 
 @pytest.mark.slow
 def test_a_small_study_is_printed_and_not_kept():
-    before = (PAGES / "belief.md").read_text()
-    done = studies("belief", "--questions", 1)
+    before = (PAGES / "distractors.md").read_text()
+    done = studies("distractors", "--questions", 2)
     assert done.returncode == 0, done.stderr
-    assert "### ΔSePer and what a passage is worth" in done.stdout
-    assert (PAGES / "belief.md").read_text() == before
+    assert "### " in done.stdout
+    assert (PAGES / "distractors.md").read_text() == before
 
 
 @pytest.mark.parametrize(
