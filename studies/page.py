@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.analysis.validation.tables import Table
+from studies.figures import FIGURES, draw
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "docs" / "studies"
@@ -23,8 +24,11 @@ def keep(name: str, figures: Mapping[str, Any]) -> None:
 
 
 def write_page(name: str) -> Path:
-    """Puts the tables that are kept into a study's page, and returns the page's path."""
+    """Puts the tables that are kept into a study's page, draws its figures, and returns the page's path."""
     path = PAGES / f"{name}.md"
+    for study in _BLOCK.findall(path.read_text(encoding="utf-8")):
+        for table in kept_results(study)["tables"]:
+            draw(table)
     path.write_text(page(path.read_text(encoding="utf-8")), encoding="utf-8")
     return path.relative_to(ROOT)
 
@@ -39,15 +43,24 @@ def page(text: str) -> str:
     return _BLOCK.sub(lambda found: block(found.group(1)), text)
 
 
+def kept_results(study: str) -> Any:
+    """Returns the figures that are kept of a study."""
+    return json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
+
+
+def _figure(data: Mapping[str, Any]) -> str:
+    return f"\n![{data['title']}](figures/{data['name']}.svg)\n" if data["name"] in FIGURES else ""
+
+
 def block(study: str) -> str:
     """Returns a study's tables between their markers."""
-    kept = json.loads((RESULTS / f"{study}.json").read_text(encoding="utf-8"))
+    kept = kept_results(study)
     machine = kept["machine"]
     header = (
         f"{kept['questions']:,} questions, seed {kept['seed']}, engine `{kept['engine']}`, {kept['seconds']:.0f} s on "
         f"{machine['cores']} cores of {machine['processor']}, {kept['measured']}."
     )
-    tables = "\n".join(_table(data).markdown() for data in kept["tables"])
+    tables = "\n".join(_table(data).markdown() + _figure(data) for data in kept["tables"])
     return f"<!-- study: {study} -->\n{header}\n\n{tables}<!-- /study -->"
 
 
