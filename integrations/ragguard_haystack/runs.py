@@ -8,15 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from ragguard.capture.decisions import Verdict
+from ragguard.capture.decisions import Verdict, guard_decided
 from ragguard.capture.declarations import DeclaredTools
-from ragguard.capture.guarded import guard_decided
 from ragguard.capture.handle import status_of
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.tool_calls import ToolEnd, tool_ended
-from ragguard.capture.tool_results import ToolResult
+from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
 from ragguard.capture.turns import Branch
 from ragguard.records import Status, new_id
 from ragguard.runtime.faults import Faults, never_raises

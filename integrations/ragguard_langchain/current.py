@@ -15,7 +15,7 @@ from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callb
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from ragguard.capture.context import CurrentCall, frameworks
-from ragguard.capture.guarded import TOOL_CALL
+from ragguard.capture.decisions import TOOL_CALL
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.open_calls import OpenCall

@@ -7,8 +7,7 @@ from typing import Any
 
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.splitters import Splitter
-from ragguard.capture.tool_calls import ToolEnd, tool_ended
-from ragguard.capture.tool_results import ToolResult
+from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.messages import block_texts, snapshot, tool_message, tool_text
 from ragguard_langchain.open_calls import OpenCall

@@ -7,8 +7,7 @@ from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
-from ragguard.capture.decisions import joined
-from ragguard.capture.guarded import TOOL_CALL, guard_decided
+from ragguard.capture.decisions import TOOL_CALL, guard_decided, joined
 from ragguard.capture.handle import innermost
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder

@@ -10,12 +10,11 @@ from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.schema import BaseNode, MetadataMode
 from llama_index.core.tools import ToolOutput
 
-from ragguard.capture.guarded import guard_decided
+from ragguard.capture.decisions import guard_decided
 from ragguard.capture.handle import status_of
 from ragguard.capture.open_runs import Unpack
 from ragguard.capture.snapshot import passages_of
-from ragguard.capture.tool_calls import ToolEnd, tool_ended
-from ragguard.capture.tool_results import ToolResult
+from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
 from ragguard.records import Status
 from ragguard_llamaindex.calls import Call, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.foreign import span_of

@@ -1,4 +1,4 @@
-"""A thread pool whose threads never delay the end of the process.
+"""A thread pool whose threads never delay the end of the process, and pauses in long work for other threads.
 
 The standard pool refuses work once `main()` has returned, though other threads of the application may still serve; and
 the process waits at its end for every job in that pool, even for one that never ends.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -19,6 +20,10 @@ T = TypeVar("T")
 
 IDLE_S = 10.0
 """Seconds after which a thread without work ends, so that a forgotten pool leaves no threads behind."""
+
+WORK, REST = 0.001, 0.00005
+"""Seconds of work between two rests, and of a rest. Without one, Python makes another thread wait for five
+milliseconds, which an event loop notices."""
 
 
 class DaemonThreads(ThreadPoolExecutor):
@@ -119,3 +124,18 @@ async def in_daemon_thread(work: Callable[[], T]) -> T:
         return await asyncio.wrap_future(thread.submit(work))
     finally:
         thread.shutdown(wait=False)
+
+
+class TimeSlice:
+    """Measures the time since the last rest; long work calls `rest_if_used` after each piece, however small."""
+
+    __slots__ = ("_since",)
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    def rest_if_used(self) -> None:
+        """Sleeps for a moment where the time slice is used up, and begins the next slice."""
+        if time.perf_counter() - self._since > WORK:
+            time.sleep(REST)
+            self._since = time.perf_counter()

@@ -2,7 +2,8 @@
 
 Scorers run at the same time. Each asks its questions and waits. When all of them wait, every distinct question is sent
 in one wave, with one call for each verb and set of parameters. Questions that depend on answers come in a later wave. A
-respondent answers a wave: an engine, or a price list.
+respondent answers a wave: an engine, or a price list. Every token that was asked is in the usage of a score: what made
+no score, such as answers whose comparison failed, is added to the last score of the scorer, or to that of another.
 """
 
 from __future__ import annotations
@@ -14,9 +15,16 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
-from ragguard.records import Usage
+from ragguard.records import Result, Score, Usage
 from ragguard.runtime.faults import catch_exit, is_cancelled
-from ragguard.scorers.probes.question import Answer, EntailQuestion, LabelQuestion, Question, TextQuestion
+from ragguard.scorers.probes.question import (
+    Answer,
+    Ask,
+    EntailQuestion,
+    LabelQuestion,
+    Question,
+    TextQuestion,
+)
 from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 
 T = TypeVar("T")
@@ -247,3 +255,47 @@ class Asker:
             )
             fault.__cause__ = error
             return fault
+
+
+_ROUNDING_SECONDS = 1e-6
+"""Differences in seconds below this are rounding errors of adding up shares."""
+
+
+class MeteredAsk:
+    """The `ask` of one scorer, which adds up the usage of its answers."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self.usage = Usage()
+
+    async def __call__(self, questions: Sequence[Any]) -> list[Any]:
+        """Returns the answers to the questions."""
+        answers: list[Any] = await self._ask(questions)
+        for answer in answers:
+            if not isinstance(answer, RagguardError):
+                self.usage += answer.usage
+        return answers
+
+
+def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
+    """Returns the part of a usage that is in no score of the results."""
+    attributed = sum((result.usage for result in results if isinstance(result, Score)), Usage())
+    seconds = usage.seconds - attributed.seconds
+    return Usage(
+        max(0, usage.requests - attributed.requests),
+        max(0, usage.prompts - attributed.prompts),
+        max(0, usage.prompt_tokens - attributed.prompt_tokens),
+        max(0, usage.output_tokens - attributed.output_tokens),
+        seconds=seconds if seconds > _ROUNDING_SECONDS else 0.0,
+        cached=max(0, usage.cached - attributed.cached),
+    )
+
+
+def with_usage(results: Sequence[Result], usage: Usage) -> list[Result] | None:
+    """Returns results with a usage added to their last score; None where they have no score."""
+    for index in range(len(results) - 1, -1, -1):
+        score = results[index]
+        if isinstance(score, Score):
+            paid = replace(score, usage=score.usage + usage)
+            return [*results[:index], paid, *results[index + 1 :]]
+    return None

@@ -24,16 +24,15 @@ from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownNam
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
 from ragguard.schema import checked_result
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, PromptAllowance, Respondent
+from ragguard.scorers.asker import Asker, MeteredAsk, PromptAllowance, Respondent, unattributed, with_usage
 from ragguard.scorers.belief import Belief
-from ragguard.scorers.capture_failures import capture_failures
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
+from ragguard.scorers.evaluation import capture_failures
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.unknown import examine_unknown
 from ragguard.scorers.exam.verdicts import verdicts_of
 from ragguard.scorers.grades import Grades
-from ragguard.scorers.metered_ask import MeteredAsk, unattributed, with_usage
 from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.probes.question import Ask

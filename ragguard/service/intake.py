@@ -23,10 +23,15 @@ from ragguard.runtime.faults import Faults
 from ragguard.service.configuration import Configuration
 from ragguard.service.fields import storable_event
 from ragguard.service.listener import WriterListener
-from ragguard.service.lost_events import LostEvents
 from ragguard.service.patient_writer import PatientWriter
-from ragguard.service.queue import UNMEASURED, EventQueue
-from ragguard.service.queue_items import AwaitedEvent, QueueItem, WriterJob, may_drop
+from ragguard.service.queue import (
+    UNMEASURED,
+    AwaitedEvent,
+    EventQueue,
+    LostEvents,
+    QueueItem,
+    WriterJob,
+)
 from ragguard.service.redaction import Redactor
 from ragguard.service.sizes import size_of
 from ragguard.storage.sqlite.store import Store
@@ -73,7 +78,7 @@ class Intake:
         self._full, self._bounds = settings.durability == "full", settings.bounds
         self._tick_seconds = settings.tick_seconds
         self._redactor = redactor
-        self._queue: EventQueue[QueueItem] = EventQueue(self._bounds, may_drop)
+        self._queue: EventQueue = EventQueue(self._bounds)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
@@ -263,7 +268,7 @@ class Intake:
             self._said[what] = now
             _log.error("%s (counted, and said again in a minute where it goes on)", message)
 
-    def _write_all(self, queue: EventQueue[QueueItem]) -> None:
+    def _write_all(self, queue: EventQueue) -> None:
         """Writes until the intake is closed. After an error that gets here (an exception raised into the thread from
         outside, no memory left) the batch is tried once more, and is lost when that fails, too."""
         failed: list[QueueItem] = []
@@ -280,7 +285,7 @@ class Intake:
                 time.sleep(LINGER)  # an error that comes back at once must not keep the processor busy
         self._guarded(self._last)
 
-    def _serve(self, queue: EventQueue[QueueItem]) -> None:
+    def _serve(self, queue: EventQueue) -> None:
         next_tick = awake_until = time.monotonic()
         while True:
             if (now := time.monotonic()) >= next_tick:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 
 from ragguard.errors import StoreUnavailable
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.service.queue import EventQueue
-from ragguard.service.queue_items import AwaitedEvent, QueueItem
+from ragguard.service.queue import AwaitedEvent, EventQueue
 from ragguard.storage.sqlite.store import Store
 from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.secret_filter import logger
@@ -26,7 +25,7 @@ _OUTAGE = (
 class PatientWriter:
     """Tries a batch again with pauses until the disk takes it; meanwhile the queue fills."""
 
-    def __init__(self, store: Store, queue: EventQueue[QueueItem], most_bytes: int) -> None:
+    def __init__(self, store: Store, queue: EventQueue, most_bytes: int) -> None:
         self._store, self._queue, self._most_bytes = store, queue, most_bytes
         self.try_now = False
         """True where the disk is to be tried without a pause; whoever sets it wakes the queue."""

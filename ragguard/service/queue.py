@@ -1,4 +1,5 @@
-"""The queue between the hooks and the writer: first in, first out, bounded by count and by bytes.
+"""The queue between the hooks and the writer: first in, first out, bounded by count and by bytes; its items, and which
+runs lost some.
 
 Hooks put events in, from any thread and even from inside a garbage collection; one writer takes them out.
 """
@@ -7,12 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from dataclasses import dataclass, replace
+from typing import Final, Generic, Literal, TypeVar
 
-T = TypeVar("T")
+from ragguard.capture.events import Event, RunEnded, RunStarted
+from ragguard.capture.open_runs import WholeRun
 
 UNMEASURED = 64
 """The number of waiting items from which on new ones are measured, so that hooks measure only in a burst."""
@@ -31,14 +34,13 @@ class QueueBounds:
     """Seconds for which a thread may wait before anything is dropped; a hook on an event loop never waits."""
 
 
-class EventQueue(Generic[T]):
+class EventQueue:
     """A first-in, first-out queue of items with their sizes in bytes."""
 
-    def __init__(self, bounds: QueueBounds, may_drop: Callable[[T], bool]) -> None:
-        """Takes a function that says which items may be dropped; other items are accepted beyond the bounds, up to a
-        quarter of the count more."""
-        self._bounds, self._may_drop = bounds, may_drop
-        self._items: deque[tuple[int, T]] = deque()
+    def __init__(self, bounds: QueueBounds) -> None:
+        """Takes the bounds; items that may not be dropped are accepted up to a quarter of the count beyond them."""
+        self._bounds = bounds
+        self._items: deque[tuple[int, QueueItem]] = deque()
         self._bytes = 0
         # Reentrant: a garbage collection may run a hook inside a hook.
         self._changed = threading.Condition(threading.RLock())
@@ -47,7 +49,7 @@ class EventQueue(Generic[T]):
     def __len__(self) -> int:
         return len(self._items)
 
-    def put(self, item: T) -> bool:
+    def put(self, item: QueueItem) -> bool:
         """Adds an item where few items wait; else returns False, and `offer` has to be called with the item's size."""
         waiting = len(self._items)
         if waiting >= UNMEASURED:
@@ -57,13 +59,13 @@ class EventQueue(Generic[T]):
             self.wake()  # the batch is complete, and the next hook would have to measure its item
         return True
 
-    def append(self, item: T) -> None:
+    def append(self, item: QueueItem) -> None:
         """Adds an item, however many wait."""
         self._items.append((0, item))
         if self._asleep:
             self.wake()
 
-    def offer(self, item: T, size: int) -> bool:
+    def offer(self, item: QueueItem, size: int) -> bool:
         """Adds an item where the bounds allow that; returns whether they do."""
         with self._changed:
             if not self._fits(item, size):
@@ -74,17 +76,17 @@ class EventQueue(Generic[T]):
             self.wake()
         return True
 
-    def offer_within(self, item: T, size: int, seconds: float) -> bool:
+    def offer_within(self, item: QueueItem, size: int, seconds: float) -> bool:
         """Adds an item as soon as the bounds allow that; returns False where they do not within `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._fits(item, size), seconds)
             return self.offer(item, size)
 
-    def force(self, item: T, size: int) -> list[T]:
+    def force(self, item: QueueItem, size: int) -> list[QueueItem]:
         """Adds an item to a full queue, or drops the item, by the policy; returns the dropped items."""
         if self._bounds.drop == "newest":
             return [] if self.offer(item, size) else [item]
-        dropped: list[T] = []
+        dropped: list[QueueItem] = []
         with self._changed:
             if not self._fits(item, size):
                 dropped = self._drop_oldest(size)
@@ -107,20 +109,20 @@ class EventQueue(Generic[T]):
         """True while the bounds allow no further item."""
         return len(self._items) >= self._bounds.items or self._bytes >= self._bounds.bytes
 
-    def _fits(self, item: T, size: int) -> bool:
+    def _fits(self, item: QueueItem, size: int) -> bool:
         count = len(self._items)
         if count < self._bounds.items and (self._bytes + size <= self._bounds.bytes or not count):
             return True
-        return not self._may_drop(item) and count < self._bounds.items + max(1, self._bounds.items // 4)
+        return not may_drop(item) and count < self._bounds.items + max(1, self._bounds.items // 4)
 
-    def _drop_oldest(self, size: int) -> list[T]:
+    def _drop_oldest(self, size: int) -> list[QueueItem]:
         most = self._bounds.items - max(1, self._bounds.items // _AT_ONCE)
         most_bytes = self._bounds.bytes - max(size, self._bounds.bytes // _AT_ONCE)
-        kept: list[tuple[int, T]] = []
-        dropped: list[T] = []
+        kept: list[tuple[int, QueueItem]] = []
+        dropped: list[QueueItem] = []
         while self._items and (len(self._items) + len(kept) > most or self._bytes > most_bytes):
             entry = self._items.popleft()
-            if self._may_drop(entry[1]):
+            if may_drop(entry[1]):
                 self._bytes -= entry[0]
                 dropped.append(entry[1])
             else:
@@ -128,9 +130,9 @@ class EventQueue(Generic[T]):
         self._items.extendleft(reversed(kept))
         return dropped
 
-    def take(self, most: int, most_bytes: int) -> list[T]:
+    def take(self, most: int, most_bytes: int) -> list[QueueItem]:
         """Takes out the next items: at most `most`, and no more once they reach `most_bytes`."""
-        taken: list[T] = []
+        taken: list[QueueItem] = []
         total = 0
         with self._changed:
             while self._items and len(taken) < most and total < most_bytes:
@@ -141,7 +143,7 @@ class EventQueue(Generic[T]):
             self._changed.notify_all()
         return taken
 
-    def first(self) -> T | None:
+    def first(self) -> QueueItem:
         """Returns the next item and leaves it in the queue; None where none waits. Called by the writer alone."""
         with suppress(IndexError):  # a full queue may drop it meanwhile
             return self._items[0][1]
@@ -171,3 +173,80 @@ class EventQueue(Generic[T]):
     def forget_wakes(self) -> None:
         """Forgets the wakes so far: they were for items that are taken out already."""
         self._woken = False
+
+
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(slots=True)
+class WriterJob(Generic[T_co]):
+    """A function that the writer calls in the order of the queue."""
+
+    work: Callable[[], T_co]
+    done: Future[T_co]
+
+    def run(self) -> None:
+        """Calls the function; its result or its error goes into the future."""
+        if self.done.set_running_or_notify_cancel():
+            try:
+                self.done.set_result(self.work())
+            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
+                self.done.set_exception(error)
+
+
+@dataclass(slots=True)
+class AwaitedEvent:
+    """An event whose hook waits until it is on the disk."""
+
+    event: Event | WholeRun
+    written: threading.Event
+    on_disk: bool = False
+
+
+QueueItem = Event | WholeRun | AwaitedEvent | WriterJob[object] | None
+
+
+def may_drop(item: QueueItem) -> bool:
+    """Returns whether a full queue may drop the item.
+
+    The queue keeps the end of a run, which is small and ends a run that is stored already; jobs and awaited events, for
+    which a caller waits; and the start of a run that goes on, without which its events would be a run of their own.
+    """
+    if type(item) is RunStarted:
+        return not item.names.resumes
+    return item is not None and not isinstance(item, (RunEnded, WriterJob, AwaitedEvent))
+
+
+def events_in(item: QueueItem) -> int:
+    """Returns how many events an item stands for: a whole run began, retrieved and ended."""
+    return 3 if isinstance(item, WholeRun) else 1
+
+
+LOST: Final = "ragguard.events_lost"
+"""Metadata key of a run that says how many of its events were lost."""
+RUNS_KEPT = 10_000
+"""The most runs with lost events that are remembered until they end."""
+
+
+class LostEvents:
+    """The numbers of lost events of runs that have not ended in the store."""
+
+    def __init__(self) -> None:
+        self._of: dict[str, int] = {}
+
+    def note(self, events: Sequence[QueueItem]) -> int:
+        """Takes events that are lost; returns how many there are. Called from any thread."""
+        number = 0
+        for event in events:
+            number += events_in(event)
+            run_id = getattr(event, "run_id", "")
+            if run_id and (run_id in self._of or len(self._of) < RUNS_KEPT):
+                self._of[run_id] = self._of.get(run_id, 0) + 1
+        return number
+
+    def marked(self, event: Event) -> Event:
+        """Returns an event as it is to be written: the end of a run that lost events has their number in its
+        metadata."""
+        if isinstance(event, RunEnded) and (lost := self._of.pop(event.run_id, 0)):
+            return replace(event, metadata={**event.metadata, LOST: lost})
+        return event

@@ -22,8 +22,7 @@ from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import Intake
-from ragguard.service.lost_events import LOST
-from ragguard.service.queue import UNMEASURED, EventQueue
+from ragguard.service.queue import LOST, UNMEASURED, EventQueue
 from ragguard.storage.sqlite.store import Store
 
 

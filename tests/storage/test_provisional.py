@@ -117,15 +117,13 @@ def test_the_end_takes_the_mark_away_and_keeps_what_was_paid(store):
     assert [dict(one.metadata) for one in found] == [{}] * 3
 
 
-def test_a_score_that_the_end_changes_says_what_it_was(store):
+def test_score_that_the_end_changes_costs_both_attempts(store):
     run = a_run()
     begin(store, run)
     so_far(store, run, provisional(scores_of(run, 0.4), COST))
     end(store, run)
     store_scores(store, run, [replace(one, usage=COST) for one in scores_of(run, 0.6)])
-    assert [(one.value, dict(one.metadata)) for one in store.scores("r1")] == [
-        (0.6, {"provisional_value": 0.4})
-    ] * 3
+    assert [(one.value, dict(one.metadata)) for one in store.scores("r1")] == [(0.6, {})] * 3
     assert store.scores("r1")[0].usage == COST + COST
 
 

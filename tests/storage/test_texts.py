@@ -8,9 +8,9 @@ import pytest
 from support.stored import closed_after
 
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.storage.sqlite import passage_table
+from ragguard.storage.sqlite import passages
 from ragguard.storage.sqlite.columns import DIGEST_BYTES, dump
-from ragguard.storage.sqlite.passage_table import PassageTable
+from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.store import Store
 
 
@@ -57,7 +57,7 @@ def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
         text = f"{number} " * 600
         for _ in range(2):
             assert items_of(Passage(text))[0][0] == sha256(text.encode()).hexdigest()[: 2 * DIGEST_BYTES]
-    assert sum(len(given) for *_, given in passage_table._digested.known.values()) <= 4 * 2**20
+    assert sum(len(given) for *_, given in passages._digested.known.values()) <= 4 * 2**20
 
 
 @pytest.mark.parametrize(

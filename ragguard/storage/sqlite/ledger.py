@@ -11,9 +11,15 @@ from typing import Final, NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import provisional, reading, run_names
+from ragguard.storage.sqlite import reading, run_names
 from ragguard.storage.sqlite.columns import dump, storable
-from ragguard.storage.sqlite.score_rows import delete_of_origins, insert_scores
+from ragguard.storage.sqlite.score_rows import (
+    clear_provisional,
+    delete_of_origins,
+    insert_in_place,
+    insert_scores,
+    replace_changed,
+)
 
 INSERT_SCORING: Final = (
     "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
@@ -153,12 +159,12 @@ def store_outcome(connection: sqlite3.Connection, outcome: ScoringOutcome) -> li
     scored = connection.execute(
         "SELECT revision FROM scorings WHERE run = ? AND identity = ?", (run, outcome.identity)
     ).fetchone()
-    earlier = provisional.clear(connection, run, outcome.scores, outcome.uncertain)
+    earlier = clear_provisional(connection, run, outcome.scores, outcome.uncertain)
     if scored is not None and scored["revision"] < outcome.revision:
         # The run has changed since then: its earlier scores by the same settings are no longer valid.
         delete_of_origins(connection, run, outcome.scores)
     if earlier:
-        new = provisional.insert_in_place(connection, run, outcome.scores, earlier)
+        new = insert_in_place(connection, run, outcome.scores, earlier)
     else:
         new = insert_scores(connection, run, outcome.scores)
     connection.execute("DELETE FROM failures WHERE run = ? AND identity IN (?, '')", (run, outcome.identity))
@@ -276,7 +282,7 @@ def store_provisional(
     connection.execute("DELETE FROM failures WHERE run = ?", (run,))
     insert_failures(connection, run, "", failures)
     keep_references(connection, run, references)
-    return provisional.replace_changed(connection, run, scores)
+    return replace_changed(connection, run, scores)
 
 
 def keep_references(connection: sqlite3.Connection, run: int, references: Sequence[str] | None) -> None:

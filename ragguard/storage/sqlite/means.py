@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from ragguard.records import Level
 from ragguard.storage.sqlite.columns import storable
-from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks
+from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
 
 
 class Series(NamedTuple):

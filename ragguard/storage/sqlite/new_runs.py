@@ -13,11 +13,10 @@ from typing import Any, Final
 
 from ragguard.capture.events import RunEnded
 from ragguard.records import Run
+from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite.columns import maybe, storable
-from ragguard.storage.sqlite.passage_table import PassageTable
+from ragguard.storage.sqlite.passages import NeededTexts, PassageTable
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, run_data
-from ragguard.storage.sqlite.texts import NeededTexts
-from ragguard.storage.sqlite.time_slice import TimeSlice
 
 INSERT_STEP: Final = (
     f"INSERT INTO steps ({', '.join(STEP_COLUMNS)}, run) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"

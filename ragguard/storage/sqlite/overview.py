@@ -17,9 +17,9 @@ from ragguard.capture.model_calls import notice
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Dropped, Failure, Passage, Usage, places_of
 from ragguard.storage.sqlite.columns import Data
 from ragguard.storage.sqlite.kept import kept_passages
-from ragguard.storage.sqlite.provisional import IS_PROVISIONAL
 from ragguard.storage.sqlite.reading import chunks, failures_at, origins_of, rows_at, texts_of
 from ragguard.storage.sqlite.rows import usage_of
+from ragguard.storage.sqlite.score_rows import IS_PROVISIONAL
 
 SCALE = 10_000
 """Units of a score's value and error in the gathered JSON."""

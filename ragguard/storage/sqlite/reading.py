@@ -12,7 +12,7 @@ from typing import Any
 
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.storage.sqlite.columns import Data
-from ragguard.storage.sqlite.passage_table import digests_in
+from ragguard.storage.sqlite.passages import digests_in
 from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
 
 _MOST_PARAMETERS = 500

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from ragguard.errors import StoreError
 from ragguard.storage.sqlite import reading, run_names
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.passage_table import digests_in
-from ragguard.storage.sqlite.texts import release
+from ragguard.storage.sqlite.passages import digests_in, release
 
 REMOVED_AT_ONCE = 200
 

@@ -55,14 +55,16 @@ def find_run(db: sqlite3.Connection, name: str) -> int | None:
     return found[-1] if (found := find_runs(db, name)) else None
 
 
-def find_part(db: sqlite3.Connection, id: str) -> StoredPart | None:
-    """Returns the part of a run that was captured under this id; None where there is none."""
+def find_part(db: sqlite3.Connection, id: str) -> tuple[StoredPart, bool] | None:
+    """Returns the run, or the part of a run, that was captured under this id, and whether the run is open; None where
+    there is none."""
     row = db.execute(
-        "SELECT run, runs.id, part, steps, turns FROM names JOIN runs ON seq = run "
-        "WHERE names.name = ? AND kind = 'part'",
+        "SELECT seq, id, 0, 0, 0, status FROM runs WHERE id = ?1 UNION ALL "
+        "SELECT run, runs.id, part, steps, turns, status FROM names JOIN runs ON seq = run "
+        "WHERE names.name = ?1 AND kind = 'part'",
         (storable(id),),
     ).fetchone()
-    return None if row is None else StoredPart(*row)
+    return None if row is None else (StoredPart(*row[:-1]), row[-1] == "open")
 
 
 def call(db: sqlite3.Connection, seq: int, run: Run) -> None:
@@ -100,12 +102,15 @@ def go_on(db: sqlite3.Connection, run: Run, names: RunNames, owner: str) -> Stor
         (owner, dump(body), storable(run.question), seq),
     )
     db.execute("DELETE FROM names WHERE run = ? AND kind = 'thread'", (seq,))
+    steps, turns = db.execute(
+        "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
+    ).fetchone()
+    part = StoredPart(seq, there["id"], body[PART], steps, turns)
     db.execute(
-        "INSERT INTO names SELECT ?, 'part', ?, ?, coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps "
-        "WHERE run = ?",
-        (storable(run.id), seq, body[PART], seq),
+        "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
+        (storable(run.id), seq, part.number, steps, turns),
     )
-    return find_part(db, run.id)
+    return part
 
 
 def forget(db: sqlite3.Connection, seq: int) -> None:

@@ -1,14 +1,20 @@
-"""Writes scores as rows. What many scores share (scorer, engine, prompts, references) is one row, their origin."""
+"""Writes scores as rows. What many scores share (scorer, engine, prompts, references) is one row, their origin.
+
+Provisional scores, those of open runs, are marked, replaced when more is known, and replaced for good at the run's end.
+The cost of a score is added to the score that replaces it, since the cache answered the later attempt.
+"""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeAlias
 
-from ragguard.records import Score
+from ragguard.records import PROVISIONAL, Score, Usage
 from ragguard.storage.sqlite.columns import dump, storable
-from ragguard.storage.sqlite.rows import key_of, usage_text
+from ragguard.storage.sqlite.reading import chunks
+from ragguard.storage.sqlite.rows import key_of, usage_of, usage_text
 from ragguard.text.plain import plain_metadata
 
 ScoreRow: TypeAlias = tuple[Any, ...]
@@ -81,3 +87,97 @@ def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str,
     ).fetchone()
     known[values] = row[0]
     return known[values]
+
+
+IS_PROVISIONAL = f"""instr(scores.metadata, '"{PROVISIONAL}":true') > 0"""
+"""The SQL condition for a provisional score. A text in the metadata cannot meet it: quotes in texts are escaped."""
+_COMPARED_COLUMNS = ("value", "stderr", "expectation", "label", "explanation", "passage_id", "metadata")
+"""The columns in which two scores of one key may differ, beside their cost."""
+_USAGE = COLUMNS.index("usage")
+
+
+def clear_provisional(
+    connection: sqlite3.Connection, run: int, scores: Sequence[Score], uncertain: Collection[tuple[str, str]]
+) -> dict[bytes, Usage]:
+    """Removes the provisional scores of a run that has ended and has these scores now; returns their costs by key.
+
+    `uncertain` are scorers, each with a step's id or "" for the whole run, that could not give all their scores for
+    now. Their provisional scores stay where they have given no new ones.
+    """
+    rows = connection.execute(
+        "SELECT key, usage, step_id, scorer FROM scores JOIN origins ON origins.id = origin "
+        f"WHERE run = ? AND {IS_PROVISIONAL}",
+        (run,),
+    ).fetchall()
+    if not rows:
+        return {}
+    given = set(map(key_of, scores))
+    gone = [
+        row
+        for row in rows
+        if row["key"] in given or not {(row["scorer"], ""), (row["scorer"], row["step_id"])} & {*uncertain}
+    ]
+    connection.executemany("DELETE FROM scores WHERE key = ?", [(row["key"],) for row in gone])
+    return {row["key"]: usage_of(row["usage"]) for row in gone}
+
+
+def insert_in_place(
+    connection: sqlite3.Connection, run: int, scores: Sequence[Score], earlier: Mapping[bytes, Usage]
+) -> list[Score]:
+    """Writes the scores that are not stored yet, each with the cost of the provisional one that it replaces; returns
+    those, with their own cost alone."""
+    rows = score_rows(connection, run, scores)
+    return [
+        score
+        for row, score in zip(rows, scores, strict=True)
+        if connection.execute(INSERT_SCORE, _with_cost(row, score, earlier.get(row[1]))).rowcount > 0
+    ]
+
+
+def replace_changed(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
+    """Writes the provisional scores that are new or have changed; returns those, with their own cost alone.
+
+    A final score stays: the run was continued, and its next end replaces the score.
+    """
+    rows = score_rows(connection, run, scores)
+    stored = {
+        row["key"]: row
+        for row in chunks(
+            connection,
+            f"SELECT key, usage, {IS_PROVISIONAL} AS provisional, {', '.join(_COMPARED_COLUMNS)} "
+            "FROM scores WHERE key IN ({})",
+            [row[1] for row in rows],
+        )
+    }
+    written: list[Score] = []
+    for row, score in zip(rows, scores, strict=True):
+        before = stored.get(row[1])
+        if before is not None and not before["provisional"]:
+            continue
+        if before is not None and _same_score(before, row) and _cost_of(score) == Usage():
+            continue
+        cost = None
+        if before is not None:
+            connection.execute("DELETE FROM scores WHERE key = ?", (row[1],))
+            cost = usage_of(before["usage"])
+        if connection.execute(INSERT_SCORE, _with_cost(row, score, cost)).rowcount > 0:
+            written.append(score)
+    return written
+
+
+def _same_score(stored: sqlite3.Row, row: ScoreRow) -> bool:
+    said = dict(zip(COLUMNS, row, strict=True))
+    return all(stored[name] == said[name] for name in _COMPARED_COLUMNS)
+
+
+def _with_cost(row: ScoreRow, score: Score, earlier: Usage | None) -> ScoreRow:
+    """Returns the row with the cost of the earlier score added; prompts that were answered from a cache are counted
+    where they were asked."""
+    if earlier is None:
+        return row
+    return (*row[:_USAGE], usage_text(earlier + _cost_of(score)), *row[_USAGE + 1 :])
+
+
+def _cost_of(score: Score) -> Usage:
+    """Returns the cost of a score, without answers from a cache."""
+    return replace(score.usage, prompts=score.usage.prompts - score.usage.cached, cached=0)

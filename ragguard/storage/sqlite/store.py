@@ -22,6 +22,7 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
 from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.columns import storable
@@ -31,7 +32,6 @@ from ragguard.storage.sqlite.means import RunMeans, means_at
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
-from ragguard.storage.sqlite.time_slice import TimeSlice
 from ragguard.storage.sqlite.whole_runs import write_due, write_scored
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger

@@ -22,16 +22,15 @@ from ragguard.capture.events import (
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.runtime.deadline import now_ns
+from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import run_names
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
 from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.storage.sqlite.owners import make_due
-from ragguard.storage.sqlite.passage_table import PassageTable, digests_in
+from ragguard.storage.sqlite.passages import NeededTexts, PassageTable, digests_in
 from ragguard.storage.sqlite.removal import delete_runs
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
 from ragguard.storage.sqlite.run_names import StoredPart
-from ragguard.storage.sqlite.texts import NeededTexts
-from ragguard.storage.sqlite.time_slice import TimeSlice
 
 EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
@@ -289,13 +288,13 @@ class Writing:
         """Returns where the events that were captured under this id are written; None where that is not known yet."""
         part = self._parts.get(run_id)
         if part is None:
-            row = self._db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-            part = run_names.find_part(self._db, run_id) if row is None else StoredPart(row[0], run_id)
-            if part is not None:
-                self._parts[run_id] = part
-                status = self._db.execute("SELECT status FROM runs WHERE seq = ?", (part.seq,)).fetchone()[0]
-                if status == "open":
-                    self._open.add(part.seq)
+            found = run_names.find_part(self._db, run_id)
+            if found is None:
+                return None
+            part, is_open = found
+            self._parts[run_id] = part
+            if is_open:
+                self._open.add(part.seq)
         return part
 
     def _opened(self, run_id: str) -> StoredPart | None:
