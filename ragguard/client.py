@@ -111,8 +111,8 @@ class RagGuard:
             without one to be scored. Beyond that `on_overflow` applies.
         queue_bytes: How many bytes of captured data may wait for the disk, about; 64 MiB by default. Beyond that
             `on_overflow` applies.
-        on_overflow: What happens when the queue is full: `drop_oldest`, `drop_newest`, or `block(SECONDS)` (`block`
-            alone: 1 second), which lets a thread wait so long for the disk before the newest is dropped. A hook on an
+        on_overflow: What happens when the queue is full: `drop_oldest`, or `block(SECONDS)` (`block`
+            alone: 1 second), which lets a thread wait so long for the disk before the oldest is dropped. A hook on an
             event loop never waits, and none waits for scoring. What is dropped is counted.
         capture_content: Whether queries, passages and answers are written on spans: True, False, or one of
             OpenTelemetry's modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the

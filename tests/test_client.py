@@ -148,7 +148,7 @@ def test_a_store_of_a_newer_version_is_said_at_once(make, tmp_path):
         make()
 
 
-@pytest.mark.parametrize("policy", ["drop_oldest", "drop_newest", "block", "block(0.5)"])
+@pytest.mark.parametrize("policy", ["drop_oldest", "block", "block(0.5)"])
 def test_overflow_policies_have_names(make, policy):
     rg = make(store=None, on_overflow=policy)
     capture(rg)

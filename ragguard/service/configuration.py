@@ -18,7 +18,6 @@ from ragguard.scorers.references import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact
-from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.store import Durability
 from ragguard.telemetry.sink import Sink
 
@@ -71,7 +70,7 @@ class Configuration:
         """Refuses wrong values."""
         for name in ("queue_size", "queue_bytes", "concurrency", "max_open_runs"):
             whole_number(name, getattr(self, name), 1)
-        _overflow(self.on_overflow)
+        _seconds_to_block(self.on_overflow)
         if not isinstance(self.when, str) or self.when not in ("step", "run"):
             raise InvalidInput("when", self.when, "'step' or 'run'")
         if not isinstance(self.score_rate, int | float) or not 0.0 <= self.score_rate <= 1.0:
@@ -125,15 +124,8 @@ class Configuration:
     @property
     def bounds(self) -> QueueBounds:
         """The bounds on the events that wait for the disk."""
-        drop, block = _overflow(self.on_overflow)
-        return QueueBounds(
-            self.events_a_run * self.queue_size, bytes=self.queue_bytes, drop=drop, block=block
-        )
-
-    @property
-    def waiting(self) -> Bound:
-        """The number of ended runs that may wait to be scored where there is no store."""
-        return Bound(self.queue_size, _overflow(self.on_overflow)[0])
+        block = _seconds_to_block(self.on_overflow)
+        return QueueBounds(self.events_a_run * self.queue_size, bytes=self.queue_bytes, block=block)
 
     @property
     def ttl(self) -> float:
@@ -151,17 +143,15 @@ class Configuration:
         return float(min(self.exit_timeout, LONGEST_WAIT))
 
 
-def _overflow(policy: object) -> tuple[Literal["oldest", "newest"], float]:
-    """Returns which items are dropped, and the seconds that a thread waits first."""
+def _seconds_to_block(policy: object) -> float:
+    """Returns the seconds that a thread waits before the oldest is dropped."""
     name = policy if isinstance(policy, str) else ""
     if name == "drop_oldest":
-        return "oldest", 0.0
-    if name == "drop_newest":
-        return "newest", 0.0
+        return 0.0
     block = _BLOCK.fullmatch(name)
     if block is None:
-        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'drop_newest', 'block' or 'block(SECONDS)'")
-    return "newest", float(block.group(1) or _BLOCK_SECONDS)
+        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'block' or 'block(SECONDS)'")
+    return float(block.group(1) or _BLOCK_SECONDS)
 
 
 def _seconds(retention: timedelta | float | None) -> float | None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Final, Generic, Literal, TypeVar
+from typing import Final, Generic, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted
 from ragguard.capture.open_runs import WholeRun
@@ -25,11 +25,10 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class QueueBounds:
-    """The bounds of the queue, and the policy for items beyond them."""
+    """The bounds of the queue; beyond them the oldest items are dropped."""
 
     items: int = 65_536
     bytes: int = 64 * 2**20
-    drop: Literal["oldest", "newest"] = "oldest"
     block: float = 0.0
     """Seconds for which a thread may wait before anything is dropped; a hook on an event loop never waits."""
 
@@ -83,9 +82,7 @@ class EventQueue:
             return self.offer(item, size)
 
     def force(self, item: QueueItem, size: int) -> list[QueueItem]:
-        """Adds an item to a full queue, or drops the item, by the policy; returns the dropped items."""
-        if self._bounds.drop == "newest":
-            return [] if self.offer(item, size) else [item]
+        """Adds an item to a full queue; returns the items that are dropped for it, the oldest."""
         dropped: list[QueueItem] = []
         with self._changed:
             if not self._fits(item, size):

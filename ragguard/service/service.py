@@ -60,7 +60,10 @@ class Service:
         self.pipeline = PerProcess(settings.scoring.build)
         self.pipeline.get()  # wrong settings are an error before a file is made
         self.store = Store(
-            settings.store, durability=settings.durability, bound=settings.waiting, scored=settings.scored
+            settings.store,
+            durability=settings.durability,
+            most_waiting=settings.queue_size,
+            scored=settings.scored,
         )
         redactor = None if settings.redact is None else Redactor(settings.redact, self.faults)
         self._progress = threading.Condition()

@@ -25,7 +25,6 @@ from ragguard.records import (
     SubStep,
     TraceContext,
 )
-from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.plain import CUT
 
@@ -290,15 +289,13 @@ def test_a_submitted_run_replaces_what_was_there(store):
     assert store.run("r1") == a_run(steps=1, passages=1)
 
 
-@pytest.mark.parametrize(("drop", "left"), [("oldest", ["r3", "r4"]), ("newest", ["r0", "r1"])])
-def test_memory_bounds_what_waits(drop, left):
-    store = Store(bound=Bound(2, drop))
+def test_memory_bounds_what_waits():
+    store = Store(most_waiting=2)
     for number in range(5):
         captured(store, a_run(f"r{number}"))
-    assert sorted(claim.run.id for claim in store.claim(9)) == left
+    assert sorted(claim.run.id for claim in store.claim(9)) == ["r3", "r4"]
     assert store.counts["runs_dropped"] == 3
-    gone = next(f"r{number}" for number in range(5) if f"r{number}" not in left)
-    assert [failure.error for failure in store.failures(gone)] == ["QueueFull"]
+    assert [failure.error for failure in store.failures("r0")] == ["QueueFull"]
 
 
 def test_memory_lets_the_oldest_runs_that_are_done_go(monkeypatch):

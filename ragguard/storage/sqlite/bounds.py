@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Literal
 
 from ragguard.runtime.notices import NOTICES
 from ragguard.storage.sqlite import ledger, reading, removal
@@ -14,27 +12,17 @@ MEMORY_RUNS = 10_000
 MEMORY_BYTES = 256 * 2**20
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """The bound on how many runs wait to be scored in memory, and which of them are dropped when there are more."""
-
-    size: int = 1024
-    drop: Literal["oldest", "newest"] = "oldest"
+def drop_waiting(memory: sqlite3.Connection, owner: str, most: int, claimed: Collection[str]) -> int:
+    """Drops the owner's oldest waiting runs beyond `most`, unscored; returns how many."""
+    surplus = ledger.left(memory, owner).pending - most
+    return 0 if surplus <= 0 else ledger.drop(memory, owner, surplus, but=claimed)
 
 
-def drop_waiting(memory: sqlite3.Connection, owner: str, bound: Bound, claimed: Collection[str]) -> int:
-    """Drops the owner's waiting runs beyond the bound, unscored; returns how many."""
-    surplus = ledger.left(memory, owner).pending - bound.size
-    if surplus <= 0:
-        return 0
-    return ledger.drop(memory, owner, surplus, newest=bound.drop == "newest", but=claimed)
-
-
-def warn_of_dropped(store: object, dropped: int, bound: Bound) -> None:
+def warn_of_dropped(store: object, dropped: int, most: int) -> None:
     """Warns that runs of a store were dropped unscored, and says how to keep them."""
     NOTICES.warn(
         f"dropped {id(store)}",
-        f"{dropped:,} runs so far were let go unscored: more than {bound.size:,} waited, which is the bound without a "
+        f"{dropped:,} runs so far were let go unscored: more than {most:,} waited, which is the bound without a "
         "store. Raise queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), "
         "which waits, or give RagGuard a store, where nothing is dropped",
     )

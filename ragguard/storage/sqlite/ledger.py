@@ -202,13 +202,10 @@ def emitted(connection: sqlite3.Connection, run_id: str) -> None:
         _let_go(connection, seq)
 
 
-def drop(
-    connection: sqlite3.Connection, owner: str, surplus: int, *, newest: bool, but: Collection[str]
-) -> int:
-    """Drops runs that wait to be scored, with a failure each; returns how many."""
+def drop(connection: sqlite3.Connection, owner: str, surplus: int, *, but: Collection[str]) -> int:
+    """Drops the oldest runs that wait to be scored, with a failure each; returns how many."""
     rows = connection.execute(
-        "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns "
-        f"{'DESC' if newest else 'ASC'}, seq {'DESC' if newest else 'ASC'} LIMIT ?",
+        "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns, seq LIMIT ?",
         (owner, surplus + len(but)),
     ).fetchall()
     dropped = [row for row in rows if row["id"] not in but][:surplus]

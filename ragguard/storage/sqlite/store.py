@@ -24,7 +24,6 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
-from ragguard.storage.sqlite.bounds import Bound
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
@@ -56,17 +55,18 @@ class Store:
         path: str | Path | None = None,
         *,
         durability: Durability = "fast",
-        bound: Bound | None = None,
+        most_waiting: int = 1024,
         read_only: bool = False,
         scored: bool = True,
     ) -> None:
         """Opens the store; a file that cannot be used, or cannot be written, raises StoreError.
 
-        With `scored=False` captured runs are kept, and nobody has to score them.
+        In memory at most `most_waiting` runs wait to be scored. With `scored=False` captured runs are kept, and nobody
+        has to score them.
         """
         if not isinstance(durability, str) or durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
-        self._bound, self._scored, self._read_only = bound or Bound(), scored, read_only
+        self._most_waiting, self._scored, self._read_only = most_waiting, scored, read_only
         self._process = owners.this_process(new_id())
         self.counts: Counter[str] = Counter()
         """The counters of this process."""
@@ -180,7 +180,7 @@ class Store:
         self.count("runs_captured", writing.ended)
         if dropped:
             self.count("runs_dropped", dropped)
-            bounds.warn_of_dropped(self, self.counts["runs_dropped"], self._bound)
+            bounds.warn_of_dropped(self, self.counts["runs_dropped"], self._most_waiting)
         if writing.of_deleted:
             self.count("events_of_deleted", writing.of_deleted)
             NOTICES.warn("events of a deleted run", _DELETED)
@@ -189,7 +189,7 @@ class Store:
     def _keep_bounds(self, memory: sqlite3.Connection) -> int:
         """Removes the runs beyond the bounds of memory: runs that wait beyond the bound go unscored, then the oldest
         that are done go. Returns how many went unscored."""
-        dropped = bounds.drop_waiting(memory, self._process.owner, self._bound, self._claimed)
+        dropped = bounds.drop_waiting(memory, self._process.owner, self._most_waiting, self._claimed)
         if bounds.is_full(memory):
             bounds.evict_done(memory)
         return dropped
