@@ -28,8 +28,7 @@ from support.browser import CHROMIUM, chromium
 
 from benchmarks.machine import record
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
-from ragguard.storage.files.partcounts import PartCounts, totals_of
-from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.machine import RESULTS, record
 from ragguard.parts import Part, PartFolder, PartJob, ScoringSettings, find_runs, plan_parts
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.partcounts import PartCounts, totals_of
+from ragguard.storage.files.partfolder import PartCounts, totals_of
 
 RUNS_A_PART = 1_000
 BYTES_A_RUN = 16 * 1024

@@ -22,7 +22,7 @@ from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import describe
-from ragguard.storage.files.partcounts import PartCounts
+from ragguard.storage.files.partfolder import PartCounts
 from ragguard.text.secret_filter import logger
 from ragguard_ray.part_actor import PartActor
 

@@ -23,11 +23,10 @@ from ragguard.text.control_characters import strip_control_characters
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard.parts.driver import Executor, JobReport, PreparedJob
-    from ragguard.parts.progress import JobProgress
+    from ragguard.parts.driver import Executor, JobProgress, JobReport, PreparedJob
     from ragguard.scorers.plan import Plan
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.partcounts import PartCounts
+    from ragguard.storage.files.partfolder import PartCounts
 
 WHERE = "processes, processes:N for N of them, or ray"
 """The values that `--on` takes."""

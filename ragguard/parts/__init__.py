@@ -4,10 +4,10 @@ What calls what, from a command down to a row:
 
     ragguard score INPUT… --on processes:4 --out DIR          (cli/score_parts.py)
       prepare(inputs, job)          driver.py       inputs, folder, settings and engine are checked; nothing is written
-        find_runs, plan_parts       plan.py         files → parts: `Part` is a range of one file (part.py)
+        find_runs, plan_parts       part.py         files → parts: `Part` is a range of one file
         PartJob                     part_job.py     all settings, picklable; `digest` is part of `Part.key`
         PartFolder.finished         ../storage/files/partfolder.py     parts that are complete are skipped
-      carry_out(prepared, executor) driver.py       hands parts to workers, counts attempts (progress.py)
+      carry_out(prepared, executor) driver.py       hands parts to workers, counts attempts
         Executor.worker(job) makes a worker: `Processes` (processes.py), `RayActors` (integrations/ragguard_ray)
           in each worker: PartScorer(job).start(), then .attempt(part) for each part      (part_scorer.py)
             read_part               part.py         the lines of one part, as the reader of run files finds them
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from ragguard.parts.driver import carry_out as carry_out
     from ragguard.parts.driver import prepare as prepare
     from ragguard.parts.part import Part as Part
+    from ragguard.parts.part import find_runs as find_runs
+    from ragguard.parts.part import plan_parts as plan_parts
     from ragguard.parts.part import read_part as read_part
     from ragguard.parts.part_job import PartJob as PartJob
     from ragguard.parts.part_scorer import PartScorer as PartScorer
-    from ragguard.parts.plan import find_runs as find_runs
-    from ragguard.parts.plan import plan_parts as plan_parts
     from ragguard.parts.processes import Processes as Processes
     from ragguard.scorers.settings import ScoringSettings as ScoringSettings
     from ragguard.storage.files.partfolder import PartFolder as PartFolder
@@ -46,8 +46,8 @@ _HOMES = {
     "Processes": "ragguard.parts.processes",
     "ScoringSettings": "ragguard.scorers.settings",
     "carry_out": "ragguard.parts.driver",
-    "find_runs": "ragguard.parts.plan",
-    "plan_parts": "ragguard.parts.plan",
+    "find_runs": "ragguard.parts.part",
+    "plan_parts": "ragguard.parts.part",
     "prepare": "ragguard.parts.driver",
     "read_part": "ragguard.parts.part",
 }

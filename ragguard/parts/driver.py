@@ -6,23 +6,21 @@ written. Whatever ends a job, the parts that are complete stay, and the same job
 
 from __future__ import annotations
 
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from contextlib import aclosing, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from ragguard.errors import EngineError, InvalidInput, PartUnanswered, StoreError, WorkerLost
-from ragguard.parts.part import Part
+from ragguard.parts.part import Part, find_runs, part_bytes, plan_parts
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import identity_digest
-from ragguard.parts.plan import find_runs, part_bytes, plan_parts
-from ragguard.parts.progress import JobProgress
 from ragguard.runtime.background_loop import BackgroundLoop
-from ragguard.storage.files.partcounts import PartCounts, PartTotals
-from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartCounts, PartFolder, PartTotals
 
 _LOOP = BackgroundLoop("ragguard-parts")
 _HEAVY = ("vllm:", "hf:")
@@ -297,3 +295,38 @@ def _check_engine(prepared: PreparedJob, complete: Sequence[PartCounts]) -> None
 async def _identity(job: PartJob) -> str:
     async with aclosing(job.scoring.build()) as pipeline:
         return await identity_digest(pipeline)
+
+
+@dataclass(slots=True, kw_only=True)
+class JobProgress:
+    """The counts of the parts that were complete when a job began, and of those completed since."""
+
+    all_parts: int
+    all_bytes: int
+    """The size of all parts together, complete or not."""
+    before: PartTotals = field(default_factory=PartTotals)
+    """The parts that were complete before."""
+    now: PartTotals = field(default_factory=PartTotals)
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of the parts that are complete."""
+        return self.before.bytes + self.now.bytes
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since the job began."""
+        return time.monotonic() - self.started
+
+    @property
+    def runs_a_second(self) -> float:
+        """The rate since the job began."""
+        return self.now.runs / max(self.elapsed, 1e-9)
+
+    @property
+    def seconds_left(self) -> float | None:
+        """The seconds that the rest takes, about, at the rate since the job began; None before a part is complete."""
+        if not self.now.bytes:
+            return None
+        return self.elapsed * (self.all_bytes - self.bytes) / self.now.bytes

@@ -36,7 +36,7 @@ from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.references import ReferenceTable, with_references
 from ragguard.scorers.score_writer import worth_repeating
-from ragguard.storage.files.partcounts import MOST_REASONS, PartCounts, PartTotals, totals_of
+from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, PartTotals, totals_of
 
 GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer after which the engine is asked whether it is gone."""

@@ -23,7 +23,7 @@ from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import PartScorer, portable
 from ragguard.runtime.arguments import whole_number
-from ragguard.storage.files.partcounts import PartCounts
+from ragguard.storage.files.partfolder import PartCounts
 
 _CLOSE_SECONDS = 5.0
 

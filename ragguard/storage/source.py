@@ -15,8 +15,7 @@ from typing import TypeVar
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Level, ScoredRun
-from ragguard.storage.files.partcounts import PartTotals
-from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartFolder, PartTotals
 from ragguard.storage.files.scorefile import read_score_file
 from ragguard.storage.sqlite.files import is_store
 from ragguard.storage.sqlite.means import RunMeans

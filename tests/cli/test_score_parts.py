@@ -11,9 +11,9 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.cli.score_parts import executor_of, progress_line
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts.progress import JobProgress
+from ragguard.parts.driver import JobProgress
 from ragguard.records import Usage
-from ragguard.storage.files.partcounts import PartTotals
+from ragguard.storage.files.partfolder import PartTotals
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 
@@ -217,7 +217,7 @@ def test_progress_says_all_counts(monkeypatch):
     progress.now = PartTotals(
         parts=2, bytes=200, runs=40, scores=1200, failures=3, usage=Usage(9, 9, 5000, 600)
     )
-    monkeypatch.setattr("ragguard.parts.progress.time.monotonic", lambda: 100.0)
+    monkeypatch.setattr("ragguard.parts.driver.time.monotonic", lambda: 100.0)
     assert progress_line(progress) == (
         "4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens, 0.4 runs a second, 3 min left"
     )

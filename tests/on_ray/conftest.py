@@ -18,8 +18,7 @@ from support.recorded_scorer import Orders
 
 from ragguard import world
 from ragguard.records import Run, ScoredRun
-from ragguard.storage.files.partcounts import PartCounts
-from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartCounts, PartFolder
 from ragguard.storage.files.runfile import write_runs
 
 DRIVER = """

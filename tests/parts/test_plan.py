@@ -8,7 +8,7 @@ from support.runs import a_run
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics import ENGLISH, Language
 from ragguard.parts import PartJob, ScoringSettings, find_runs, plan_parts
-from ragguard.parts.plan import LARGEST_PART, SMALLEST_PART, part_bytes
+from ragguard.parts.part import LARGEST_PART, SMALLEST_PART, part_bytes
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 

@@ -12,8 +12,7 @@ from typing import Any
 
 from ragguard.parts import Part, PartJob, PartScorer
 from ragguard.records import Score, ScoredRun
-from ragguard.storage.files.partcounts import PartCounts, totals_of
-from ragguard.storage.files.partfolder import PartFolder
+from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
 from ragguard.storage.sqlite.store import Store
 
 
