@@ -13,7 +13,7 @@ from ragguard.analysis.hops import colour_of
 from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.scorers.run_facts import BeliefGain, is_clear
-from ragguard.storage.sqlite.kept import unread_positions
+from ragguard.storage.sqlite.overview import unread_positions
 from ragguard.text.control_characters import strip_control_characters
 
 _OTHERS = 3

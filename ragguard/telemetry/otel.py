@@ -26,8 +26,7 @@ from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Event, Writer, source
 from ragguard.telemetry.content import Content
-from ragguard.telemetry.gauges import BacklogGauge
-from ragguard.telemetry.instruments import Instruments
+from ragguard.telemetry.instruments import BacklogGauge, Instruments
 from ragguard.telemetry.open_traces import OpenTraces, RunTrace
 from ragguard.telemetry.otlp import Exporting, configured
 from ragguard.telemetry.values import Attributes, identifier

@@ -6,9 +6,8 @@ import pytest
 from support.runs import a_run, a_step
 
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
-from ragguard.storage.sqlite.kept import unread_positions
 from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.overview import SCALE
+from ragguard.storage.sqlite.overview import SCALE, unread_positions
 from ragguard.storage.sqlite.store import Store
 
 ODD = 'quote " back \\ zero \x00 line \n \ud800 </script>'

@@ -299,7 +299,7 @@ def test_memory_bounds_what_waits():
 
 
 def test_memory_lets_the_oldest_runs_that_are_done_go(monkeypatch):
-    monkeypatch.setattr("ragguard.storage.sqlite.bounds.MEMORY_RUNS", 10)
+    monkeypatch.setattr("ragguard.storage.sqlite.ledger.MEMORY_RUNS", 10)
     store = Store()
     for number in range(10):
         run = a_run(f"r{number}")

@@ -1,5 +1,6 @@
 """Keeps account of the runs that a process has still to score or deliver, and stores the results of scoring, each
-score once."""
+score once. In memory it lets go of what is beyond the bounds.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from typing import Final, NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.storage.sqlite import reading, run_names
+from ragguard.runtime.notices import NOTICES
+from ragguard.storage.sqlite import reading, removal, run_names
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.score_rows import (
     clear_provisional,
@@ -288,3 +290,40 @@ def keep_references(connection: sqlite3.Connection, run: int, references: Sequen
         body = json.loads(connection.execute("SELECT body FROM runs WHERE seq = ?", (run,)).fetchone()[0])
         body["references"] = list(references)
         connection.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), run))
+
+
+MEMORY_RUNS = 10_000
+MEMORY_BYTES = 256 * 2**20
+
+
+def drop_waiting(memory: sqlite3.Connection, owner: str, most: int, claimed: Collection[str]) -> int:
+    """Drops the owner's oldest waiting runs beyond `most`, unscored; returns how many."""
+    surplus = left(memory, owner).pending - most
+    return 0 if surplus <= 0 else drop(memory, owner, surplus, but=claimed)
+
+
+def warn_of_dropped(store: object, dropped: int, most: int) -> None:
+    """Warns that runs of a store were dropped unscored, and says how to keep them."""
+    NOTICES.warn(
+        f"dropped {id(store)}",
+        f"{dropped:,} runs so far were let go unscored: more than {most:,} waited, which is the bound without a "
+        "store. Raise queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), "
+        "which waits, or give RagGuard a store, where nothing is dropped",
+    )
+
+
+def is_full(memory: sqlite3.Connection) -> bool:
+    """Returns whether memory holds more runs or bytes than it may."""
+    if reading.count_runs(memory) > MEMORY_RUNS:
+        return True
+    pages, free, size = (
+        int(memory.execute(f"PRAGMA {name}").fetchone()[0])
+        for name in ("page_count", "freelist_count", "page_size")
+    )
+    return (pages - free) * size > MEMORY_BYTES
+
+
+def evict_done(memory: sqlite3.Connection) -> None:
+    """Removes the oldest runs for which nothing is left to do."""
+    done = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
+    removal.delete_runs(memory, reading.find_seqs(memory, done, removal.REMOVED_AT_ONCE))

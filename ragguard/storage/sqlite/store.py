@@ -23,7 +23,7 @@ from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite import bounds, ledger, owners, paging, reading
+from ragguard.storage.sqlite import ledger, owners, paging, reading
 from ragguard.storage.sqlite.columns import storable
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
@@ -180,7 +180,7 @@ class Store:
         self.count("runs_captured", writing.ended)
         if dropped:
             self.count("runs_dropped", dropped)
-            bounds.warn_of_dropped(self, self.counts["runs_dropped"], self._most_waiting)
+            ledger.warn_of_dropped(self, self.counts["runs_dropped"], self._most_waiting)
         if writing.of_deleted:
             self.count("events_of_deleted", writing.of_deleted)
             NOTICES.warn("events of a deleted run", _DELETED)
@@ -189,9 +189,9 @@ class Store:
     def _keep_bounds(self, memory: sqlite3.Connection) -> int:
         """Removes the runs beyond the bounds of memory: runs that wait beyond the bound go unscored, then the oldest
         that are done go. Returns how many went unscored."""
-        dropped = bounds.drop_waiting(memory, self._process.owner, self._most_waiting, self._claimed)
-        if bounds.is_full(memory):
-            bounds.evict_done(memory)
+        dropped = ledger.drop_waiting(memory, self._process.owner, self._most_waiting, self._claimed)
+        if ledger.is_full(memory):
+            ledger.evict_done(memory)
         return dropped
 
     def submit(self, run: Run, identity: str) -> Submission:
