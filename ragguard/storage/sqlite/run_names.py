@@ -105,7 +105,7 @@ def go_on(db: sqlite3.Connection, run: Run, names: RunNames, owner: str) -> Stor
     steps, turns = db.execute(
         "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
     ).fetchone()
-    part = StoredPart(seq, there["id"], body[PART], steps, turns)
+    part = StoredPart(seq, there["id"], body[PART], steps=steps, turns=turns)
     db.execute(
         "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
         (storable(run.id), seq, part.number, steps, turns),
