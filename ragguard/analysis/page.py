@@ -28,7 +28,7 @@ from ragguard.storage.sqlite.overview import SCALE, Overview
 
 BLOCK = 50
 """The number of runs in one block of data."""
-_PAGE = files("ragguard.analysis") / "page_files"
+PAGE_FILES = files("ragguard.analysis") / "page_files"
 _UNSAFE = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026", "\u2028": "\\u2028", "\u2029": "\\u2029"}
 
 
@@ -70,12 +70,12 @@ def write_html(
 def _write(
     runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]], events: str
 ) -> int:
-    style, script = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
+    style, script = ((PAGE_FILES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
     policy = (
-        f"default-src 'none'; style-src '{_hash(style)}'; script-src '{_hash(script)}'; "
+        f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; "
         "base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if events else "")
     )
-    head, _, foot = (_PAGE / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
+    head, _, foot = (PAGE_FILES / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
     page.write(
         head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
     )
@@ -102,7 +102,7 @@ def _write(
         name: {"title": m.title, "about": m.description, "range": _ends(m.range), "better": m.direction}
         for name, m in METRICS.items()
     }
-    _data(page, "index", _json({
+    write_data(page, "index", page_json({
         "runs": lines, "block": BLOCK, "misleads": MISLEADS, "scale": SCALE, "metrics": captions,
         "version": __version__, "events": events, "remarks": [*remarks(), *remarks_on(engines)],
         "selections": about_selections(selections) if selections else "",
@@ -115,22 +115,25 @@ def _block(
     page: IO[str], number: int, runs: list[dict[str, Any]], score_rows: list[str], texts: Texts
 ) -> None:
     """Writes one block of runs; `score_rows` holds their scores, which are JSON already."""
-    head = _json({"runs": runs, "texts": list(texts)})
-    _data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(score_rows)}]}}')
+    head = page_json({"runs": runs, "texts": list(texts)})
+    write_data(page, f"block-{number}", f'{head[:-1]},"said":[{",".join(score_rows)}]}}')
 
 
-def _json(data: dict[str, Any]) -> str:
+def page_json(data: dict[str, Any]) -> str:
+    """Returns plain data as JSON that is valid UTF-8."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"), default=str, allow_nan=False)
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
 
 
-def _data(page: IO[str], name: str, text: str) -> None:
+def write_data(page: IO[str], name: str, text: str) -> None:
+    """Writes JSON into a page so that nothing in it ends the element."""
     for unsafe, written in _UNSAFE.items():
         text = text.replace(unsafe, written)
     page.write(f'<script type="application/json" id="{name}">{text}</script>\n')
 
 
-def _hash(text: str) -> str:
+def policy_hash(text: str) -> str:
+    """Returns the hash by which a content security policy lets a script or a style in."""
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 

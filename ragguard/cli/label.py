@@ -31,13 +31,12 @@ def run(
     kind: Annotated[
         str, typer.Option("--kind", help="relevance (of passages) or answer (right or not).")
     ] = "relevance",
-    sheet: Annotated[
-        bool,
+    page: Annotated[
+        Path | None,
         typer.Option(
-            "--sheet",
-            help="Write the items with `label` empty, to fill in with 1 or 0 (and `by`), and ask nothing.",
+            help="Write a page there that asks in a browser and saves the file of labels; ask nothing here."
         ),
-    ] = False,
+    ] = None,
     seed: Annotated[int, typer.Option(help="The seed of the draw; one seed for all who label the same.")] = 0,
 ) -> None:
     """Label the passages or answers whose labels correct the judge's numbers most: one key each.
@@ -49,18 +48,15 @@ def run(
     """
     from ragguard.analysis.labels.items import in_order_of_worth, items_of
     from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file
+    from ragguard.analysis.labels.label_page import write_label_page
     from ragguard.storage.source import open_source
 
-    if not sheet and not by.strip():
+    if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
-    if sheet:
-        if out.exists():
-            raise InvalidInput("--out", str(out), "a file that is not there yet: a sheet replaces nothing")
-        out.write_text("".join(f"{line_of(item, by=by)}\n" for item in drawn), encoding="utf-8")
-        say(
-            f"{len(drawn)} items written to {out}: fill in `label` (1 or 0) and `by`, then report --labels {out}"
-        )
+    if page is not None:
+        write_label_page(drawn, page, _ASKED)
+        say(f"{len(drawn)} items in {page}: open it in a browser; then: report {data} --labels labels.jsonl")
         return
     known = read_label_file(out) if out.exists() and out.stat().st_size else []
     done = {label.place for label in known if label.by == by}

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 
 import pytest
+from support.browser import CHROMIUM, chromium
 from support.judged_runs import fill_in, judged_runs
+from support.polling import eventually
 from support.stored import captured, store_scores
 from typer.testing import CliRunner
 
+from ragguard.analysis.labels.items import in_order_of_worth, items_of
+from ragguard.analysis.labels.label_file import line_of, read_label_file
 from ragguard.cli.app import app
+from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.store import Store
 
 
@@ -23,6 +28,12 @@ def store_of(path, **how):
     return right
 
 
+def write_sheet(store, path, number):
+    """Writes the items that are worth most, without labels."""
+    items = in_order_of_worth(items_of(open_source(store).scored_runs(), "relevance"), number)
+    path.write_text("".join(line_of(item) + "\n" for item in items))
+
+
 def ragguard(*arguments, **more):
     return CliRunner().invoke(app, [str(one) for one in arguments], **more)
 
@@ -30,12 +41,11 @@ def ragguard(*arguments, **more):
 @pytest.fixture
 def sheet(tmp_path):
     right = store_of(tmp_path / "a.db")
-    done = ragguard("label", tmp_path / "a.db", "--sheet", "-n", 40, "-o", tmp_path / "labels.jsonl")
-    assert done.exit_code == 0, done.output
+    write_sheet(tmp_path / "a.db", tmp_path / "labels.jsonl", 40)
     return tmp_path, right
 
 
-def test_sheet_is_filled_in_and_corrects_the_report(sheet):
+def test_labels_correct_the_report(sheet):
     folder, right = sheet
     lines = [json.loads(line) for line in (folder / "labels.jsonl").read_text().splitlines()]
     assert len(lines) == 40
@@ -96,7 +106,7 @@ def test_gate_on_corrected_numbers(tmp_path):
     parts = []
     for path, truth in ((a, right[0]), (b, right[1])):
         sheet = tmp_path / f"{path.stem}.jsonl"
-        ragguard("label", path, "--sheet", "-n", 60, "-o", sheet)
+        write_sheet(path, sheet, 60)
         fill_in(sheet, truth)
         parts.append(sheet.read_text())
     labels.write_text("".join(parts))
@@ -120,3 +130,36 @@ def test_calibrate_refuses_labels_of_a_model_before_it_asks_any(sheet):
     labels.write_text(labels.read_text().replace('"label":', '"model": true, "label":'))
     found = ragguard("calibrate", folder / "a.db", "-e", "nano", "--labels", labels, "-o", folder / "c.json")
     assert "labels of people; a model's correct nothing" in found.output
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
+def test_page_asks_by_keyboard_goes_on_and_saves_lines_that_are_read(tmp_path):
+    store_of(tmp_path / "a.db")
+    address = tmp_path / "label.html"
+    done = ragguard("label", tmp_path / "a.db", "-n", 12, "--page", address)
+    assert "12 items" in done.output
+    with chromium() as browser:
+        page = browser.open(address.as_uri(), until="document.getElementById('count')?.textContent > ''")
+        browser.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+        page.press("y")
+        assert page.value("document.activeElement.id") == "by"  # a label has a name
+        page.call("Input.insertText", text="ann")
+        page.press("Enter")
+        first = page.value("document.getElementById('text').textContent")
+        for key in "ynsbn":  # the third was skipped, and is gone back to
+            page.press(key)
+        assert page.value("document.getElementById('count').textContent") == "4 of 12, 3 labelled"
+        again = browser.open(address.as_uri(), until="document.getElementById('count')?.textContent > ''")
+        assert again.value("document.getElementById('count').textContent") == "4 of 12, 3 labelled"
+        again.press("b")
+        for key in "n" + "y" * 9 + "w":
+            again.press(key)
+        saved = tmp_path / "labels.jsonl"
+        eventually(saved.exists)
+    labels = read_label_file(saved)
+    assert [label.value for label in labels] == [1, 0, 0] + [1] * 9
+    assert {label.by for label in labels} == {"ann"}
+    assert json.loads(saved.read_text().splitlines()[0])["text"] == first
+    assert ragguard("report", tmp_path / "a.db", "--labels", saved).exit_code == 0

@@ -1,0 +1,36 @@
+"""One HTML page on which a person labels items by keyboard. It works from a file, and nothing leaves the machine."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ragguard.analysis.labels.items import LabelItem
+from ragguard.analysis.labels.label_file import line_of
+from ragguard.analysis.page import PAGE_FILES, page_json, policy_hash, write_data
+
+
+def write_label_page(items: Sequence[LabelItem], path: Path, asked: Mapping[str, str]) -> None:
+    """Writes the page, which saves labels as the file that `read_label_file` reads.
+
+    Args:
+        items: The items in the order in which they are shown.
+        path: The file to write.
+        asked: The question that a person answers, by the kind of item.
+    """
+    page, style, script = (
+        (PAGE_FILES / f"label.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js")
+    )
+    policy = (
+        f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; base-uri 'none'; "
+        "form-action 'none'"
+    )
+    data = io.StringIO()
+    write_data(
+        data, "items", page_json({"items": [json.loads(line_of(item)) for item in items], "asked": asked})
+    )
+    for name, text in (("policy", policy), ("style", style), ("script", script)):
+        page = page.replace(f"{{{{{name}}}}}", text)
+    path.write_text(page.replace("<!-- data -->", data.getvalue()), encoding="utf-8")
