@@ -105,13 +105,15 @@ def check(before: str | Path, after: str | Path | None, settings: GateSettings) 
     if changes is not None and settings.corrected:
         differences = {name: one.value for name, one in changes.differences.items()}
         broken = [condition for condition in conditions if condition.holds_for(differences)]
-        return GateCheck(found, changes, broken, [*changes.remarks, *doubts], said, on_corrected=True)
+        return GateCheck(
+            found, changes, broken, [*changes.remarks, *doubts], documents=said, on_corrected=True
+        )
     if not settings.trust_failed:
         _refuse_failed(conditions, sides, found)
     broken = [condition for condition in conditions if condition.holds(found)]
     metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
     thin = [one for metric in metrics if (one := found.resting_on(metric))]
-    return GateCheck(found, changes, broken, [*thin, *doubts], said)
+    return GateCheck(found, changes, broken, [*thin, *doubts], documents=said)
 
 
 def _against(
