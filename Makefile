@@ -50,8 +50,9 @@ demo: .venv/.demo
 	else echo "the part on real text is left out; all before it stands"; fi
 
 # One thread of OpenBLAS in each of the two workers: a fork beside its other threads may hang (docs/reference/promises.md).
+# One of OpenMP, since two workers' threads of torch would wait for each other; files with slow tests come first.
 test: .venv/.dev
-	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign and not servers"
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --ignore=tests/lint -m "not vllm and not phoenix and not install and not foreign and not servers"
 
 # The inner loop: numbers, records, storage and scorers, without frameworks, servers and child processes.
 quick: .venv/.dev

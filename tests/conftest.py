@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from support.clock import Clock
@@ -29,7 +32,12 @@ _ATTEMPTS, _FIRST_PAUSE, *_OTHERS = Patience.__init__.__defaults__
 
 
 def pytest_collection_modifyitems(items):
-    """Refuses names that differ between processes: two that share the suite would collect different tests."""
+    """Puts files with slow tests first, so that no worker is left with one at the end.
+
+    Refuses names that differ between processes: two that share the suite would collect different tests.
+    """
+    slow = {item.path for item in items if item.get_closest_marker("slow")}
+    items.sort(key=lambda item: item.path not in slow)
     if varying := [item.nodeid for item in items if " at 0x" in item.nodeid]:
         raise pytest.UsageError(f"these names of tests hold an address: {varying[:3]}")
 
@@ -58,6 +66,17 @@ def breaker_clock(monkeypatch):
     clock = Clock()
     monkeypatch.setattr(circuit_breaker, "monotonic", clock)
     return clock
+
+
+@pytest.fixture
+def path_in_memory(tmp_path):
+    """A folder in memory where the machine has room for one: a test that syncs hundreds of times waits for no disk."""
+    memory = Path("/dev/shm")
+    if not os.access(memory, os.W_OK) or shutil.disk_usage(memory).free < 2**28:
+        yield tmp_path
+        return
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(scope="session")

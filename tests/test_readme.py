@@ -17,6 +17,8 @@ from ragguard import world
 from ragguard.cli.app import app
 from ragguard.storage.files.runfile import write_runs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parent.parent
 DOCS = [
     path

@@ -14,6 +14,8 @@ from ragguard.cli import demo
 from ragguard.cli.app import app
 from ragguard.storage.files.runfile import read_runs
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

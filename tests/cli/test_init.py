@@ -11,6 +11,8 @@ from typer.testing import CliRunner
 from ragguard.cli import project
 from ragguard.cli.app import app
 
+pytestmark = pytest.mark.slow
+
 PROGRAMS = {
     "LangChain": """
         '''A program.'''

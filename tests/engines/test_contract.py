@@ -16,6 +16,8 @@ from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.engines.http.vllm import VllmEngine
 
+pytestmark = pytest.mark.slow
+
 
 class TestNano(EngineContract):
     @pytest.fixture

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.warm_python import run_python
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted(path.stem for path in (ROOT / "examples").glob("*.py"))
 HOPS = {

@@ -6,7 +6,10 @@ import pytest
 
 from tests.faults import injection
 
-pytestmark = pytest.mark.skipif(not injection.can_inject(), reason="no gcc that builds the library of faults")
+pytestmark = [
+    pytest.mark.skipif(not injection.can_inject(), reason="no gcc that builds the library of faults"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")
@@ -15,11 +18,11 @@ def library(tmp_path_factory):
 
 
 @pytest.fixture
-def points(library, tmp_path):
+def points(library, path_in_memory):
     """Runs a program for every n (or every `stride`-th); how many points it had, where nothing was wrong."""
 
     def run(program, kind, times=1, durability="full", stride=1):
-        done = injection.run(library, program, kind, times, durability, tmp_path, stride)
+        done = injection.run(library, program, kind, times, durability, path_in_memory, stride)
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         assert not found["problems"]

@@ -23,6 +23,8 @@ from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carr
 from ragguard.parts.processes import ProcessWorker
 from ragguard.records import Usage
 
+pytestmark = pytest.mark.slow
+
 UTILITY = ScoringSettings(scorers=("utility",))
 
 

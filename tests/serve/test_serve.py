@@ -25,6 +25,8 @@ from ragguard.telemetry.forwarding import ForwardingSink
 from ragguard.world import cases
 from ragguard.world.runs import make_run
 
+pytestmark = pytest.mark.slow
+
 NOW = ("--settle", "0")
 LATER = ("--settle", "3600", "--quiet", "3600")
 

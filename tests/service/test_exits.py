@@ -11,6 +11,8 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.store import Store
 
+pytestmark = pytest.mark.slow
+
 PROGRAM = """
 import sys
 from opentelemetry import trace

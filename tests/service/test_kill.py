@@ -96,19 +96,19 @@ def counts(path):
     return steps
 
 
-def test_fifty_kills_and_every_durable_step_is_scored_exactly_once(tmp_path):
-    acknowledged = kill(tmp_path / "s.db", "full", 50, 0.12)
-    assert resume(tmp_path / "s.db")
-    found = counts(tmp_path / "s.db")
+def test_fifty_kills_and_every_durable_step_is_scored_exactly_once(path_in_memory):
+    acknowledged = kill(path_in_memory / "s.db", "full", 50, 0.12)
+    assert resume(path_in_memory / "s.db")
+    found = counts(path_in_memory / "s.db")
     assert len(acknowledged) > 50
     assert set(acknowledged) <= set(found)
     assert set(found.values()) == {1}
 
 
-def test_fast_durability_loses_nothing_but_the_last_moment(tmp_path):
-    acknowledged = kill(tmp_path / "s.db", "fast", 10, 0.3)
-    assert resume(tmp_path / "s.db")
-    found = counts(tmp_path / "s.db")
+def test_fast_durability_loses_nothing_but_the_last_moment(path_in_memory):
+    acknowledged = kill(path_in_memory / "s.db", "fast", 10, 0.3)
+    assert resume(path_in_memory / "s.db")
+    found = counts(path_in_memory / "s.db")
     assert set(found.values()) == {1}
     assert set(acknowledged) & found.keys()
     # What is missing of a victim's steps are its last ones: nothing in between is lost.

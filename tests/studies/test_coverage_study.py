@@ -15,6 +15,8 @@ from studies.reasons import ON_NANO
 from studies.reports import Part, Report, join
 from studies.responses import Judged, Responses, ideal, measured, rated
 
+pytestmark = pytest.mark.slow
+
 PARTS = (
     Part("Who founded Norvik Labs?", ("Ada Berg",), Fact("founder", "Norvik Labs", "Ada Berg")),
     Part("Where was Ada Berg born?", ("Port Dunby",), Fact("birthplace", "Ada Berg", "Port Dunby")),

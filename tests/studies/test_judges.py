@@ -8,6 +8,8 @@ from studies import weak_judges
 from studies.hard_world import hard_cases
 from studies.judges import CONTEXTS, OWN, SIZE, THRESHOLDS, contexts_of, study
 
+pytestmark = pytest.mark.slow
+
 JUDGES = [OWN, *(f"AUC {strength:g}" for strength in weak_judges.STRENGTHS)]
 
 

@@ -6,6 +6,8 @@ from ragguard import connect
 from studies.likelihood import GROUPS, prose_runs, study, world_runs
 from studies.rated import rightness
 
+pytestmark = pytest.mark.slow
+
 
 def test_of_three_runs_one_finds_everything_one_is_misled_and_one_misses():
     runs = world_runs(3, seed=0)["2 hops"]

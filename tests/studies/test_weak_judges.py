@@ -16,6 +16,8 @@ from studies.weak_judges import (
     verdicts,
 )
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def engine():
