@@ -30,6 +30,7 @@ from ragguard.scorers.probes.question import answered
 from ragguard.scorers.probes.rating import read_rating, response_grade
 from ragguard.world import Counts
 from studies.hard_world import hard_cases
+from studies.missing_five import missing_five
 from studies.reasons import with_reasons
 from studies.reports import SEARCHES, Report, join, of_case
 from studies.selections import (
@@ -117,7 +118,7 @@ async def study(
         coefficients(found),
         alphas(found),
     ]
-    return with_reasons(tables, await reader.info(), await judging.info())
+    return [*with_reasons(tables, await reader.info(), await judging.info()), missing_five()]
 
 
 def data_sets(questions: int, seed: int) -> dict[str, list[Report]]:

@@ -1,5 +1,6 @@
 """Measures of a selection beside the grade of its response."""
 
+import json
 import math
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from ragguard import connect
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage
+from studies.missing_five import missing_five
+from studies.page import kept_results
 from studies.reasons import ON_NANO
 from studies.reports import SEARCHES, Report
 from studies.selections import Selection, Selections
@@ -71,7 +74,7 @@ async def test_a_small_study() -> None:
     tables = await study(engine, questions=1, seed=1)
     assert [table.name for table in tables] == [
         "sets-grades", "sets-correlations", "sets-order", "sets-differences", "sets-segments",
-        "sets-overtaking", "sets-kinds", "sets-alpha",
+        "sets-overtaking", "sets-kinds", "sets-alpha", "sets-missing-five",
     ]  # fmt: skip
     known = {name for name in ON_NANO if name.startswith("sets-")}
     assert known <= {table.name for table in tables}
@@ -82,3 +85,13 @@ async def test_a_small_study() -> None:
     assert rows["Parts-w"]["F"] > 0.5
     again = await study(engine, questions=1, seed=1)
     assert [table.as_dict() for table in again] == [table.as_dict() for table in tables]
+
+
+def test_missing_the_only_decisive_passage_is_far_from_finding_one_of_ten_and_the_page_says_so():
+    table = missing_five()
+    kept = next(one for one in kept_results("sets")["tables"] if one["name"] == table.name)
+    assert kept == json.loads(json.dumps(table.as_dict()))
+    rows = {row[0]: dict(zip(table.columns, row, strict=True)) for row in table.rows}
+    missed, one_of_ten = rows["one 5: found none"], rows["ten 5s: found one"]
+    assert abs(missed["nDCG@5"] - one_of_ten["nDCG@5"]) < 0.05
+    assert one_of_ten["RA-nWG@5"] > 5 * missed["RA-nWG@5"]
