@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import shutil
 import subprocess
 import sys
@@ -80,8 +79,3 @@ class Injection:
         """Whether SQLite is a library of its own, so that its allocations are known."""
         with self.armed("memory", 1 << 60, 1):
             return bool(self._library.fault_sees_sqlite())
-
-
-def is_preloaded() -> bool:
-    """Whether this process has the library."""
-    return "shim.so" in os.environ.get("LD_PRELOAD", "")

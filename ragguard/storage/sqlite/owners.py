@@ -90,9 +90,9 @@ def _dead(connection: sqlite3.Connection) -> list[str]:
     return [one for (one,) in owners if one not in leases or _is_dead(leases[one])]
 
 
-def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> None:
-    """Ends the open runs that began before `idle_since_ns` and had no step since then."""
-    _abandon(
+def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: int) -> int:
+    """Ends the open runs that began before `idle_since_ns` and had no step since then; returns how many."""
+    return _abandon(
         connection,
         "owner = ? AND started_ns < ? AND NOT EXISTS "
         "(SELECT 1 FROM steps WHERE steps.run = runs.seq AND steps.ended_ns >= ?)",
@@ -101,12 +101,12 @@ def abandon_overdue(connection: sqlite3.Connection, owner: str, idle_since_ns: i
     )
 
 
-def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str | int, ...], now: int) -> None:
-    connection.execute(
+def _abandon(connection: sqlite3.Connection, condition: str, values: tuple[str | int, ...], now: int) -> int:
+    return connection.execute(
         "UPDATE runs SET status = 'abandoned', ended_ns = ?, due_ns = ?, queued_ns = ? "
         f"WHERE status = 'open' AND {condition}",
         (now, now, now, *values),
-    )
+    ).rowcount
 
 
 def _is_dead(lease: sqlite3.Row) -> bool:

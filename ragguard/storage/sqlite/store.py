@@ -307,14 +307,16 @@ class Store:
         `run_ttl` and `retention` are in seconds.
         """
         now = min(now_ns(), time.time_ns())  # a machine's clock that was set forward must not make a run old
+        abandoned = 0
         with self._transaction() as db:
             owners.renew(db, self._process)
             if self._scored:
                 owners.adopt(db, self._process.owner)
             if run_ttl is not None:
-                owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+                abandoned = owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
             if not self._scored:
                 ledger.keep_all_unscored(db, self._process.owner)
+        self.count("runs_captured", abandoned)  # a later end of theirs is not counted
         if retention is not None:
             self.prune(now - int(retention * 1e9))
         self._removals.wipe_rest()
