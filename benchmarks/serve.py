@@ -6,9 +6,9 @@ A process of its own takes traces of two hops with 20 passages of 2,000 characte
 traces a request, from four threads. Beside it, in the same run: the same spans put into the spool by hand, which is
 what the disk and SQLite alone take. With `--scored` runs are scored by nano with `utility` meanwhile.
 
-Target: 500 traces a second on two cores, and flat memory. Not reached where it was measured, on a machine with two
-cores and a load of 11 to 18 from other work: 156 traces a second taken, which is 0.89 of the spool by hand in the same
-run, and 40 a second until they are runs in the store. It has not been measured on an idle machine.
+Target: 500 traces a second on two cores, and flat memory. With hardly anything beside it (load 1.1 to 1.4): 569 and 635
+taken, 324 until they are runs. Processor time, which other work changes less: 1.4 to 1.8 ms a trace until it is taken,
+2.7 to 3.8 until it is a run. Memory over 30,000 traces: 101 MiB after sending, 126 MiB at the end.
 """
 
 from __future__ import annotations

@@ -297,7 +297,9 @@ def traces() -> str:
 
     columns = {
         "query": "query", "documents": "documents", "given": "before a reranker or a guard", "input": "question",
-        "output": "answer", "asked": "prompt of a model", "tool": "tool", "session": "session",
+        "output": "answer", "asked": "prompt of a model", "model": "model",
+        "tokens_read": "tokens read", "tokens_written": "tokens written", "cost": "cost", "tool": "tool",
+        "session": "session",
     }  # fmt: skip
     lines: list[str] = []
     for convention in CONVENTIONS:

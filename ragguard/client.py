@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, overload
 from uuid import UUID
 
-from ragguard.capture.handle import RunHandle
+from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
 from ragguard.engines.account import Account, Limits
 from ragguard.engines.automatic import AUTO
@@ -54,6 +54,9 @@ if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider
 
     from ragguard.advice import Adviser
+
+
+_WRITTEN_SECONDS = 30.0
 
 
 class Scores(list[Score]):
@@ -229,6 +232,7 @@ class RagGuard:
             sub_questions=sub_questions, pool=pool, metadata=metadata,
             written=lambda: services.get().intake.written(),
             not_awaited=lambda: services.get().intake.not_awaited(),
+            feedback=lambda run_id, thumb, note: services.get().on_demand.feedback(run_id, thumb, note),
         )  # fmt: skip
 
     @overload
@@ -301,6 +305,18 @@ class RagGuard:
         """Returns the scores that could not be given for a run, and why."""
         self._service.wait_until_written()
         return self._service.store.failures(self._stored_id(run))
+
+    def feedback(self, run: str | UUID | Run | RunHandle, thumb: Thumb, note: str = "") -> bool:
+        """Keeps what somebody says of a run, open or not, as `feedback` in its metadata, in place of what was said
+        before; returns False where there is no such run. Scores do not change. Inside a run, `run.feedback` does so
+        without waiting for the disk.
+
+        Args:
+            run: The run or its id.
+            thumb: `up` or `down`.
+            note: What else there is to say.
+        """
+        return self._service.on_demand.feedback(lambda: _id_of(run), thumb, note).result(_WRITTEN_SECONDS)
 
     def delete(self, run: str | UUID | Run | RunHandle) -> bool:
         """Removes a run, its scores and its texts for good; returns False where there is no such run."""

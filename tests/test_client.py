@@ -16,7 +16,7 @@ from support.scripted_engine import ScriptedEngine
 from support.scripted_pipeline import ListSink
 from support.stored import closed_after
 
-from ragguard import Passage, RagGuard, Run, world
+from ragguard import Passage, RagGuard, Run, read_runs, world, write_runs
 from ragguard.errors import EngineUnreachable, InvalidInput, SchemaMismatch, StoreError, UnknownName
 from ragguard.metrics import ENGLISH, Language
 from ragguard.records import RetrievalStep
@@ -153,6 +153,27 @@ def test_overflow_policies_have_names(make, policy):
     rg = make(store=None, on_overflow=policy)
     capture(rg)
     assert rg.flush(10)
+
+
+def test_what_is_said_of_a_run_is_kept_and_exported_and_scores_nothing_anew(make, tmp_path):
+    path = tmp_path / "runs.jsonl"
+    with make(redact=lambda text: text.replace("secret", "…")) as rg:
+        with rg.run("Who?") as run:
+            run.retrieved("who", ["Ada Berg"])
+            run.feedback("up")
+        assert rg.flush(20)
+        before = rg.scores(run.id)
+        run.feedback("down", "a secret")
+        assert rg.flush(20)
+        assert rg.runs()[0].metadata["feedback"] == {"thumb": "down", "note": "a …"}
+        assert not rg.feedback("nobody", "up")
+        with pytest.raises(InvalidInput, match="'up' or 'down'"):
+            rg.feedback(run.id, "sideways")
+        assert rg.scores(run.id) == before
+        assert rg.feedback(run.id, "up", "after all")
+        write_runs(rg.runs(), path)
+        (line,) = read_runs(path)
+    assert line.metadata["feedback"] == {"thumb": "up", "note": "after all"}
 
 
 def test_retention_is_a_time(make):

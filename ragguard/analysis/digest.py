@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.analysis.selection import diagnose_selection
 from ragguard.analysis.shadow import would_drop
-from ragguard.records import Score
+from ragguard.records import MODEL_CALLS, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers
@@ -58,6 +58,8 @@ def summary(run: RunLine) -> Data:
         "answer": "" if correct is None else correct.label,
         "failures": run.failures,
         "provisional": run.provisional > 0,
+        "session": run.session,
+        "thumb": run.thumb,
         "tokens": run.usage.prompt_tokens + run.usage.output_tokens,
     }
 
@@ -75,6 +77,8 @@ def detail(overview: Overview, texts: Texts) -> Data:
         "answer": run["answer"],
         "explanation": explanation.text,
         "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
+        "note": str(overview.feedback.get("note", "")),
+        "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
         "subs": overview.sub_questions or overview.summary.sub_questions,
         "steps": [
             {
@@ -108,6 +112,16 @@ def detail(overview: Overview, texts: Texts) -> Data:
             "engines": overview.summary.engines,
         },
     }
+
+
+def _model_calls(calls: object) -> Iterator[Data]:
+    """Yields the calls of models that a run's metadata hold, without anything that is not as the trace's reader writes
+    it."""
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            numbers = ("started_ns", "seconds", "tokens_read", "tokens_written", "cost")
+            known = {name: call[name] for name in numbers if isinstance(call.get(name), int | float)}
+            yield {"model": str(call.get("model", "")), "started_ns": 0, "seconds": 0, **known}
 
 
 def explanation_of(overview: Overview) -> Explanation:
@@ -189,6 +203,7 @@ def _step(
         "status": row["status"],
         "error": step.error,
         "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
+        "began": started,
         "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
         "took": max(0, ended - started) / 1e6 if ended else None,
         "guard": None if decision is None else {

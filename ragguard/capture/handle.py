@@ -11,7 +11,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.context import CurrentCall, framework_run
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
@@ -25,6 +25,7 @@ from ragguard.runtime.arguments import references_of, texts_of
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.faults import describe
 
+Thumb: TypeAlias = Literal["up", "down"]
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)
 """The latest `with rg.run(...)` around the code at hand; it may be closed."""
 
@@ -50,6 +51,7 @@ class RunHandle:
         metadata: Mapping[str, Any] | None = None,
         written: Callable[[], Awaitable[None]] | None = None,
         not_awaited: Callable[[], None] = lambda: None,
+        feedback: Callable[[Callable[[], str], Thumb, str], object] | None = None,
     ) -> None:
         if not isinstance(resume, str) or (id and resume):
             raise InvalidInput("resume", resume, "the id of the run that goes on, without another id=")
@@ -78,7 +80,7 @@ class RunHandle:
         self.inside = ""
         """The id of the run of a framework's call, where this one was entered in such a call."""
         self._opened = False
-        self._written, self._not_awaited = written, not_awaited
+        self._written, self._not_awaited, self._feedback = written, not_awaited, feedback
         """Wait until the run is stored as `durability` says, or note that its code cannot wait."""
         self._awaits = False
         self._started_ns = 0
@@ -256,6 +258,18 @@ class RunHandle:
                 self.recorder.run_answered(self.id, self.answer)
             else:
                 came_late(self.call, "an answer")
+
+    def feedback(self, thumb: Thumb, note: str = "") -> None:
+        """Keeps what somebody says of the run, during it or afterwards, as `feedback` in its metadata; the last call
+        holds. Does not wait for the disk. `rg.feedback(id, …)` does so in another process, such as that of a later
+        request.
+
+        Args:
+            thumb: `up` or `down`.
+            note: What else there is to say.
+        """
+        if self._feedback is not None and self.sampled:
+            self._feedback(lambda: self.id, thumb, note)
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what

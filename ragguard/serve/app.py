@@ -5,6 +5,7 @@
 /v1/runs              run lines, as `ragguard score` reads them
 /v1/prune             a query and passages → which of them to keep
 /v1/advise            a run so far → what to do now
+/v1/feedback          a thumb and a note on a run
 /compute_info_gain    questions, contexts and answers → SePer with the context less SePer without
 /                     the report's page, which comes anew with new scores
 /healthz, /readyz, /metrics
@@ -122,6 +123,13 @@ class Endpoints:
             raise HTTPException(400, f'needed: {{"run": a run line, "budget_ms": 5000}}; {error}') from error
         return JSONResponse(asdict(advice))
 
+    async def feedback(self, request: Request) -> Response:
+        """Keeps a thumb and a note on a run."""
+        asked = _mapping(await json_of(request))
+        run, thumb, note = (asked.get(name, "") for name in ("run", "thumb", "note"))
+        kept = await asyncio.to_thread(self.rg.feedback, run, thumb, note)
+        return JSONResponse({"kept": kept}, 200 if kept else 404)
+
     async def compute_info_gain(self, request: Request) -> Response:
         """Returns what each context added to the belief in the answers of its question."""
         items = _mapping(await json_of(request)).get("items")
@@ -199,7 +207,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
     posts: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
         ("/v1/traces", service.traces), ("/v1/metrics", service.unused), ("/v1/logs", service.unused),
         ("/v1/runs", service.runs), ("/v1/prune", service.prune), ("/v1/advise", service.advise),
-        ("/compute_info_gain", service.compute_info_gain),
+        ("/v1/feedback", service.feedback), ("/compute_info_gain", service.compute_info_gain),
     ]  # fmt: skip
     live = LivePage(service.rg.store, "ragguard")
     gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [

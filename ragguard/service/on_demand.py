@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
 
 from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, InvalidInput, RagguardError
-from ragguard.records import Failure, Run, ScoredRun
+from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.limiter import bounded
 from ragguard.runtime.notices import NOTICES
@@ -59,6 +60,17 @@ class ScoringOnDemand:
         self._intake.start()
         redacted = [self._redacted(run) for run in runs]
         return await asyncio.wrap_future(self._intake.do(lambda: self._store.add_due(redacted)))
+
+    def feedback(self, run_id: Callable[[], str], thumb: str, note: str) -> Future[bool]:
+        """Keeps what somebody says of a run, behind all that was captured before; the future says whether the run is
+        there."""
+        if thumb not in ("up", "down"):
+            raise InvalidInput("thumb", thumb, "'up' or 'down'")
+        if not isinstance(note, str):
+            raise InvalidInput("note", note, "a text")
+        kept = [note] if self._redactor is None else self._redactor.texts([note])
+        said = {FEEDBACK: {"thumb": thumb, "note": "".join(kept or ())}}
+        return self._intake.do(lambda: self._store.add_metadata(self.stored_id(run_id()), said))
 
     async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""

@@ -37,6 +37,11 @@ class Convention:
     """The messages that a model was given."""
     replied: tuple[str, ...] = ()
     """The messages that a model replied."""
+    model: tuple[str, ...] = ()
+    """The name of a model, and below what a call of it took."""
+    tokens_read: tuple[str, ...] = ()
+    tokens_written: tuple[str, ...] = ()
+    cost: tuple[str, ...] = ()
     tool: tuple[str, ...] = ()
     """The name of a tool."""
     session: tuple[str, ...] = ()

@@ -46,6 +46,8 @@ class Record:
     asked: list[str] = field(default_factory=list)
     """The texts that a model was given, and those of its reply."""
     replied: list[str] = field(default_factory=list)
+    call: dict[str, Any] = field(default_factory=dict)
+    """What a call of a model took: its name, tokens read and written, cost and seconds, as far as these are known."""
     tool: str = ""
     session: str = ""
     references: list[str] | None = None
@@ -69,6 +71,7 @@ def read_span(span: TraceSpan) -> Record:
     if record.kind == "model":
         record.asked, record.question = _conversation(span, names, "asked", "input")
         record.replied, record.answer = _conversation(span, names, "replied", "output")
+        record.call = _call(span, names)
         return record
     references = json_of(str(span.attributes.get(_REFERENCES, "")))
     if isinstance(references, list) and all(isinstance(one, str) for one in references):
@@ -228,6 +231,26 @@ def _conversation(
                 return _texts(value), find(value)
     value = _first(span, conventions, whole)
     return ([], "") if value is None else (_texts(value), find(value))
+
+
+_PARTS = {"tokens_read": ("input", "input_tokens"), "tokens_written": ("output", "output_tokens"),
+          "cost": ("total", "total_cost")}  # fmt: skip
+"""The names of numbers in the attributes that hold several as JSON."""
+
+
+def _call(span: TraceSpan, conventions: list[Convention]) -> dict[str, Any]:
+    def first(what: str) -> Any:
+        names = (name for convention in conventions for name in getattr(convention, what))
+        return next((span.attributes[name] for name in names if name in span.attributes), None)
+
+    call: dict[str, Any] = {"model": str(first("model") or span.name)}
+    for what, names in _PARTS.items():
+        value = parsed(first(what))
+        if isinstance(value, Mapping):
+            value = next((value[name] for name in names if name in value), None)
+        if isinstance(value, int | float) and value >= 0:
+            call[what] = value
+    return call | {"started_ns": span.started_ns, "seconds": max(0, span.ended_ns - span.started_ns) / 1e9}
 
 
 def _content(item: Mapping[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.model_calls import ModelCalls
-from ragguard.records import Passage, RetrievalStep, Run, SubStep, TraceContext
+from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.traces.span import TraceSpan
 from ragguard.traces.tree import Node, RunRoot, run_roots
 
@@ -17,11 +17,9 @@ REMARKS = "remarks"
 """Metadata key of a run: what of its trace was not understood, in sentences."""
 EVALUATIONS = "evaluations"
 """Metadata key of a run: the evaluations by others that its spans report."""
-MODEL_CALLS = "model_calls"
-"""Metadata key of a run: how many calls of models its trace has."""
 SESSION = "session_id"
 MOST_STEPS = 1000
-_MOST_EVALUATIONS = 100
+_MOST_EVALUATIONS, _MOST_CALLS = 100, 200
 _NO_DOCUMENTS = "the retrieval span {name!r} holds no documents under any known key, so it is no step"
 _NO_TEXTS = "{count} documents of the span {name!r} are there without their texts, which cannot be judged"
 
@@ -57,7 +55,7 @@ def _run(root: RunRoot) -> TracedRun:
         "convention": next(
             (node.record.convention for node in (top, *nodes) if node.record.convention), None
         ),
-        MODEL_CALLS: sum(node.record.kind == "model" for node in nodes) or None,
+        MODEL_CALLS: [node.record.call for node in nodes if node.record.call][:_MOST_CALLS] or None,
         EVALUATIONS: [one for node in nodes for one in node.record.evaluations][:_MOST_EVALUATIONS] or None,
         REMARKS: said or None,
     }

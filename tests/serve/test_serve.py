@@ -229,8 +229,16 @@ def test_a_run_appears_and_gets_its_scores_while_one_looks(tmp_path):
     with served(tmp_path, *NOW) as service, chromium() as browser:
         page = browser.open(service.url, width=390, until="document.body != null")
         page.wait("document.body.textContent.includes('No runs yet')")
-        for one in a_trace():
-            httpx.post(f"{service.url}/v1/traces", json=otlp_json(one))
+        call = {
+            "openinference__span__kind": "LLM",
+            "llm__model_name": "small",
+            "llm__token_count__prompt": 1200,
+        }
+        spans = [*a_trace(), span(3, 1, at=(50, 60), trace=f"{1:032x}", **call)]
+        httpx.post(f"{service.url}/v1/traces", json=otlp_json(*spans))
+        page.wait(
+            "document.querySelector('.hop .calls')?.textContent.includes('asked small · 1,200 tokens read')"
+        )
         page.wait("document.getElementById('runs')?.textContent.includes('Who?')")
         page.wait(
             "document.documentElement.dataset.ready && document.getElementById('run').textContent.includes('text of a')"
@@ -241,4 +249,12 @@ def test_a_run_appears_and_gets_its_scores_while_one_looks(tmp_path):
         httpx.post(f"{service.url}/v1/runs", content=json.dumps(run))
         page.wait("document.getElementById('runs')?.textContent.includes('Who else?')")
         assert page.value("document.getElementById('search').value") == "who"  # what was chosen stays
+        page.value(
+            "[...document.querySelectorAll('#runs li')].find((one) => one.textContent.includes('Who else?')).click()"
+        )
+        page.value("document.querySelector('.feedback input').value = 'not what was asked'")
+        page.value("document.querySelectorAll('.feedback button')[1].click()")
+        page.wait("document.getElementById('runs')?.textContent.includes('thumb down')")
         assert not page.value("window.violations")
+    said = runs_in(tmp_path)["r2"].run.metadata["feedback"]
+    assert said == {"thumb": "down", "note": "not what was asked"}

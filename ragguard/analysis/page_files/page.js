@@ -97,12 +97,15 @@
     "gain-down": (a, b) => last(b.gain, -9) - last(a.gain, -9),
     "new": (a, b) => b.started - a.started,
     "cost": (a, b) => b.tokens - a.tokens,
+    "session": (a, b) => b.session.localeCompare(a.session) || a.started - b.started,
   };
   const FILTERS = {
     all: () => true,
     misled: (run) => run.misleading > 0,
     dropped: (run) => run.dropped > 0,
     wrong: (run) => run.answer.startsWith("wrong"),
+    up: (run) => run.thumb === "up",
+    down: (run) => run.thumb === "down",
     failed: (run) => run.failures > 0 || run.status === "error",
     gold: (run) => run.source === "gold",
     support: (run) => run.source === "answer",
@@ -114,7 +117,7 @@
     const order = ORDERS[$("sort").value];
     state.shown = index.runs.map((run, place) => ({ run, place })).filter(({ run }) => {
       if (!keep(run)) return false;
-      const text = (run.question + " " + run.name + " " + run.id).toLowerCase();
+      const text = (run.question + " " + run.name + " " + run.id + " " + run.session).toLowerCase();
       return words.every((word) => text.includes(word));
     });
     state.shown.sort((a, b) => order(a.run, b.run) || a.place - b.place);
@@ -134,6 +137,7 @@
     if (run.dropped) parts.push([run.dropped + " dropped"]);
     if (run.answer) parts.push([run.answer, judged(run.answer)]);
     if (run.failures) parts.push([run.failures + " failed", "bad"]);
+    if (run.thumb) parts.push(["thumb " + run.thumb, run.thumb === "up" ? "good" : "bad"]);
     if (run.provisional) parts.push(["scores so far"]);
     return parts.flatMap(([text, kind], place) => [place ? " · " : null, el("span", { class: kind || "" }, text)]);
   }
@@ -348,7 +352,33 @@
     return "guard " + did + " in " + number(step.guard.ms, 1) + " ms";
   }
 
-  function hop(step, place, texts) {
+  // What the application's own calls of models took, as its trace says.
+  function calls(models) {
+    return models.length ? el("ul", { class: "calls soft" }, models.map((call) => el("li", {}, ["asked " + call.model,
+      call.tokens_read == null ? "" : grouped(call.tokens_read) + " tokens read",
+      call.tokens_written == null ? "" : grouped(call.tokens_written) + " written",
+      call.cost == null ? "" : "$" + call.cost.toPrecision(3), number(call.seconds, 2) + " s"].filter(Boolean).join(" · ")))) : null;
+  }
+
+  function conversation(line) {
+    const runs = index.runs.map((run, place) => ({ run, place })).filter(({ run }) => line.session && run.session === line.session);
+    if (runs.length < 2) return null;
+    runs.sort((a, b) => a.run.started - b.run.started);
+    return el("nav", { class: "conversation", "aria-label": "Conversation" }, el("h2", {}, "The conversation " + line.session), el("ol", {}, runs.map(({ run, place }) =>
+      el("li", {}, run === line ? el("b", {}, run.question) : el("button", { type: "button", on: { click: () => open(place) } }, run.question), el("span", { class: "facts" }, facts(run))))));
+  }
+
+  function feedback(line, run) {
+    if (!index.events) return run.note ? el("p", {}, "note: " + run.note) : null;
+    const note = el("input", { value: run.note, "aria-label": "Note", placeholder: "a note on this run" }), said = el("span", { role: "status" });
+    const send = async (thumb) => {
+      const reply = await fetch("v1/feedback", { method: "POST", body: JSON.stringify({ run: line.id, thumb, note: note.value }) });
+      said.textContent = reply.ok ? "kept" : "not kept: " + await reply.text();
+    };
+    return el("p", { class: "feedback" }, ["up", "down"].map((thumb) => el("button", { type: "button", "aria-pressed": String(line.thumb === thumb), on: { click: () => send(thumb) } }, "thumb " + thumb)), note, said);
+  }
+
+  function hop(step, place, texts, models) {
     const kept = step.passages.filter((passage) => passage.kept).length;
     const facts = [step.tool && "by " + step.tool, step.k && "K = " + step.k + (kept === step.k ? "" : ", " + kept + (kept < step.passages.length ? " kept" : " found")), step.took != null && number(step.took, 1) + " ms", step.status !== "ok" && step.status,
       step.guard && guarded(step), step.advice && advised(step.advice)].filter(Boolean).join(" · ");
@@ -358,7 +388,8 @@
       step.notice ? el("p", { class: "soft" }, step.notice) : null,
       numbers(step),
       step.remarks.map((remark) => el("p", { class: "soft" }, remark)),
-      step.passages.length ? passages(step, texts) : el("p", { class: "soft" }, "No passages came back."));
+      step.passages.length ? passages(step, texts) : el("p", { class: "soft" }, "No passages came back."),
+      calls(models));
   }
 
   function open(place) {
@@ -370,6 +401,7 @@
       note ? el("dd", { class: "note" }, note) : null];
     const shown = run.scores.filter((score) => !["delta_seper_total", "seper_closed_book", "answer_correct"].includes(score[0]));
     const gain = find(run.scores, "delta_seper_total");
+    const after = (call) => run.steps.findLastIndex((step) => step.began <= call.started_ns);
     const asked = run.references.length ? "expected: " + run.references.join(" · ") : "no reference was given";
     $("run").setAttribute("aria-label", "Run: " + line.question);
     $("run").replaceChildren(...[
@@ -381,7 +413,10 @@
       el("div", { class: "sides" }, waterfall(run), el("dl", { class: "facts-list" },
         gain ? pair(gain, signed) : [],
         shown.map((score) => pair(score, (v) => number(v, score[0].startsWith("udcg") ? 3 : 2), score[3])))),
-      ...run.steps.map((step, hopPlace) => hop(step, hopPlace, texts)),
+      feedback(line, run),
+      calls(run.models.filter((call) => after(call) < 0)),
+      ...run.steps.map((step, hopPlace) => hop(step, hopPlace, texts, run.models.filter((call) => after(call) === hopPlace))),
+      conversation(line),
       coverage(run),
       timeline(run),
       run.failures.length ? el("section", { class: "failures" }, el("h2", {}, "What could not be scored"), el("ul", {},

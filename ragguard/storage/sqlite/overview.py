@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from ragguard.capture.model_calls import notice
 from ragguard.records import (
     CUT_TOKENS,
+    FEEDBACK,
     K_ERROR,
     LEFT_OUT,
     Dropped,
@@ -133,6 +134,10 @@ class RunLine:
     usage: Usage
     provisional: int = 0
     """How many scores are provisional."""
+    session: str = ""
+    """The conversation that the run is a part of."""
+    thumb: str = ""
+    """What somebody says of the run: `up`, `down`, or nothing."""
     scored: bool = False
     """True where there is any score, be it of a passage alone."""
 
@@ -147,16 +152,25 @@ class Overview:
     steps: list[StepLine]
     summary: ScoreSummary
     failures: list[Failure]
+    metadata: Data
+
+    @property
+    def feedback(self) -> Data:
+        """Returns what somebody said of the run; nothing where the metadata hold something else under that key."""
+        said = self.metadata.get(FEEDBACK)
+        return said if isinstance(said, dict) else {}
 
     @property
     def line(self) -> RunLine:
         """Returns the run as one line of a list of runs."""
-        row, summary = self.row, self.summary
+        row, summary, metadata = self.row, self.summary, self.metadata
         return RunLine(
             row["id"], row["question"], row["name"], row["status"], started_ns=row["started_ns"],
             hops=len(self.steps), dropped=sum(len(step.reasons) for step in self.steps),
             failures=len(self.failures), scores=summary.run_scores(), worst=summary.worst,
             misleading=summary.misleading, usage=summary.usage, provisional=summary.provisional,
+            session=str(metadata.get("session_id") or metadata.get("thread_id") or ""),
+            thumb=str(self.feedback.get("thumb", "")),
             scored=any(rows != "[]" for rows in (summary.of_passages, summary.of_steps, summary.of_run)),
         )  # fmt: skip
 
@@ -173,6 +187,7 @@ def overviews_at(
         row["seq"]: Overview(
             row, body.get("references") or [], body.get("sub_questions") or [], [],
             summary=summaries.get(row["seq"]) or ScoreSummary(), failures=failures[row["seq"]],
+            metadata=body.get("metadata") or {},
         )
         for row, body in heads
     }  # fmt: skip

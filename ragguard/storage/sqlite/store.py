@@ -9,11 +9,11 @@ import sqlite3
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ragguard.capture.events import Event
 from ragguard.errors import Closed, InvalidInput, StoreError, StoreUnavailable
@@ -31,7 +31,7 @@ from ragguard.storage.sqlite.means import RunMeans, means_at
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.removal import Removals
-from ragguard.storage.sqlite.whole_runs import write_due, write_scored
+from ragguard.storage.sqlite.whole_runs import add_metadata, write_due, write_scored
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger
 
@@ -232,6 +232,13 @@ class Store:
         """Writes whole runs, which are due to be scored; returns the errors of those that cannot be written, by id."""
         with self._transaction() as db:
             return write_due(db, runs, self._process.owner, scored=self._scored)
+
+    def add_metadata(self, run_id: str, metadata: Mapping[str, Any]) -> bool:
+        """Adds metadata to a run, open or not, without making it due; returns False where it is not there."""
+        with self._transaction() as db:
+            known = add_metadata(db, run_id, metadata)
+        self.count("runs_noted", known)
+        return known
 
     def claim(self, limit: int) -> list[Claim]:
         """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Run, ScoredRun
 from ragguard.runtime.deadline import now_ns
 from ragguard.storage.sqlite import ledger
-from ragguard.storage.sqlite.columns import storable
+from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.run_names import find_run
 from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.writing import Writing
+from ragguard.text.plain import plain_metadata
 
 
 def write_scored(db: sqlite3.Connection, scored: Iterable[ScoredRun], owner: str) -> None:
@@ -46,3 +49,14 @@ def write_due(
             make_due(db, seq, owner, now_ns())
     writing.finish()
     return refused
+
+
+def add_metadata(db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any]) -> bool:
+    """Adds metadata to a stored run, open or not, without scoring it anew; returns False where it is not there."""
+    row = db.execute("SELECT seq, body FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
+    if row is None:
+        return False
+    body = json.loads(row["body"])
+    body["metadata"] = {**body.get("metadata", {}), **plain_metadata(metadata)}
+    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), row["seq"]))
+    return True

@@ -20,7 +20,7 @@ from ragguard.capture.events import (
     StepEnded,
 )
 from ragguard.errors import InvalidInput
-from ragguard.records import Run
+from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import run_names
@@ -120,38 +120,41 @@ class Writing:
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
-        table = PassageTable(self.texts)
-        body = table.body(run_data(run, table))
-        columns = (
-            storable(run.name), storable(run.question), maybe(run.answer), run.status,
-            run.started_ns, run.ended_ns, body,
-        )  # fmt: skip
-        steps = [step_row(step, self.texts) for step in run.steps]
         found = self._db.execute(
             "SELECT seq, name, question, answer, status, started_ns, ended_ns, body FROM runs WHERE id = ?",
             (storable(run.id),),
         ).fetchone()
+        known_body: Data = {} if found is None else json.loads(found["body"])
+        feedback = known_body.get("metadata", {}).get(FEEDBACK)
+        if feedback is not None and FEEDBACK not in run.metadata:  # it came after the run
+            run = replace(run, metadata={**run.metadata, FEEDBACK: feedback})
+        table = PassageTable(self.texts)
+        body = table.body(run_data(run, table))
+        columns = (
+            storable(run.name), storable(run.question), maybe(run.answer), run.status, run.started_ns, run.ended_ns
+        )  # fmt: skip
+        steps = [step_row(step, self.texts) for step in run.steps]
         if found is None:
             seq = self._insert(run, body)
             self._needed.add(table.digests)
             for step in steps:
                 self._step(seq, step)
             return True
-        seq, *known = found
+        seq, *known, _ = found
         if known[1] not in ("", columns[1]):
             raise InvalidInput(
                 "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
             )
         self._open.discard(seq)
         replaced = self._replace(seq, steps)
-        if not replaced and tuple(known) == columns:
+        if not replaced and tuple(known) == columns and known_body == json.loads(body):
             return False
-        self._needed.remove(digests_in(json.loads(known[-1])))
+        self._needed.remove(digests_in(known_body))
         self._needed.add(table.digests)
         self._db.execute(
             "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
             "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
-            (*columns, seq),
+            (*columns, body, seq),
         )
         return True
 

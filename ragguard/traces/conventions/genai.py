@@ -20,6 +20,9 @@ GENAI = Convention(
     output=("gen_ai.tool.call.result", "gen_ai.output.messages"),
     asked=("gen_ai.input.messages", "gen_ai.prompt.{i}"),
     replied=("gen_ai.output.messages", "gen_ai.completion.{i}"),
+    model=("gen_ai.response.model", "gen_ai.request.model"),
+    tokens_read=("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens"),
+    tokens_written=("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens"),
     tool=("gen_ai.tool.name", "gen_ai.data_source.id"),
     session=("gen_ai.conversation.id",),
 )  # fmt: skip

@@ -17,5 +17,9 @@ LANGFUSE = Convention(
     output=("langfuse.trace.output", "langfuse.observation.output"),
     asked=("langfuse.observation.input",),
     replied=("langfuse.observation.output",),
+    model=("langfuse.observation.model.name",),
+    tokens_read=("langfuse.observation.usage_details",),
+    tokens_written=("langfuse.observation.usage_details",),
+    cost=("langfuse.observation.cost_details",),
     session=("session.id", "langfuse.session.id"),
 )  # fmt: skip

@@ -18,5 +18,9 @@ MLFLOW = Convention(
     output=("mlflow.spanOutputs",),
     asked=("mlflow.spanInputs",),
     replied=("mlflow.spanOutputs",),
+    model=("mlflow.llm.model",),
+    tokens_read=("mlflow.chat.tokenUsage",),
+    tokens_written=("mlflow.chat.tokenUsage",),
+    cost=("mlflow.llm.cost",),
     session=("mlflow.trace.session",),
 )  # fmt: skip

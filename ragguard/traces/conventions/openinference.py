@@ -19,6 +19,10 @@ OPENINFERENCE = Convention(
     output=("output.value",),
     asked=("llm.input_messages.{i}.message", "llm.prompts.{i}.prompt"),
     replied=("llm.output_messages.{i}.message", "llm.choices.{i}.completion"),
+    model=("llm.model_name",),
+    tokens_read=("llm.token_count.prompt",),
+    tokens_written=("llm.token_count.completion",),
+    cost=("llm.cost.total",),
     tool=("tool.name", "tool_call.function.name"),
     session=("session.id",),
 )  # fmt: skip
