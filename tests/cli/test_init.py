@@ -1,11 +1,10 @@
 """`ragguard init` on small real projects: what it prints is run against the real framework."""
 
 import os
-import subprocess
-import sys
 import textwrap
 
 import pytest
+from support.warm_python import run_python
 from typer.testing import CliRunner
 
 from ragguard.cli import project
@@ -104,9 +103,7 @@ def printed(output):
 
 def carried_out(path):
     environment = {**os.environ, "RAGGUARD_ENGINE": "nano", "HAYSTACK_TELEMETRY_ENABLED": "False"}
-    return subprocess.run(
-        [sys.executable, str(path)], capture_output=True, text=True, env=environment, cwd=path.parent, check=False
-    )  # fmt: skip
+    return run_python(str(path), cwd=path.parent, environment=environment)
 
 
 @pytest.mark.parametrize("framework", PROGRAMS)

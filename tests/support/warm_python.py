@@ -100,7 +100,7 @@ def _become(order: dict[str, Any]) -> None:
     first, *rest = order["words"]
     named = first in ("-c", "-m")
     sys.path[0] = "" if named else str(Path(first).parent)
-    sys.path[1:1] = order["environment"].get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[1:1] = filter(None, order["environment"].get("PYTHONPATH", "").split(os.pathsep))
     sys.argv = [first, *rest[1:]] if named else [first, *rest]
     if first == "-c":
         main = sys.modules["__main__"] = ModuleType("__main__")
