@@ -69,28 +69,38 @@ def leaning(p: Any, truth: Any, strength: float) -> tuple[Any, float]:
 
 def columns(p: Any, abstains: Any) -> dict[str, Any]:
     """Returns what each passage contributes to each mean, by a judge of these probabilities."""
-    reads = 1 - abstains
-    u = (2 * p - 1) * reads
+    u = (2 * p - 1) * (1 - abstains)
     return {"p_relevant": p, "utility": u, "udcg": np.where(u > 0, u, u / 3)}
 
 
 def interval(
-    items: Sequence[LabelItem], drawn: Sequence[LabelItem], judged: Any, right: Any, sums: Any = None
+    items: Sequence[LabelItem], drawn: Sequence[LabelItem], judged: Any, right: Any, name: str
 ) -> CorrectedMean:
-    """Returns a corrected mean; with `sums` of each run's contributions UDCG by its slope, as `corrected` does."""
+    """Returns the corrected mean of a metric as `corrected` computes it; UDCG goes by its slope."""
     at = {item.place: row for row, item in enumerate(items)}
     labelled = np.full(len(items), np.nan)
     rows = [at[item.place] for item in drawn]
     labelled[rows] = right[rows]
     runs = np.repeat(np.arange(len(items) // PLACES), PLACES)
     strata = [item.stratum for item in items]
-    if sums is None:
+    if name == "p_relevant":
         return corrected_mean(judged, labelled, runs=runs, strata=strata)
+    reads = np.maximum([item.reads for item in items], 1e-12)
+    if name == "utility":
+        return corrected_mean(
+            judged / reads, labelled / reads, runs=runs, strata=strata, shares=reads / PLACES
+        )
+    sums = judged.reshape(-1, PLACES).sum(axis=1)
     value = 1 / (1 + np.exp(-sums / PLACES))
     slope = value * (1 - value)
     constants = value - slope * sums / PLACES
     return corrected_mean(
-        judged, labelled, runs=runs, strata=strata, shares=slope[runs] / PLACES, constants=constants
+        judged / reads,
+        labelled / reads,
+        runs=runs,
+        strata=strata,
+        shares=slope[runs] * reads / PLACES,
+        constants=constants,
     )
 
 
@@ -110,7 +120,12 @@ def main() -> None:
         p_judge, reached = leaning(p, truth, strength)
         every = [
             LabelItem(
-                ("relevance", run.id, run.steps[0].id, at % PLACES + 1), "", "", float(p_judge[row]), "judge"
+                ("relevance", run.id, run.steps[0].id, at % PLACES + 1),
+                "",
+                "",
+                float(p_judge[row]),
+                "judge",
+                reads=1 - float(abstains[row]),
             )
             for row, (run, at) in enumerate((run, at) for run in runs for at in range(PLACES))
         ]
@@ -126,9 +141,7 @@ def main() -> None:
                 drawn = in_order_of_worth(items, number, seed=draw)
                 for name, truth_of in whole.items():
                     sums = hard[name][cells].reshape(-1, PLACES).sum(axis=1)
-                    mean = interval(
-                        items, drawn, hard[name][cells], right[name][cells], sums if name == "udcg" else None
-                    )
+                    mean = interval(items, drawn, hard[name][cells], right[name][cells], name)
                     held[name] += (mean.low <= truth_of <= mean.high) / given.draws
                     gap[name] += abs(mean.value - truth_of) / given.draws
                     width[name] += (mean.high - mean.low) / given.draws

@@ -15,7 +15,11 @@ from ragguard.errors import InvalidInput
 if TYPE_CHECKING:
     from ragguard.analysis.labels.items import LabelItem
 
-_ASKED = {"relevance": "Does the passage answer the query?", "answer": "Is the answer right?"}
+_ASKED = {
+    "relevance": "Does the passage answer the query?",
+    "answer": "Is the answer right?",
+    "coverage": "Do the passages answer the question?",
+}
 _KEYS = "y: yes, n: no, s: skip, q: save and end"
 
 
@@ -29,7 +33,10 @@ def run(
         int, typer.Option("--number", "-n", min=1, help="How many items are to be labelled.")
     ] = 30,
     kind: Annotated[
-        str, typer.Option("--kind", help="relevance (of passages) or answer (right or not).")
+        str,
+        typer.Option(
+            "--kind", help="relevance (of passages), answer (right?) or coverage (of sub-questions)."
+        ),
     ] = "relevance",
     page: Annotated[
         Path | None,

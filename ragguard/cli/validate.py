@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, JudgeAddress
+from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 
@@ -65,6 +65,7 @@ def run(
             "where all labels are 0 or 1."
         ),
     ] = None,
+    labels: LabelFile = None,
     seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the tests.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
@@ -85,7 +86,9 @@ def run(
 
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
         remarks: list[str] = []
-        if entailers is not None:
+        if labels is not None:
+            tables = _beside_people(data, labels)
+        elif entailers is not None:
             tables = asyncio.run(_entailers(data, [one.strip() for one in entailers.split(",")], seed))
         elif labelled := _of_labels(Path(data), format, engine, judge, chosen, threshold, seed):
             tables = labelled
@@ -104,6 +107,15 @@ def run(
     except OSError as error:
         console.print(f"ragguard validate: the tables could not be written ({error}); name another file")
         raise typer.Exit(2) from error
+
+
+def _beside_people(store: str, labels: Path) -> list[Table]:
+    """Compares the judge of a store with people, and corrects its means."""
+    from ragguard.analysis.labels.judge_tables import judge_tables
+    from ragguard.analysis.labels.label_file import read_label_file
+    from ragguard.storage.source import open_source
+
+    return judge_tables(open_source(store).scored_runs(), read_label_file(labels, models=True), store)
 
 
 async def _entailers(data: str, addresses: Sequence[str], seed: int) -> list[Table]:

@@ -83,7 +83,7 @@ def corrected_mean(
     rest = human_parts - lam * judged_parts
     # A tuned weight is one more thing that is estimated from the labels.
     tuning = 1.0 if weight is not None else 1 + 1 / max(1, sum(map(len, drawn)) - len(drawn) - 1)
-    spread = [tuning * variance for variance in _variances([rest[some] for some in drawn])]
+    spread = [tuning * variance for variance in _variances(rest, a, members, drawn)]
     value = float(base.mean()) + lam * float(judged_parts.sum())
     value += sum(len(rows) * float(rest[some].mean()) for rows, some in zip(members, drawn, strict=True))
     of_labels = sum(times * s for times, s in zip(scale, spread, strict=True))
@@ -157,18 +157,31 @@ def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[f
     return min(1.0, max(0.0, together / alone)) if alone > 0 else 1.0
 
 
-def _variances(groups: list[Floats]) -> list[float]:
-    """Estimates the variance within each stratum.
+def _variances(
+    rest: Floats, shares: Floats, members: list[np.ndarray], drawn: list[np.ndarray]
+) -> list[float]:
+    """Returns the variance of what is left to correct in each stratum, by a model and at least as it was observed.
 
-    A few labels that happen to agree would give 0. So no estimate is lower than what it would be with one more
-    observation of the variance pooled over all strata.
+    The model: an item's rest is its share times a number of which mean and variance are the stratum's. All shares are
+    known, so that a few labels of items with small shares do not hide what those with large ones would add. The
+    variance of that number has one observation more of the variance in all strata: a few labels that agree are no
+    certainty.
     """
-    sums = [float(((one - one.mean()) ** 2).sum()) for one in groups]
-    pooled = sum(sums) / sum(len(one) - 1 for one in groups)
-    return [
-        max(total / (len(one) - 1), (total + pooled) / len(one))
-        for total, one in zip(sums, groups, strict=True)
+    means = [rest[some].sum() / whole if (whole := shares[some].sum()) else 0.0 for some in drawn]
+    sums = [
+        float(((rest[some] - mean * shares[some]) ** 2).sum())
+        for some, mean in zip(drawn, means, strict=True)
     ]
+    weights = [float((shares[some] ** 2).sum()) * (1 - 1 / len(some)) for some in drawn]
+    pooled = sum(sums) / sum(weights) if sum(weights) else 0.0
+    found = []
+    for rows, some, mean, total, weight in zip(members, drawn, means, sums, weights, strict=True):
+        square = float((shares[rows] ** 2).mean())
+        one_more = (total + square * pooled) / (weight + square) if square else 0.0
+        own = total / weight if weight else 0.0
+        modelled = mean**2 * float(shares[rows].var()) + square * max(own, one_more)
+        found.append(max(modelled, float(rest[some].var(ddof=1))))
+    return found
 
 
 def _freedom(parts: list[float], drawn: list[np.ndarray]) -> float:

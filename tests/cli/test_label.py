@@ -68,6 +68,22 @@ def test_labels_correct_the_report(sheet):
     assert f"{mean['value']:.3f}" in shown.output
 
 
+def test_validate_shows_the_judge_beside_people_and_the_corrected_means(sheet):
+    folder, right = sheet
+    fill_in(folder / "labels.jsonl", right)
+    words = ("validate", folder / "a.db", "--labels", folder / "labels.jsonl", "--json", folder / "out.json")
+    assert ragguard(*words).exit_code == 0
+    beside, means = json.loads((folder / "out.json").read_text())
+    together, ann = beside["rows"]
+    assert together[1:3] == ["all together", 40]
+    assert ann[1] == "ann"
+    assert 0 < ann[5] < 1  # κ of a judge that leans
+    assert ann[4] > ann[3]  # to yes: recall over precision
+    found = dict(zip(means["columns"], means["rows"][0], strict=True))
+    assert found["low"] < right.mean() < found["high"] < found["by the judge"]
+    assert found["labels"] == 40
+
+
 def test_keys_are_kept_and_a_second_person_and_a_second_call_go_on(tmp_path):
     store_of(tmp_path / "a.db")
     labels = tmp_path / "labels.jsonl"

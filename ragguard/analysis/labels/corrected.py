@@ -6,9 +6,10 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
+from statistics import fmean
 from typing import Any
 
-from ragguard.analysis.labels.items import LabelItem, answer_items, latest, passage_items
+from ragguard.analysis.labels.items import READERS, LabelItem, latest
 from ragguard.analysis.labels.label_file import Label, agreements, by_place
 from ragguard.errors import InvalidInput
 from ragguard.metrics.distraction import udcg
@@ -16,6 +17,8 @@ from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, cor
 from ragguard.records import ScoredRun
 from ragguard.text.language import normalise
 
+ANSWERED = 3 / 5
+"""The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 GAMMA = 1 / 3
 """The weight of harm in UDCG where no other was fitted."""
 
@@ -32,11 +35,17 @@ class _MetricItems:
     constants: dict[str, float] = field(default_factory=lambda: defaultdict(float))
 
     def add(self, item: LabelItem, question: str, share: float, judged: float, labelled: float) -> None:
+        """Adds what an item contributes by the judge and by a person, with its share in the mean of its question."""
         self.judged.append(judged)
         self.labelled.append(labelled)
         self.shares.append(share)
         self.questions.append(question)
         self.strata.append(item.stratum)
+
+    def add_read(self, item: LabelItem, question: str, share: float, judged: float, labelled: float) -> None:
+        """Adds what the reading of an item contributes: its share is smaller, as the model may not answer from it."""
+        reads = max(item.reads, 1e-12)
+        self.add(item, question, share * reads, judged / reads, labelled / reads)
 
 
 @dataclass(slots=True)
@@ -54,7 +63,7 @@ class Corrections:
 
 
 def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "the store") -> Corrections:
-    """Returns the means over questions of p_relevant, utility, UDCG and answer_correct, corrected by the labels of
+    """Returns the means over questions of p_relevant, utility, UDCG, coverage_total and answer_correct by the labels of
     these runs.
 
     Raises InvalidInput where a label is about another text, or was drawn by the numbers of another judge.
@@ -65,13 +74,11 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
     used: set[tuple[str, str, str, int]] = set()
     for scored in taken:
         question = normalise(scored.run.question)
-        for kind in (passage_items, answer_items):
-            items = list(kind(scored))
+        for kind, read in READERS.items():
+            items = list(read(scored))
             y = {item.place: _value(item, known) for item in items}
             used.update(place for place in y if place in known)
-            (_add_passages if kind is passage_items else _add_answer)(
-                columns, scored, items, y, question, 1 / times[question]
-            )
+            _ADD[kind](columns, scored, items, y, question, 1 / times[question])
     found = Corrections()
     if not used:
         raise InvalidInput(
@@ -118,12 +125,11 @@ def _add_passages(
         _, _, step, position = item.place
         utility, abstains = (numbers.get((name, step, position)) for name in ("utility", "p_abstain"))
         if utility is not None and abstains is not None:
-            reads = 1 - abstains.value
-            by_step[step].append((item, utility.value, (2 * y[item.place] - 1) * reads))
+            by_step[step].append((item, utility.value, (2 * y[item.place] - 1) * item.reads))
     count = sum(map(len, by_step.values()))
     for rows in by_step.values():
         for item, judged, human in rows:
-            columns["utility"].add(item, question, weight / count, judged, human)
+            columns["utility"].add_read(item, question, weight / count, judged, human)
     steps = [one for one in numbers.values() if one.name == "udcg"]
     for score in steps:
         _add_udcg(
@@ -153,7 +159,7 @@ def _add_udcg(
         f, g = (one if one > 0 else GAMMA * one for one in (judged, human))
         g = math.nan if math.isnan(human) else g
         inside += f
-        column.add(item, question, weight * slope / places, f, g)
+        column.add_read(item, question, weight * slope / places, f, g)
     column.constants[question] += weight * (value - slope * inside / places if places else value)
 
 
@@ -163,6 +169,22 @@ def _add_answer(
 ) -> None:  # fmt: skip
     for item in items:
         columns["answer_correct"].add(item, question, weight, item.judged, y[item.place])
+
+
+def _add_coverage(
+    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
+    weight: float,
+) -> None:  # fmt: skip
+    covered = [float(item.judged >= ANSWERED) for item in items]
+    for item, judged in zip(items, covered, strict=True):
+        columns["coverage_total"].add(item, question, weight / len(items), judged, y[item.place])
+    for score in latest(scored, "coverage_total"):
+        # Given with another η, or about those sub-questions alone that a pool answers.
+        if not items or abs(fmean(covered) - score.value) > 1e-6:
+            columns["coverage_total"].constants[question] = math.nan
+
+
+_ADD = {"relevance": _add_passages, "answer": _add_answer, "coverage": _add_coverage}
 
 
 def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
@@ -176,7 +198,7 @@ def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
     if len(given) < LEAST_LABELS:
         found.remarks.append(f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed")
         return
-    if name in ("p_relevant", "answer_correct") and len(set(given)) == 1:
+    if name in ("p_relevant", "answer_correct", "coverage_total") and len(set(given)) == 1:
         found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
         return
     names = dict.fromkeys([*column.constants, *column.questions])

@@ -8,22 +8,26 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Literal, TypeAlias, get_args
 
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Score, ScoredRun
 
-Kind = Literal["relevance", "answer"]
+Kind = Literal["relevance", "answer", "coverage"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Place: TypeAlias = tuple[str, str, str, int]
-"""The place of an item: its kind, run id, step id and the rank of its passage from 1; "" and 0 for an answer."""
+"""The place of an item: its kind, run id, step id and the rank of its passage from 1. An answer has "" and 0, coverage
+"" and the number of the sub-question from 1."""
 EDGES = (0.1, 0.5, 0.9)
 """The judge's probabilities of yes at which strata meet: sure no, rather no, rather yes, sure yes."""
 _LEAST_SPREAD = 0.25
 """The smallest standard deviation assumed for the labels of a stratum: a sure judge can still be wrong."""
-_LEAST = 3
+_READ = 0.5
+"""The probability that the model answers from a passage, from which on the passage has strata of its own."""
+_LEAST = 2
 """The least number of labels of each stratum, so that its mean and variance can be estimated."""
 
 
@@ -40,6 +44,8 @@ class LabelItem:
     """The judge's probability that the answer is yes."""
     judge: str
     """The fingerprint of the engine that judged."""
+    reads: float = 1.0
+    """The probability that the model answers from the text: utility and UDCG hang on passages where it is high."""
 
     @property
     def digest(self) -> str:
@@ -48,8 +54,9 @@ class LabelItem:
 
     @property
     def stratum(self) -> int:
-        """The number of the item's stratum, by how sure the judge is. Within a stratum labels are drawn at random."""
-        return bisect_right(EDGES, self.judged)
+        """The number of the item's stratum, by how sure the judge is and whether the model would answer from the text.
+        Within a stratum labels are drawn at random."""
+        return bisect_right(EDGES, self.judged) + (len(EDGES) + 1) * (self.reads >= _READ)
 
 
 def digest_of(kind: str, query: str, text: str) -> str:
@@ -70,13 +77,17 @@ def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
 def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
     """Yields an item for each passage of a run that has a score `p_relevant`."""
     steps = {step.id: step for step in scored.run.steps}
+    abstains = {(one.step_id, one.position): one.value for one in latest(scored, "p_abstain")}
     for score in latest(scored, "p_relevant"):
         step, position = steps.get(score.step_id), score.position or 0
         passages = [] if step is None else _candidates(step)
         if step is not None and 0 < position <= len(passages):
             place = "relevance", scored.run.id, step.id, position
             query = step.query or scored.run.question
-            yield LabelItem(place, query, passages[position - 1], judged=score.value, judge=score.engine)
+            yield LabelItem(
+                place, query, passages[position - 1], judged=score.value, judge=score.engine,
+                reads=1 - abstains.get((step.id, score.position), 0.0),
+            )  # fmt: skip
 
 
 def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
@@ -89,30 +100,64 @@ def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
             )
 
 
+def coverage_items(scored: ScoredRun) -> Iterator[LabelItem]:
+    """Yields an item for each sub-question of a run that has a score `coverage_total`: do the passages answer it?
+
+    The passages are those that the model got; the judge's probability is the best of their ratings, as a share of 5.
+    """
+    if not any(latest(scored, "coverage_total")):
+        return
+    rated: dict[int, list[Score]] = defaultdict(list)
+    for score in scored.scores:
+        if score.name == "answerability" and score.sub_question is not None and not score.provisional:
+            rated[score.sub_question].append(score)
+    steps = scored.run.steps
+    texts = dict.fromkeys(passage.text for step in steps for passage in step.passages)
+    places = {(step.id, at): text for step in steps for at, text in enumerate(_candidates(step), 1)}
+    for number, some in sorted(rated.items()):
+        best = max(
+            (one.value for one in some if places.get((one.step_id, one.position or 0)) in texts), default=0.0
+        )
+        yield LabelItem(
+            ("coverage", scored.run.id, "", number + 1), some[0].explanation, "\n\n".join(texts), judged=best / 5,
+            judge=some[0].engine,
+        )  # fmt: skip
+
+
 def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:
-    """Returns all items of a kind ("relevance" or "answer"). Raises InvalidInput if there are none."""
+    """Returns all items of a kind. Raises InvalidInput if there are none."""
     if kind not in KINDS:
         raise InvalidInput("--kind", kind, ", ".join(KINDS))
-    read = passage_items if kind == "relevance" else answer_items
-    found = [item for scored in runs for item in read(scored)]
+    found = [item for scored in runs for item in READERS[kind](scored)]
     if not found:
-        name = "p_relevant (scorer `utility`)" if kind == "relevance" else "answer_correct"
-        raise InvalidInput("the store", f"no score {name}", "scored runs: `ragguard score` gives it")
+        raise InvalidInput("the store", f"no score {_SCORES[kind]}", "scored runs: `ragguard score` gives it")
     return found
+
+
+READERS: Mapping[str, Callable[[ScoredRun], Iterator[LabelItem]]] = {
+    "relevance": passage_items, "answer": answer_items, "coverage": coverage_items,
+}  # fmt: skip
+"""The function that yields the items of a run, by their kind."""
+_SCORES = {
+    "relevance": "p_relevant (scorer `utility`)",
+    "answer": "answer_correct",
+    "coverage": "coverage_total",
+}
 
 
 def in_order_of_worth(items: Sequence[LabelItem], number: int, seed: int = 0) -> list[LabelItem]:
     """Returns the `number` items to label first. Whoever stops early still has a valid stratified sample.
 
-    Each stratum gets a share of the labels that grows with its number of items and with the judge's uncertainty about
-    them (Neyman allocation). Within a stratum the order is random and depends on the seed and the item alone.
+    Each stratum gets a share of the labels that grows with its number of items, with the judge's uncertainty about them
+    (Neyman allocation), and up to twofold with the model's readiness to answer from them. Within a stratum the order is
+    random and depends on the seed and the item alone.
     """
     strata: dict[int, list[LabelItem]] = defaultdict(list)
     for item in items:
         strata[item.stratum].append(item)
     weights = {
-        one: len(some)
-        * max(_LEAST_SPREAD, (sum(item.judged * (1 - item.judged) for item in some) / len(some)) ** 0.5)
+        one: max(_LEAST_SPREAD, fmean(item.judged * (1 - item.judged) for item in some) ** 0.5)
+        * sum(1 + item.reads for item in some)
         for one, some in strata.items()
     }
     whole = sum(weights.values())

@@ -15,6 +15,7 @@ from ragguard.analysis.labels.labelled_runs import with_labels
 from ragguard.errors import InvalidInput
 from ragguard.guard.calibration import examples_of
 from ragguard.metrics.distraction import udcg, utility
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 
 
 def labels_of(items, right, by="ann", **other):
@@ -102,6 +103,32 @@ def test_two_people_are_averaged_and_their_agreement_is_told():
     found = corrected(runs, [*ann, *bob[:15]])
     assert any("ann and bob both labelled 15 items: κ -" in remark for remark in found.remarks)
     assert found.means["p_relevant"].labels == 30
+
+
+def test_coverage_is_that_of_people_and_of_the_passages_that_the_model_got():
+    runs, right = [], np.random.default_rng(3).random((30, 2)) < 0.5
+    for at in range(len(right)):
+        name, got = f"r{at}", Passage("got")
+        step = RetrievalStep(id="s", run_id=name, query="q", passages=[got], candidates=[Passage("cut"), got])
+        ratings = [5 if at % 3 else 1, 3]  # the judge errs
+        scores = [Score("coverage_total", sum(one >= 3 for one in ratings) / 2, "run", name, engine=JUDGE)]
+        for number, rating in enumerate(ratings):
+            for position, value in ((1, 5), (2, rating)):
+                scores.append(Score(
+                    "answerability", value, "passage", name, "s", position=position, sub_question=number,
+                    explanation=f"sub-question {number} of {at}", engine=JUDGE,
+                ))  # fmt: skip
+        runs.append(ScoredRun(Run(id=name, question=f"question {at}?", steps=[step]), scores))
+    items = items_of(runs, "coverage")
+    assert items[0].text == "got"
+    assert items[0].judged == 0.2
+    labels = labels_of(items, right)
+    found = corrected(runs, labels).means["coverage_total"]
+    assert found.value == pytest.approx(right.mean())
+    assert found.raw == pytest.approx((20 + 30) / 60)
+    for one in runs:
+        one.scores[0].value = 0.1
+    assert any("coverage_total is not corrected" in remark for remark in corrected(runs, labels).remarks)
 
 
 def test_calibrations_see_what_people_said_and_nothing_else():

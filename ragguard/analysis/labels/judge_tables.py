@@ -1,0 +1,52 @@
+"""The tables of `ragguard validate STORE --labels`: a judge beside people, and the means that their labels correct."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ragguard.analysis.labels.corrected import corrected
+from ragguard.analysis.labels.items import READERS
+from ragguard.analysis.labels.label_file import Label, by_place
+from ragguard.analysis.validation.agreement import auc, cohen_kappa
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.records import ScoredRun
+
+_TOGETHER = "all together"
+
+
+def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str) -> list[Table]:
+    """Returns the agreement of the judge with each person and with all, and the corrected means; raises InvalidInput
+    where a label is about another text, or was drawn by another judge."""
+    taken = list(runs)
+    found = corrected(taken, labels, where)
+    judged = {item.place: item.judged for one in taken for read in READERS.values() for item in read(one)}
+    groups = {
+        (kind, _TOGETHER): list(by_place(labels).values())
+        for kind in dict.fromkeys(one.place[0] for one in labels)
+    }
+    for label in labels:
+        groups.setdefault((label.place[0], label.by), []).append(label)
+    rows: list[tuple[Cell, ...]] = []
+    for (kind, by), some in groups.items():
+        pairs = [
+            (judged[one.place], one.value) for one in some if one.place[0] == kind and one.place in judged
+        ]
+        if not pairs:
+            continue
+        says, right = ([value >= 0.5 for value in column] for column in zip(*pairs, strict=True))
+        both = sum(a and b for a, b in zip(says, right, strict=True))
+        rows.append((
+            kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
+            cohen_kappa(says, right), auc([value for value, _ in pairs], right),
+        ))  # fmt: skip
+    means = tuple(
+        (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
+        for name, one in found.means.items()
+    )
+    beside = ("label", "judge beside", "items", "precision", "recall", "κ", "AUC")
+    columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
+    drawn = "Labels are drawn where the judge is unsure, so that it agrees with people more often than here."
+    return [
+        Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),
+        Table("corrected-means", "Means corrected by labels", columns, means, notes=tuple(found.remarks)),
+    ]
