@@ -43,6 +43,10 @@ FOREIGN = CachedVenv(
         "opentelemetry-instrumentation-llamaindex==0.62.4",
         "llama-index-llms-openai",  # which OpenLLMetry imports, whatever model is used
         "llama-index-observability-otel==0.7.0",
+        "opentelemetry-instrumentation-genai-langchain==1.3b0",
+        "opentelemetry-instrumentation-genai-llama-index==1.3b0",
+        "langchain-mcp-adapters>=0.3.2",
+        "llama-index-tools-mcp>=0.4.8",
         "langchain>=1.4,<2",
         "langgraph>=1.0",
         *LLAMA_INDEX,

@@ -137,7 +137,7 @@ class RunLine:
     session: str = ""
     """The conversation that the run is a part of."""
     thumb: str = ""
-    """What somebody says of the run: `up`, `down`, or nothing."""
+    """The thumb that somebody gave the run: `up`, `down`, or nothing."""
     scored: bool = False
     """True where there is any score, be it of a passage alone."""
 
@@ -156,7 +156,7 @@ class Overview:
 
     @property
     def feedback(self) -> Data:
-        """Returns what somebody said of the run; nothing where the metadata hold something else under that key."""
+        """Returns the feedback on the run; nothing where the metadata hold something else under that key."""
         said = self.metadata.get(FEEDBACK)
         return said if isinstance(said, dict) else {}
 
