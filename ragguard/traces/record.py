@@ -47,7 +47,7 @@ class Record:
     """The texts that a model was given, and those of its reply."""
     replied: list[str] = field(default_factory=list)
     call: dict[str, Any] = field(default_factory=dict)
-    """What a call of a model took: its name, tokens read and written, cost and seconds, as far as these are known."""
+    """The cost of a call of a model: its name, tokens, money and seconds, as far as these are known."""
     tool: str = ""
     session: str = ""
     references: list[str] | None = None

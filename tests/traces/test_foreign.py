@@ -1,4 +1,4 @@
-"""Other instrumentations than OpenInference's beside our hooks, and a real MCP server: what their spans and tools say."""
+"""Instrumentations other than OpenInference's beside our hooks, and a real MCP server over stdio."""
 
 import sys
 from importlib import import_module
@@ -73,7 +73,8 @@ SERVER = dedent(
     @server.tool()
     def search(query: str) -> list[dict[str, str]]:
         "Searches the notes."
-        return [{"id": "n1", "title": "Oslo", "text": f"Nordvik is based in Oslo ({query})"}, {"id": "n2", "text": "bread"}]
+        text = f"Nordvik is based in Oslo ({query})"
+        return [{"id": "n1", "title": "Oslo", "text": text}, {"id": "n2", "text": "bread"}]
 
     @server.tool()
     def now() -> str:
