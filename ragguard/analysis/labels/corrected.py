@@ -19,6 +19,8 @@ from ragguard.text.language import normalise
 
 ANSWERED = 3 / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
+_FAR = 0.06
+"""The distance from the judge's UDCG to the corrected one up to which its slope is right to about 0.003."""
 GAMMA = 1 / 3
 """The weight of harm in UDCG where no other was fitted."""
 
@@ -211,6 +213,11 @@ def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
         strata=column.strata,
         constants=[column.constants.get(question, 0.0) for question in names],
     )
+    if name == "udcg" and abs(found.means[name].value - found.means[name].raw) > _FAR:
+        del found.means[name]
+        found.remarks.append(
+            "udcg is not corrected: people and the judge are too far apart for its slope; correct utility instead"
+        )
     if name == "p_relevant":
         says = [value >= 0.5 for value in column.judged]
         check = rogan_gladen(says, column.labelled, column.strata)

@@ -95,6 +95,15 @@ def test_what_cannot_be_corrected_is_said_and_the_rest_is_corrected():
     assert set(odd.means) == {"p_relevant", "utility"}
 
 
+def test_udcg_of_a_judge_that_is_far_off_is_not_corrected_by_its_slope():
+    runs, right = judged_runs()
+    items = items_of(runs, "relevance")
+    found = corrected(runs, labels_of(items[:60], 0 * right + (np.arange(right.shape[1]) == 9)))
+    assert "udcg" not in found.means
+    assert any("too far apart for its slope" in remark for remark in found.remarks)
+    assert found.means["utility"].value < -0.3
+
+
 def test_two_people_are_averaged_and_their_agreement_is_told():
     runs, right = judged_runs()
     items = in_order_of_worth(items_of(runs, "relevance"), 30)
