@@ -1,7 +1,8 @@
 """Runs studies, keeps their figures and writes their pages: `python -m studies distraction belief`.
 
 `--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine for which the page
-has no place (`<!-- study: NAME_ENGINE -->`). `--cache FILE` keeps answers, so that a run that was stopped goes on.
+has no place (`<!-- study: NAME_ENGINE -->`); `--keep` keeps a smaller run as the
+study's results. `--cache FILE` keeps answers, so that a run that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -23,8 +24,9 @@ SEED = 0
 
 
 async def run(
-    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, cache: str | None
-) -> None:
+    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, *,
+    cache: str | None, whole: bool,
+) -> None:  # fmt: skip
     """Runs each study whole, or over so many questions."""
     reader = connect(engine, cache=cache)
     judged_by = None if judge is None else connect(judge)
@@ -37,10 +39,13 @@ async def run(
             tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
             print("\n".join(table.markdown() for table in tables), flush=True)
             key = name if engine == "nano" else f"{name}_{engine}"
-            if (judge, questions, seed) == (None, None, SEED) and has_place(name, key):
+            if (judge, seed) == (None, SEED) and (whole or questions is None) and has_place(name, key):
+                seconds = (
+                    None if cache else round(time.perf_counter() - began, 1)
+                )  # a part of it, with a cache
                 keep(key, {
                     "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name, "engine": model,
-                    "questions": size, "seed": seed, "seconds": round(time.perf_counter() - began, 1),
+                    "questions": size, "seed": seed, "seconds": seconds,
                     "tables": [table.as_dict() for table in tables],
                 })  # fmt: skip
                 print(f"written: {write_page(name)}", file=sys.stderr)
@@ -72,10 +77,23 @@ def main() -> None:
     parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--cache", help="a file for the engine's answers, from which a later run goes on")
+    parser.add_argument(
+        "--keep", action="store_true", help="keep a run of --questions as the study's results"
+    )
     given = parser.parse_args()
     names = STUDIES if "all" in given.names else tuple(dict.fromkeys(given.names))
     try:
-        asyncio.run(run(names, given.engine, given.judge, given.questions, given.seed, given.cache))
+        asyncio.run(
+            run(
+                names,
+                given.engine,
+                given.judge,
+                given.questions,
+                given.seed,
+                cache=given.cache,
+                whole=given.keep,
+            )
+        )
     except RagguardError as error:
         parser.exit(2, f"python -m studies: {error}\n")
 

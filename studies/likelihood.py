@@ -100,7 +100,7 @@ async def study(
             reading.append((name, *await _reading(reader, runs, wholes), *_beliefs(beliefs, seed)))
     tables = [
         Table(
-            "likelihood-agreement", f"Δ likelihood and ΔSePer of {info.model}",
+            "likelihood-agreement" if nano else "likelihood-prose", f"Δ likelihood and ΔSePer of {info.model}",
             ("Runs", "τ of steps", "low", "high", "steps: AUC, likelihood", "AUC, SePer", "difference", "low", "high",
              "runs answered rightly: AUC, likelihood", "AUC, SePer", "difference", "low", "high", "steps", "runs"),
             tuple((*row[:9], *row[10:15], row[9], row[15]) for row in agreement),

@@ -55,9 +55,10 @@ def _figure(data: Mapping[str, Any]) -> str:
 def block(study: str) -> str:
     """Returns a study's tables between their markers."""
     kept = kept_results(study)
-    machine = kept["machine"]
+    machine, seconds = kept["machine"], kept["seconds"]
+    took = "in parts, on " if seconds is None else f"{seconds:.0f} s on "
     header = (
-        f"{kept['questions']:,} questions, seed {kept['seed']}, engine `{kept['engine']}`, {kept['seconds']:.0f} s on "
+        f"{kept['questions']:,} questions, seed {kept['seed']}, engine `{kept['engine']}`, {took}"
         f"{machine['cores']} cores of {machine['processor']}, {kept['measured']}."
     )
     tables = "\n".join(_table(data).markdown() + _figure(data) for data in kept["tables"])

@@ -126,6 +126,18 @@ CLAIMS = [
         [("sets-differences", f"{name}: F_e − F", "difference", -1) for name in ("Hops-w", "Parts-w")],
     ),
     (
+        "likelihood", "AUC {:.3f} for unknown facts and {:.3f} for known ones, ΔSePer {:.3f} and {:.3f}",
+        [
+            ("likelihood-methods", number, kind, 1)
+            for number in ("Δ likelihood", "ΔSePer")
+            for kind in ("1 hop", "1 hop, known")
+        ],
+    ),
+    (
+        "likelihood", "SePer is {:.2f} for unknown facts and {:.2f} for known ones",
+        [("likelihood-reading", kind, "with what is needed", 1) for kind in ("1 hop", "1 hop, known")],
+    ),
+    (
         "distractors", "nano's {:.0f} ({:.0f} to {:.0f})",
         [("distractors-strength", "ragguard/nano", column, 1) for column in ("difference", "low", "high")],
     ),
