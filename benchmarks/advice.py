@@ -38,11 +38,11 @@ from benchmarks.machine import record
 from ragguard import Passage, RagGuard, RetrievalStep, Run, world
 from ragguard.advice import KnownOutcome
 from ragguard.advice.loop import LoopAdviser
-from ragguard.analysis.validation.agreement import auc
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import exact_match
+from ragguard.metrics.agreement import auc
 from ragguard.records import Advice
 from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.probes.tokens import count_tokens

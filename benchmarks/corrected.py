@@ -24,8 +24,8 @@ from machine import record
 
 from ragguard import connect
 from ragguard.analysis.labels.items import LabelItem, in_order_of_worth
-from ragguard.analysis.validation.agreement import auc
 from ragguard.engines.prompts import load_prompts
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.prediction_powered import CorrectedMean, corrected_mean
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.probes.abstention import abstention

@@ -15,7 +15,7 @@ from functools import partial
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.agreement import auc, cohen_kappa
+from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.answering import grader
 from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.analysis.validation.progress import Progress, silent
@@ -25,6 +25,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard.guard import DistractorGuard
 from ragguard.metrics import correlate
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.records import Decision
 from ragguard.world import Case

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.agreement import auc
 from ragguard.analysis.validation.entailers import WordEntailer
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
@@ -24,6 +23,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics import correlate
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats, Integers
 from ragguard.records import Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief

@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.agreement import auc
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats
 from ragguard.scorers.probes.question import LabelQuestion
 from ragguard.scorers.probes.rating import answerability, grade

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -54,9 +54,10 @@ def show_exam(
 async def _examined(
     address: str, model: str | None, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
 ) -> tuple[ExamRecord, Path]:
-    from ragguard.engines.connect import connect
+    from ragguard.engines.connect import connect, open_engine
+    from ragguard.engines.layers import Retry
     from ragguard.engines.prompts import load_prompts
-    from ragguard.scorers.exam.examination import examine
+    from ragguard.scorers.exam.examination import examine, repeated
     from ragguard.scorers.exam.record import record_file
 
     try:
@@ -72,9 +73,13 @@ async def _examined(
                 "nano knows its own made-up world alone and no English: `make evaluate-nano` examines it there, and "
                 "its model card has the figures"
             )
+        spread = {}
+        if info.location.startswith("http"):  # a model in this process repeats itself
+            async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s))) as uncached:
+                spread = await repeated(uncached, given)
         with progress_bar(notes(), "examining", total=1, quiet=quiet) as update:
             record = await examine(asked, given, lambda done, of: update(total=of, completed=done))
-    return record, record_file(info, given)
+    return replace(record, spread=spread), record_file(info, given)
 
 
 def _show(record: ExamRecord) -> None:
@@ -90,6 +95,12 @@ def _show(record: ExamRecord) -> None:
         )
         least = f" (at least {NEEDED[name]:.2f})" if name in NEEDED and figure is not None else ""
         say(f"  {value}  {about}{least}{'  ' + verdict if verdict else ''}")
+    if record.spread:
+        parts = ", ".join(f"{record.spread[one]:.4f} for {one}" for one in ("abstention", "relevance"))
+        say(
+            f"  asked again: the same question differs by {parts} (standard deviation of 5 answers), the first answer "
+            f"from later ones by {record.spread['cold']:.4f}; scores have at least that error"
+        )
     if not record.failed:
         say("passed in everything: all of its scores are given")
         return

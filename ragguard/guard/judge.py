@@ -12,13 +12,15 @@ from typing import TypeVar
 
 import numpy as np
 
-from ragguard.engines.base import Engine
+from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import LowLabelMass, PromptTooLong, UnfitText
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.notices import NOTICES
+from ragguard.scorers.exam.verdicts import full_record
 from ragguard.scorers.models import GUARDING, Models
 from ragguard.scorers.probes.abstention import abstention, read_abstention
 from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
@@ -72,6 +74,7 @@ class PassageJudge:
     def __init__(self, engine: Engine, judge: Engine, prompts: PromptSet | None) -> None:
         self.engine, self.judge, self._prompts = engine, judge, prompts
         self._limiter = Limiter(AT_ONCE, per_loop=True)
+        self._looked_up = False
 
     async def identity(self) -> tuple[str, str, str]:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
@@ -126,10 +129,15 @@ class PassageJudge:
         read: int,
     ) -> list[Judged]:
         with waiting:
-            prompts = self._prompts or load_prompts((await self.engine.info()).prompts)
-            theirs = prompts
+            reader_info = judge_info = await self.engine.info()
             if self.judge is not self.engine:
-                theirs = self._prompts or load_prompts((await self.judge.info()).prompts)
+                judge_info = await self.judge.info()
+            prompts = self._prompts or load_prompts(reader_info.prompts)
+            theirs = self._prompts or load_prompts(judge_info.prompts)
+        if not self._looked_up:
+            self._looked_up = True
+            _warn_of_failed(reader_info, prompts, "abstention")
+            _warn_of_failed(judge_info, theirs, "relevance")
         reader: list[LabelQuestion] = []
         judging: list[LabelQuestion] = []
         async with WRITING.admitted():
@@ -148,6 +156,17 @@ class PassageJudge:
             while asking:
                 asking.pop().cancel()
         return _read(candidates, reads, judging, verdicts)
+
+
+def _warn_of_failed(info: EngineInfo, prompts: PromptSet, probe: str) -> None:
+    """Warns once of a model that failed its examination in what a guard asks it."""
+    record = full_record(info, prompts)
+    if record is not None and probe in record.failed:
+        NOTICES.once(
+            f"guard by {record.fingerprint}",
+            f"{record.remark}: what a guard drops by its labels may mean nothing. Give the guard a model that passes "
+            "(`ragguard doctor ENGINE --exam`)",
+        )
 
 
 def _read(

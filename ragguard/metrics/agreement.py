@@ -1,4 +1,4 @@
-"""Correlations of metrics with outcomes, and the difference of two correlations with its interval.
+"""Correlations of metrics with outcomes, the difference of two with its interval, and the area under a ROC curve.
 
 SciPy does the statistics (extra `analysis`); it is imported where it is used.
 """
@@ -118,6 +118,20 @@ def paired_bootstrap(
     value = gap_of(entries)
     drawn = np.array([gap_of(entries[row]) for rows in _draws(len(entries), draws, seed) for row in rows])
     return Difference(value, *interval(drawn), len(entries), int((~known).sum()))
+
+
+def auc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Returns the area under the ROC curve: how often a positive has the higher score of a pair, ties by half.
+
+    nan where there are no positives or no others.
+    """
+    values, truth = arrays.read("scores", scores), arrays.read("positive", positive)
+    arrays.same(scores=values, positive=truth)
+    good = truth.astype(bool)
+    n, m = int(good.sum()), int((~good).sum())
+    if not n or not m:
+        return math.nan
+    return float((arrays.ranks(values)[good].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def _pairs(kind: Kind, flat: float, **sides: ArrayLike) -> tuple[Floats, Floats, NDArray[np.bool_]]:

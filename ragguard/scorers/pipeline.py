@@ -373,7 +373,7 @@ def _provisional(score: Score) -> Score:
 
 
 def _asker(respondent: Respondent, setting: Setting, allowance: PromptAllowance) -> Asker:
-    if setting.exam.failed:
+    if setting.exam.identity:
         respondent = Examined(respondent, setting.exam, setting.judge_prompts)
     return Asker(respondent, allowance, setting.engine.context, around_pair=setting.around_pair)
 

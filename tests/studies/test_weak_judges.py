@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ragguard import connect, world
-from ragguard.analysis.validation.agreement import auc
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import auc
 from studies.label_noise import LabelNoise
 from studies.weak_judges import (
     QUESTIONS,

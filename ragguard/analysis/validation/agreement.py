@@ -1,4 +1,4 @@
-"""Measures how well labels agree: of two raters, of several, and of a judge's numbers with what is true."""
+"""Measures how well the labels of two raters, or of several, agree."""
 
 from __future__ import annotations
 
@@ -9,21 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ragguard.errors import InvalidInput
-from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats
-
-
-def auc(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Returns the area under the ROC curve: how often a positive has the higher score of a pair, ties by half.
-
-    nan where there are no positives or no others.
-    """
-    values, truth = _columns(scores, positive)
-    good = truth.astype(bool)
-    n, m = int(good.sum()), int((~good).sum())
-    if not n or not m:
-        return math.nan
-    return float((arrays.ranks(values)[good].sum() - n * (n + 1) / 2) / (n * m))
 
 
 def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.llama.blas import one_thread
-from ragguard.engines.llama.prefixes import Tokens, chunks, shared_lengths
+from ragguard.engines.llama.prefixes import Tokens, chunks, shared_by_all, shared_lengths
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -163,19 +163,30 @@ class Network:
         tails: Sequence[int],
         keep: Callable[[list[int], Floats], None],
     ) -> None:
-        """Computes rows, prefixes that several share once, and hands on the states of chunks of rows, aligned at the
-        end: of each row at least the last `tails` states are there."""
+        """Computes rows, prefixes that all or several share once, and hands on the states of chunks of rows, aligned at
+        the end: of each row at least the last `tails` states are there."""
+        head, memory = self._read_head(rows, tails)
+        rest = [row[head:] for row in rows]
         groups: dict[tuple[int, ...], list[int]] = {}
-        for index, shared in enumerate(shared_lengths(rows, tails)):
-            groups.setdefault(tuple(rows[index][:shared]), []).append(index)
-        self._finish(rows, tails, [(index, 0) for index in groups.pop((), [])], None, keep)
+        for index, shared in enumerate(shared_lengths(rest, tails)):
+            groups.setdefault(tuple(rest[index][:shared]), []).append(index)
+        self._finish(rows, tails, [(index, 0) for index in groups.pop((), [])], memory, keep)
         prefixes = sorted(groups, key=len)
         for chunk in chunks([len(prefix) for prefix in prefixes]):
             held = [prefixes[i] for i in chunk]
             with self._threads_for_one_chunk():
-                _, memory = self._run(held, None)
+                _, read = self._run(held, memory.take(np.zeros(len(held), np.intp)) if memory else None)
             members = [(index, row) for row, prefix in enumerate(held) for index in groups[prefix]]
-            self._finish(rows, tails, members, memory, keep)
+            self._finish(rows, tails, members, read, keep)
+
+    def _read_head(self, rows: Sequence[Tokens], tails: Sequence[int]) -> tuple[int, Memory | None]:
+        """Computes the prefix that all rows share, such as a system message; returns its length, 0 where it is not
+        worth it."""
+        head = shared_by_all(rows, tails)
+        if not head:
+            return 0, None
+        with self._threads_for_one_chunk():
+            return head, self._run([rows[0][:head]], None)[1]
 
     def _finish(
         self,

@@ -36,6 +36,17 @@ def _common(one: Tokens, other: Tokens) -> int:
     return low
 
 
+def shared_by_all(prompts: Sequence[Tokens], tails: Sequence[int]) -> int:
+    """Returns the length of the prefix that all prompts share without their last `tails` tokens; 0 where it is not
+    worth it. The first and the last in order differ the soonest."""
+    if len(prompts) < 2:
+        return 0
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    own = min(len(prompt) - tail for prompt, tail in zip(prompts, tails, strict=True))
+    shared = min(_common(first, last), own)
+    return shared if shared >= LEAST_SHARED else 0
+
+
 def shared_lengths(prompts: Sequence[Tokens], tails: Sequence[int] | None = None) -> list[int]:
     """Returns for each prompt the length of the prefix that it shares with a group of others; 0 where none is worth it.
 

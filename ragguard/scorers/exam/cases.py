@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-VERSION = 1
+VERSION = 2
 """The version of the cases; a model is examined anew when it changes."""
 _OTHER = 7
 """The passage about another subject is taken from the question this many places further on."""

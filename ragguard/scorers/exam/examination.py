@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from ragguard.engines.entailment.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, ScoringError, UnfitText
 from ragguard.metrics import arrays
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.likelihood import query_gain
 from ragguard.scorers.exam.cases import ExamQuestion, exam_cases
 from ragguard.scorers.exam.record import ExamRecord
@@ -25,7 +26,13 @@ from ragguard.scorers.models import Models
 from ragguard.scorers.probes.abstention import abstention
 from ragguard.scorers.probes.belief import belief, likelihood
 from ragguard.scorers.probes.query import query_likelihood
-from ragguard.scorers.probes.question import Answer, EntailQuestion, Question, SampleQuestion
+from ragguard.scorers.probes.question import (
+    Answer,
+    EntailQuestion,
+    LabelAnswer,
+    Question,
+    SampleQuestion,
+)
 from ragguard.scorers.probes.rating import grade
 from ragguard.scorers.probes.relevance import relevance
 from ragguard.text.language import normalise
@@ -37,6 +44,8 @@ BRIEF_CASES = 10
 """The cases of the short form: five questions, each with the passage that answers and a near miss."""
 BRIEF_PROMPTS = 2 * BRIEF_CASES
 """The prompts of the short form: abstention and relevance for each case."""
+REPEATED, TIMES = 20, 5
+"""The questions that are asked several times, and how often each is."""
 PRIORITY = 20
 """Examinations wait for everything else."""
 _AT_ONCE = 16
@@ -97,6 +106,30 @@ async def examine_briefly(engine: Engine, prompts: PromptSet) -> ExamRecord:
     )  # fmt: skip
 
 
+async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
+    """Returns `ExamRecord.spread`: twenty questions, each asked `TIMES` times one after the other. The engine must have
+    no cache of its own. To be called before the examination, so that a server has not seen the questions either."""
+    asked = dict[tuple[str, str, int], Question]()
+    for at, one in enumerate(exam_cases().questions[-REPEATED // 2 :]):
+        _ask_labels(asked, prompts, at, one, "near")
+    models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
+    by_probe = {
+        probe: [one for key, one in asked.items() if key[0] == probe] for probe in ("abstention", "relevance")
+    }
+    found, cold = dict[str, float](), list[float]()
+    for probe, questions in by_probe.items():
+        rounds = []
+        for _ in range(TIMES):
+            answers = cast(Sequence[LabelAnswer], await models.respond(questions))
+            rounds.append(
+                [one.p[0] / (max(sum(one.p), 1e-300) if probe == "relevance" else 1) for one in answers]
+            )
+        table = np.array(rounds)
+        found[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
+        cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()
+    return found | {"cold": round(float(np.mean(cold)), 6)}
+
+
 def _ask_labels(
     asked: dict[tuple[str, str, int], Question], prompts: PromptSet, at: int, one: ExamQuestion, case: str
 ) -> None:
@@ -106,15 +139,18 @@ def _ask_labels(
 
 
 def _questions(prompts: PromptSet) -> dict[tuple[str, str, int], Question]:
+    """Returns the questions of the whole form. What decides no verdict, or is told by few cases, is asked of every
+    second question: written answers, passages on the subject without the answer, grades, second hops."""
     cases, asked = exam_cases(), dict[tuple[str, str, int], Question]()
     for at, one in enumerate(cases.questions):
+        second = at % 2 == 0
         for case in _GRADES:
             passage = getattr(one, case)
-            if case != "partial":
+            if case == "gold" or (case in _WITHOUT and (case == "near" or second)):
                 _ask_labels(asked, prompts, at, one, case)
-            if at % 2 == 0:
+            if second:
                 asked["grades", case, at] = grade(prompts, one.question, passage)
-            if "query" in prompts.templates:
+            if "query" in prompts.templates and (second or case != "partial"):
                 asked["query_gain", case, at] = query_likelihood(prompts, one.question, passage)
         if "query_closed" in prompts.templates:
             asked["query_gain", "alone", at] = query_likelihood(prompts, one.question)
@@ -123,10 +159,11 @@ def _questions(prompts: PromptSet) -> dict[tuple[str, str, int], Question]:
             asked["likelihood", case, at] = likelihood(prompts, one.question, passages, one.answer)
         asked["entailment", "same", at] = EntailQuestion(Pair(one.question, one.answer, one.same))
         asked["entailment", "wrong", at] = EntailQuestion(Pair(one.question, one.answer, one.wrong))
-        asked["right", "gold", at] = _greedy(prompts, one.question, [one.gold])
-    for at, two in enumerate(cases.two_hop, len(cases.questions)):
-        for case, second in (("gold", two.second), ("near", two.near)):
-            passages = [two.first, second]
+        if second:
+            asked["right", "gold", at] = _greedy(prompts, one.question, [one.gold])
+    for at, two in enumerate(cases.two_hop[::2], len(cases.questions)):
+        for case, passage in (("gold", two.second), ("near", two.near)):
+            passages = [two.first, passage]
             asked["likelihood", case, at] = likelihood(prompts, two.question, passages, two.answer)
         asked["right", "two_hop", at] = _greedy(prompts, two.question, [two.first, two.second])
     return asked
@@ -134,7 +171,7 @@ def _questions(prompts: PromptSet) -> dict[tuple[str, str, int], Question]:
 
 def _greedy(prompts: PromptSet, question: str, passages: Sequence[str]) -> SampleQuestion:
     asked = belief(prompts, question, passages, n=1, seed=0)
-    return SampleQuestion(asked.prompt, 1, min(24, asked.max_tokens), 0.0, seed=0)
+    return SampleQuestion(asked.prompt, 1, min(16, asked.max_tokens), 0.0, seed=0)
 
 
 async def _answer(engine: Engine, prompts: PromptSet, paper: _Paper, tell: Tell) -> None:
@@ -174,7 +211,7 @@ def _figures(paper: _Paper) -> dict[str, float]:
     ]
     held = [p >= 0.5 for case in _WITHOUT for p in _abstains(paper, case)]
     cases = exam_cases()
-    answers = [one.answer for one in cases.questions], [one.answer for one in cases.two_hop]
+    answers = [one.answer for one in cases.questions[::2]], [one.answer for one in cases.two_hop[::2]]
     right = [_holds(paper.values("right", case, _text), wanted) for case, wanted in
              zip(("gold", "two_hop"), answers, strict=True)]  # fmt: skip
     verdicts = [
@@ -209,9 +246,9 @@ def _relevant(paper: _Paper, case: str) -> list[float]:
 
 
 def _gains(paper: _Paper, case: str) -> list[float]:
-    given = paper.values("query_gain", case, lambda answer: answer)
-    alone = paper.values("query_gain", "alone", lambda answer: answer)
-    return [query_gain(one.logprobs, other.logprobs) for one, other in zip(given, alone, strict=True)]
+    found = sorted(key for key in paper.answers if key[:2] == ("query_gain", case))
+    pairs = [(paper.answers[key], paper.answers["query_gain", "alone", key[2]]) for key in found]
+    return [query_gain(one.logprobs, other.logprobs) for one, other in cast(Any, pairs)]
 
 
 def _mean(answer: Any) -> float:
@@ -239,10 +276,8 @@ def _share(values: Sequence[float]) -> float:
 
 
 def _auc(good: Sequence[float], bad: Sequence[float]) -> float:
-    """Returns how often a good case has the higher number of a pair, ties by half; nan without a pair."""
-    if not good or not bad:
-        return np.nan
-    return float(np.mean(np.sign(np.subtract.outer(np.array(good), np.array(bad)))) + 1) / 2
+    """Returns how often a good case has the higher number of a pair; nan without a pair."""
+    return auc([*good, *bad], [1] * len(good) + [0] * len(bad))
 
 
 def _spearman(pairs: Sequence[tuple[float, float]]) -> float:

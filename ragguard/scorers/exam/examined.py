@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import cast
 
 from ragguard.engines.prompts import PromptSet
@@ -43,11 +44,21 @@ class Examined:
         failed = self._verdicts.failed
         asked = [question for question in questions if _probe(question) not in failed]
         replaced = [question for question in questions if self._by_likelihood(question)]
-        answers = dict(zip(asked, await self._models.respond(asked), strict=True)) if asked else {}
+        replies = await self._models.respond(asked) if asked else ()
+        answers = {one: self._with_spread(one, reply) for one, reply in zip(asked, replies, strict=True)}
         found: dict[Question, Answer | RagguardError] = {**answers}
         if replaced:
             found |= await self._relevances(cast(Sequence[LabelQuestion], replaced))
         return [found.get(one) or self._verdicts.error(_probe(one)) for one in questions]
+
+    def _with_spread(self, question: Question, answer: Answer | RagguardError) -> Answer | RagguardError:
+        spread = self._verdicts.spread.get(_probe(question), 0.0)
+        if not spread or not isinstance(answer, LabelAnswer):
+            return answer
+        if _probe(question) == "relevance":  # whose spread is that of the first label's share of both
+            spread *= sum(answer.p) ** 2 / max(math.hypot(*answer.p), 1e-300)
+        stated = answer.stderr or (0.0,) * len(answer.p)
+        return replace(answer, stderr=tuple(max(error, spread) for error in stated))
 
     def _by_likelihood(self, question: Question) -> bool:
         return self._verdicts.relevance_by_likelihood and _probe(question) == "relevance"

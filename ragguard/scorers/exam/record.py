@@ -51,6 +51,8 @@ _PROBES: Mapping[str, tuple[str, ...]] = {
     "utility_given": ("abstention", "relevance"),
     **dict.fromkeys(("grade", "ra_nwg", "proc", "pct_proc", "selection_efficiency", "t"), ("grades",)),
     **dict.fromkeys(("n_recall", "precision_at_grade", "harm"), ("grades",)),
+    **dict.fromkeys(("coverage", "delta_coverage", "alpha_ndcg", "coverage_total", "density"), ("grades",)),
+    **dict.fromkeys(("answerability", "answer_coverage", "answer_density"), ("grades",)),
     **dict.fromkeys(("seper", "seper_hard", "seper_closed_book", "semantic_entropy"), ("entailment",)),
     **dict.fromkeys(("delta_seper", "delta_seper_alone", "delta_seper_total"), ("entailment",)),
     **dict.fromkeys(("delta_seper_selection", "delta_semantic_entropy"), ("entailment",)),
@@ -77,6 +79,10 @@ class ExamRecord:
     """The reason for which a figure is missing."""
     log_odds: tuple[float, float] | None = None
     """The intercept and slope of the log-odds that a passage of a given `query_gain` answers its query."""
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """The standard deviation of the probability that the same question has, asked again and again, by probe; `cold`: by
+    how much the first answers differ from the later ones on average, which a server's cache may serve. Empty where the
+    model was not asked so."""
 
     @property
     def failed(self) -> dict[str, str]:

@@ -25,10 +25,20 @@ class Verdicts:
     relevance_by_likelihood: bool = False
     """True where relevance is told by the likelihood of the query, since the judge's labels failed and this passed."""
 
+    spread: Mapping[str, float] = field(default_factory=dict)
+    """The standard deviation of repeated answers, by probe, where these differ."""
+
     @property
     def identity(self) -> list[object]:
-        """The part of the verdicts that changes scores."""
-        return [sorted(self.failed), list(self.log_odds or ()) if self.relevance_by_likelihood else []]
+        """The part of the verdicts that changes scores; empty where nothing does."""
+        spread: list[object] = [sorted(self.spread.items())] if self.spread else []
+        if not self.failed:
+            return spread
+        return [
+            sorted(self.failed),
+            list(self.log_odds or ()) if self.relevance_by_likelihood else [],
+            *spread,
+        ]
 
     def error(self, probe: str) -> ProbeFailed:
         """Returns the error that stands in place of an answer to a probe that failed."""
@@ -44,9 +54,7 @@ def verdicts_of(
     engine: tuple[EngineInfo, PromptSet], judge: tuple[EngineInfo, PromptSet], *, judge_compares: bool
 ) -> Verdicts:
     """Returns the verdicts on the models of a run, from what is known of their examinations."""
-    if not heeded():
-        return Verdicts()
-    read, judged = _full_record(*engine), _full_record(*judge)
+    read, judged = full_record(*engine), full_record(*judge)
     failed: dict[str, str] = {}
     for record, probes in (
         (read, ("abstention", "likelihood", "query_gain")),
@@ -58,12 +66,20 @@ def verdicts_of(
                     f"{record.model if record else ''} failed its examination in {probe.replace('_', ' ')} ({why}), so "
                     f"it is not asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
                 )
+    if "grades" in failed:  # ratings of sub-questions are digits on a scale as well
+        failed["ratings"] = failed["grades"]
+    spread = {
+        probe: record.spread[probe]
+        for record, probe in ((read, "abstention"), (judged, "relevance"))
+        if record and record.spread.get(probe, 0.0) > 0
+    }
     return Verdicts(
-        failed, judged.log_odds if judged else None, judged is not None and judged.replaces_relevance
+        failed, judged.log_odds if judged else None, judged is not None and judged.replaces_relevance, spread
     )
 
 
-def _full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
-    """Returns the record of a whole examination; nano knows its own world alone, which no examination is about."""
-    record = None if prompts.name == "nano" else known_record(info, prompts)
+def full_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
+    """Returns the record of a whole examination, where examinations count; nano knows its own world alone, which no
+    examination is about."""
+    record = None if prompts.name == "nano" or not heeded() else known_record(info, prompts)
     return None if record is None or record.brief else record

@@ -11,13 +11,13 @@ from ragguard.records import Usage
 from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, Subject
 
 LEAST_MASS = 0.5
-_GRADES = Subject("grades")
+_GRADES, _RATINGS = Subject("grades"), Subject("ratings")
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
     """Returns a question that rates, from 0 to 5, how well a text answers a sub-question."""
     prompt = prompts.render("answerability", [text], question=sub_question)
-    return LabelQuestion(prompt, prompts.labels("answerability"))
+    return LabelQuestion(prompt, prompts.labels("answerability"), subject=_RATINGS)
 
 
 def grade(prompts: PromptSet, query: str, passage: str) -> LabelQuestion:

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import cohen_kappa_score, roc_auc_score
 
-from ragguard.analysis.validation.agreement import auc, cohen_kappa, fleiss_kappa
+from ragguard.analysis.validation.agreement import cohen_kappa, fleiss_kappa
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import auc
 
 PAIRS = st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=30)
 

@@ -1,6 +1,7 @@
 """The examination: what a model's answers to the cases say of it, and what that means for its scores."""
 
 import dataclasses
+import itertools
 
 import pytest
 from support.examinee import examinee, label
@@ -8,14 +9,14 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import serving
 from support.polling import eventually
 
-from ragguard import RagGuard
+from ragguard import DistractorGuard, RagGuard
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
-from ragguard.errors import EngineUnreachable
+from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.exam.cases import exam_cases
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine, examine_briefly
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine, examine_briefly, repeated
 from ragguard.scorers.exam.record import (
     ExamRecord,
     failed_behind,
@@ -101,7 +102,7 @@ async def test_stopped_examination_goes_on_where_it_was(tmp_path):
 
     in_all = await asked(examinee())
     first = examinee(fault=lambda call: EngineUnreachable("gone") if len(first.calls) > 6 else None)
-    with pytest.raises(EngineUnreachable):
+    with pytest.raises((EngineUnreachable, CircuitOpen)):
         await asked(first, tmp_path / "answers")
     again = await asked(examinee(), tmp_path / "answers")
     assert 0 < again <= in_all - sum(len(call.prompts) for call in first.calls[:6])
@@ -196,3 +197,34 @@ def test_numbers_of_a_model_that_failed_decide_nothing():
     assert failed_behind("p_relevant", ["vllm/m, default/1"]) == ""
     assert failed_behind("udcg", ["vllm/other, default/1"]) == ""
     assert remarks_on(["vllm/m", "x"]) == [kept_record.remark]
+
+
+async def test_answers_that_a_model_does_not_repeat_give_scores_their_spread_as_the_least_error():
+    asked = itertools.count()
+
+    def wavers(text, name):
+        return label(text, name) + (next(asked) % 3 * 0.02 if name in ("NO-RESPONSE", "A") else 0)
+
+    unsteady = examinee(label=wavers)
+    spread = await repeated(unsteady, DEFAULT)
+    assert spread["relevance"] > 0.001
+    assert await repeated(examinee(), DEFAULT) == {"abstention": 0.0, "relevance": 0.0, "cold": 0.0}
+    engine = examinee()
+    await kept(engine, spread={"abstention": 0.03, "relevance": 0.04, "cold": 0.01})
+    scores = {one.name: one for one in await ScoringPipeline(engine, scorers=["utility"]).results(a_run())}
+    assert scores["p_abstain"].stderr == 0.03
+    assert scores["p_relevant"].stderr == pytest.approx(0.04)
+
+
+async def test_ratings_fail_with_grades_and_a_guard_says_that_its_model_failed(caplog):
+    engine = examinee()
+    await kept(engine, figures={"grades": 0.1, "relevance": 0.5, "abstention": 1.0}, log_odds=None)
+    found = await ScoringPipeline(engine, scorers=["coverage"]).results(
+        dataclasses.replace(a_run(), sub_questions=["Who?"])
+    )
+    assert not [one for one in found if not isinstance(one, Failure) and one.name == "coverage"]
+    assert any("failed its examination in grades" in one.message for one in found if isinstance(one, Failure))
+    guard = DistractorGuard(engine, budget_ms=20_000)
+    for _ in range(2):
+        await guard.aprune("Who?", [Passage("Ada."), Passage("Oslo.")])
+    assert caplog.text.count("what a guard drops by its labels may mean nothing") == 1
