@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.analysis.validation.agreement import auc
 from ragguard.analysis.validation.readers.fields import json_objects
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import EngineInfo
@@ -25,7 +24,7 @@ from ragguard.engines.entailment.entailer import (
 )
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics import correlate
-from ragguard.metrics.agreement import interval
+from ragguard.metrics.agreement import auc, interval
 from ragguard.scorers.exam.cases import exam_cases
 from ragguard.text.language import normalise
 
