@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from ragguard.analysis.labels.corrected import corrected
 from ragguard.analysis.labels.items import READERS
 from ragguard.analysis.labels.label_file import Label, by_place
-from ragguard.analysis.validation.agreement import auc, cohen_kappa
+from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.metrics.agreement import auc
 from ragguard.records import ScoredRun
 
 _TOGETHER = "all together"
