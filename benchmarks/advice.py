@@ -322,9 +322,6 @@ def stage_figures(made: Sequence[Trip]) -> dict[str, Any]:
     figures["all was read, nothing contradicts it: distrust"] = share(
         [one.action == "distrust" for trip, at, one in whole if not trip.is_contradicted(at)]
     )
-    figures["all was read, a passage contradicts it: told"] = share(
-        [one.numbers["contested"] > 0 for one in lied]
-    )
     figures["all was read, a passage contradicts it: distrust"] = share(
         [one.action == "distrust" for one in lied]
     )

@@ -11,19 +11,18 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-
-from support.scripted_engine import ScriptedEngine
 
 from benchmarks.machine import machine, record
 from ragguard import Passage, RagGuard, RetrievalStep, Run
-from ragguard.engines.base import LabelProbs, Samples
+from ragguard.engines.base import EngineInfo, LabelProbs, Sample, Samples
+from ragguard.records import Usage
 
 AGENTS = (1, 10, 40, 200)
 LATENCY_S = 0.01
@@ -32,21 +31,30 @@ SECONDS = 5.0
 PASSAGES = 3
 
 
-def probability(text: str, label: str) -> float:
-    """Finds each passage relevant, and lets the reader answer."""
-    return {"NO-RESPONSE": 0.05, "A": 0.9, "B": 0.1, "5": 0.9}.get(label, 0.0)
+LABELS = {"NO-RESPONSE": 0.05, "A": 0.9, "B": 0.1, "5": 0.9}
+"""The probabilities with which each passage is relevant, answers, and lets the reader answer."""
 
 
-class SlowEngine(ScriptedEngine):
-    """Answers after a fixed latency, any number of calls side by side."""
+class SlowEngine:
+    """Answers after a fixed latency, any number of calls side by side, and does as little as can be for it."""
 
-    async def sample(self, *args: Any, **named: Any) -> Samples:
+    async def sample(self, prompts: Sequence[Any], n: int = 1, *args: Any, **named: Any) -> Samples:
         await asyncio.sleep(LATENCY_S)
-        return await super().sample(*args, **named)
+        return Samples([[Sample("Ada Berg", (-0.1, -0.1))] * n for _ in prompts], self._usage(prompts))
 
-    async def label_probs(self, *args: Any, **named: Any) -> LabelProbs:
+    async def label_probs(self, prompts: Sequence[Any], labels: Sequence[str], *args: Any) -> LabelProbs:
         await asyncio.sleep(LATENCY_S)
-        return await super().label_probs(*args, **named)
+        row = [LABELS.get(label, 0.0) for label in labels]
+        return LabelProbs(np.array([row] * len(prompts)), usage=self._usage(prompts))
+
+    async def info(self) -> EngineInfo:
+        return EngineInfo("slow", "slow", "slow", capabilities=frozenset({"exact_labels", "batch"}))
+
+    async def aclose(self) -> None:
+        pass
+
+    def _usage(self, prompts: Sequence[Any]) -> Usage:
+        return Usage(1, len(prompts), 100 * len(prompts), len(prompts), LATENCY_S)
 
 
 def run_of(agent: int, turn: int) -> Run:
@@ -60,12 +68,11 @@ def run_of(agent: int, turn: int) -> Run:
 
 async def measured(agents: int) -> dict[str, Any]:
     """Returns the figures for so many agents that ask at once."""
-    engine = SlowEngine(label=probability, answer=lambda text, index: "Ada Berg")
     waits: list[float] = []
     statuses: dict[str, int] = {}
-    async with RagGuard(engine, store=None, scorers=()) as rg:
+    async with RagGuard(SlowEngine(), store=None, scorers=()) as rg:
         first = await rg.advice.aadvise(run_of(-1, 0), 10_000)
-        if first.status != "judged" or not engine.calls:
+        if first.status != "judged" or not first.usage.requests:
             raise SystemExit(f"the engine was not asked: {first}")
         end = time.monotonic() + SECONDS
 

@@ -1,6 +1,7 @@
 """Admits a few calls for advice at once, so that under load some are judged in time instead of all too late.
 
-Judging needs the processor between the engine's answers. Calls without a limit share it, and all of them are late. The
+Judging needs the processor between the engine's answers. Calls without a limit share it, and all of them are late. How
+many are judged at once follows what the machine can do: fewer after one that was late, more with each that was not. The
 newest call goes first: it has most of its budget left, where the oldest would be judged half and given up.
 """
 
@@ -15,8 +16,8 @@ from ragguard.errors import EngineTimeout
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.limiter import Limiter
 
-AT_ONCE = 16
-"""Calls that are judged at once. With 8, `benchmarks/advice_load.py` finds fewer judged; with 32, calls come later."""
+AT_ONCE = 24
+"""The number of calls that are judged at once at the most."""
 
 
 class NotAdmitted(Exception):
@@ -29,6 +30,9 @@ class AdviceAdmission:
     def __init__(self) -> None:
         self._limiter = Limiter(AT_ONCE)
         self._calls = itertools.count()
+        self._at_once: float = AT_ONCE
+        self._lowered = 0.0
+        """The time at which fewer calls were last allowed at once; one that began before says nothing about that."""
         self._took_s = 0.0
         """How long the latest judgement took: a call with less time left would be given up half-way."""
 
@@ -45,5 +49,15 @@ class AdviceAdmission:
         try:
             yield
         finally:
-            self._took_s = time.monotonic() - began
+            self._adapt(began, deadline)
             await turn.__aexit__(None, None, None)
+
+    def _adapt(self, began: float, deadline: float) -> None:
+        """Allows more calls at once after one that was judged in time, and half as many after one that was not."""
+        ended = time.monotonic()
+        self._took_s = ended - began
+        if ended < deadline:
+            self._at_once = min(AT_ONCE, self._at_once + 1 / self._at_once)
+        elif began > self._lowered:
+            self._at_once, self._lowered = max(1.0, self._at_once / 2), ended
+        self._limiter.resize(int(self._at_once))

@@ -106,11 +106,9 @@ class Adviser:
         if not began.readable:
             return began.nothing_read()
         try:
-            async with (
-                asyncio.timeout(seconds_left(began.deadline) + GRACE_S),
-                self._admission.admitted(began.deadline),
-            ):
-                return await self._loop.within(self._judged(began))
+            async with self._admission.admitted(began.deadline):
+                async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
+                    return await self._loop.within(self._judged(began))
         except NotAdmitted:
             return self._late(began, "other calls for advice are being judged, and too little time was left")
         except TimeoutError:

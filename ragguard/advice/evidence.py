@@ -6,34 +6,33 @@ It never sees a reference, a pool or the run's answer.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, cast
 
 from ragguard.errors import RagguardError
-from ragguard.metrics import subquestions as measures
-from ragguard.metrics.distraction import utility
 from ragguard.records import Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
-from ragguard.scorers.coverage import find_sub_questions
+from ragguard.scorers.coverage import given_sub_questions
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.probes.abstention import abstention, read_abstention
 from ragguard.scorers.probes.belief import belief
-from ragguard.scorers.probes.question import Ask, LabelQuestion, SampleQuestion, answered
+from ragguard.scorers.probes.question import Ask, SampleQuestion, answered
 from ragguard.scorers.probes.relevance import read_relevance, relevance
+from ragguard.scorers.probes.sub_questions import read_sub_questions, sub_questions
 from ragguard.scorers.ratings import Ratings
 from ragguard.scorers.view import StepView, View, numbered, read_texts
 
-WEIGHED = 4
-"""How many contradictions are looked at for what they decide."""
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
 HELPS = 0.2
 """A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
+SURE = 0.95
+"""The utility from which a passage counts in a contradiction. Of those that state nothing that was asked for, many are
+taken for relevant and seem to contradict; the reader, who abstains on them, tells them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Evidence:
     turns: int
     """How many turns of retrieval there were."""
     conflicts: tuple[Conflict, ...]
-    """Passages that contradict each other about a sub-question."""
+    """Passages that contradict each other about a sub-question, where the reader would answer from either."""
     redundancy: float | None
     """The share of what the last turn answers that earlier turns had answered; None where it answers nothing."""
     p_answer: float
@@ -55,9 +54,6 @@ class Evidence:
     """The utility of each passage of the last turn for the query that brought it."""
     turns_without_help: int = 0
     """How many of the last turns, in a row, brought no passage that helps with its query."""
-    deciding: tuple[Conflict, ...] = ()
-    """The contradictions that decide the answer: without one of the two passages the reader gives another one than
-    without the other."""
     unjudged: tuple[str, ...] = ()
     """The reasons why single passages could not be judged; such a passage counts as one that answers nothing."""
 
@@ -73,13 +69,8 @@ class Evidence:
 
     @property
     def contested(self) -> float:
-        """The share of the sub-questions to which passages give answers that contradict each other."""
+        """The share of the sub-questions about which there is such a contradiction."""
         return len({one.sub_question for one in self.conflicts}) / len(self.sub_questions)
-
-    @property
-    def undecided(self) -> float:
-        """The share of the sub-questions about which a contradiction decides the answer."""
-        return len({one.sub_question for one in self.deciding}) / len(self.sub_questions)
 
     @property
     def numbers(self) -> dict[str, float]:
@@ -89,7 +80,6 @@ class Evidence:
             "coverage": self.coverage,
             "delta_coverage": self.coverage - before,
             "contested": self.contested,
-            "undecided": self.undecided,
             "p_answer": self.p_answer,
             "turns_without_help": float(self.turns_without_help),
         }
@@ -108,8 +98,7 @@ class EvidenceSearch:
     usage: Usage = field(default_factory=Usage)
     """The cost of asking so far."""
     _ratings: Ratings = field(default_factory=lambda: Ratings(()))
-    _conflicts: tuple[Conflict, ...] = ()
-    _deciding: tuple[Conflict, ...] = ()
+    _conflicts: Sequence[Conflict] = ()
     _relevant: set[str] = field(default_factory=set)
     _utilities: list[float] = field(default_factory=list)
     _helped: set[str] = field(default_factory=set)
@@ -118,9 +107,7 @@ class EvidenceSearch:
 
     async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
         """Returns the evidence, and the run as it was seen."""
-        view = await ask_about([self._coverage, self._reading])
-        if self._conflicts:
-            await ask_about([self._weighing])
+        view = await ask_about([self._search])
         return self._found(view), view
 
     def _found(self, view: View) -> Evidence:
@@ -129,95 +116,88 @@ class EvidenceSearch:
         if over:
             most = view.setting.caps.steps
             self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
+        covered: dict[int, int] = {}
+        for turn, steps in enumerate(turns, 1):
+            for number in self._answered_by(steps):
+                covered.setdefault(number, turn)
         return Evidence(
             self._ratings.sub_questions,
-            tuple(self._covered(number, turns) for number in range(len(self._ratings.sub_questions))),
+            tuple(covered.get(number, 0) for number in range(len(self._ratings.sub_questions))),
             len(turns),
-            self._conflicts,
+            tuple(self._conflicts),
             redundancy=self._redundancy(turns),
             p_answer=self._p_answer,
             utilities=tuple(self._utilities),
             turns_without_help=self._turns_without_help(turns),
-            deciding=self._deciding,
             unjudged=tuple(self._unjudged),
         )
 
-    async def _coverage(self, view: View, ask: Ask) -> None:
-        """Rates what was read for each sub-question, and finds passages that contradict each other."""
-        ask = self._counted(ask)
-        asked, _ = await find_sub_questions(view, ask)
-        self._ratings = Ratings(asked[: view.setting.caps.sub_questions])
-        texts = read_texts(view.steps)
-        await self._ratings.learn(texts, view.setting.judge_prompts, ask)
-        cells = [cell for text in texts for cell in self._ratings.rows[text]]
-        self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
-        conflicts = Conflicts(self.contested, view, self._ratings, texts)
-        await conflicts.learn(ask)
-        self._conflicts = tuple(conflicts.found)
-
-    async def _reading(self, view: View, ask: Ask) -> None:
-        """Asks what each passage does for the query that brought it, and whether all together let the reader answer."""
-        ask = self._counted(ask)
-        setting, last = view.setting, {id(step) for step in _turns(view)[-1]}
+    async def _search(self, view: View, ask: Ask) -> None:
+        """Asks which passages are relevant, then what these answer and do for the reader, then what contradicts. Of the
+        other passages those of a last turn that brought nothing relevant are asked about alone: they may mislead."""
+        asking = self._counted(ask)
         read = [(step, at) for step in view.steps for at in step.got if at in step.judged]
-        questions: list[LabelQuestion] = [
-            abstention(setting.prompts, view.run.question, *fitting(view, view.steps).passages)
+        relevant = await self._beginning(view, read, asking)
+        texts = list(dict.fromkeys(step.all[at].text for step, at in relevant))
+        last = {id(step) for step in _turns(view)[-1]}
+        weighed = relevant
+        if not any(id(step) in last for step, _ in relevant):
+            weighed = [*relevant, *(one for one in read if id(one[0]) in last)]
+        rated = self._ratings.questions(texts, view.setting.judge_prompts)
+        prompts = view.setting.prompts
+        abstentions = [
+            abstention(prompts, view.run.question, *fitting(view, view.steps).passages),
+            *(abstention(prompts, view.query_of(step), step.all[at].text) for step, at in weighed),
         ]
-        for step, at in read:
-            query, text = view.query_of(step), step.all[at].text
-            questions += [
-                abstention(setting.prompts, query, text),
-                relevance(setting.judge_prompts, query, text),
-            ]
-        answers = await ask(questions)
-        self._p_answer = 1 - read_abstention(answered(answers[0])).p
+        whole, *answers = await asking([*abstentions, *rated])
+        self._p_answer = 1 - read_abstention(answered(whole)).p
+        cells = self._ratings.read(texts, rated, answers[len(weighed) :])
+        self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
         errors: list[RagguardError] = []
-        for number, (step, at) in enumerate(read):
-            abstains, relevant = answers[2 * number + 1 : 2 * number + 3]
-            try:
-                p = read_relevance(questions[2 * number + 2], answered(relevant)).p
-                worth = float(utility(float(p >= 0.5), read_abstention(answered(abstains)).p))
-            except RagguardError as error:
-                errors.append(error)
+        sure: dict[str, None] = {}
+        for number, ((step, at), answer) in enumerate(zip(weighed, answers, strict=False)):
+            if isinstance(answer, RagguardError):
+                errors.append(answer)
                 continue
-            if p >= 0.5:
-                self._relevant.add(step.all[at].text)
+            sign = 1 if number < len(relevant) else -1
+            worth = sign * (1 - read_abstention(answer).p)
             if worth >= HELPS:
                 self._helped.add(step.step.id)
+            if worth >= SURE:
+                sure[step.all[at].text] = None
             if id(step) in last:
                 self._utilities.append(worth)
-        self._note(errors, of=len(read))
+        self._note(errors, of=len(weighed))
+        conflicts = Conflicts(self.contested, view, self._ratings, list(sure))
+        await conflicts.learn(asking, relevant=sure)
+        self._conflicts = conflicts.found
 
-    async def _weighing(self, view: View, ask: Ask) -> None:
-        """Finds the contradictions that decide the answer, from the reader's likeliest answers without each passage."""
-        ask = self._counted(ask)
-        setting, question = view.setting, view.run.question
-        weighed = self._conflicts[:WEIGHED]
-        without = list(dict.fromkeys(text for one in weighed for text in (one.first, one.second)))
-        passages = fitting(view, view.steps).passages
-        most = setting.prompts.template("abstention").max_tokens
-        drawn = await ask(
-            [
-                SampleQuestion(
-                    setting.prompts.render("abstention", [one for one in passages if one != text], query=question),
-                    1, most, 0.0, seed=view.seed,
-                )
-                for text in without
-            ]
-        )  # fmt: skip
-        meanings = Meanings(question, ask, setting.language)
-        said = {
-            text: meanings.words(next((one.text for one in answered(answer).samples), ""))
-            for text, answer in zip(without, drawn, strict=True)
-        }
-        both = [(said[one.first], said[one.second]) for one in weighed]
-        await meanings.learn(pair for first, second in both for pair in ((first, second), (second, first)))
-        self._deciding = tuple(
-            one
-            for one, (first, second) in zip(weighed, both, strict=True)
-            if max(meanings.entailment(first, second)[2], meanings.entailment(second, first)[2])
-            >= self.contested.tau
-        )
+    async def _beginning(
+        self, view: View, read: Sequence[tuple[StepView, int]], asking: Ask
+    ) -> list[tuple[StepView, int]]:
+        """Asks for the sub-questions, and which passages are relevant to the queries that brought them; returns
+        these."""
+        setting, given = view.setting, given_sub_questions(view)
+        questions = [
+            relevance(setting.judge_prompts, view.query_of(step), step.all[at].text) for step, at in read
+        ]
+        made = [] if given else [sub_questions(setting.judge_prompts, view.run.question, view.seed)]
+        asked: list[Any] = [*made, *questions]
+        answers: list[Any] = await asking(asked)
+        if made:
+            given = tuple(read_sub_questions(answered(answers.pop(0))))
+        self._ratings = Ratings(given[: setting.caps.sub_questions])
+        relevant: list[tuple[StepView, int]] = []
+        errors: list[RagguardError] = []
+        for one, question, answer in zip(read, questions, answers, strict=True):
+            try:
+                if read_relevance(question, answered(answer)).p >= 0.5:
+                    relevant.append(one)
+            except RagguardError as error:
+                errors.append(error)
+        self._note(errors, of=len(read))
+        self._relevant = {step.all[at].text for step, at in relevant}
+        return relevant
 
     def _counted(self, ask: Ask) -> Ask:
         """Returns what asks in the same way, with what that costs counted."""
@@ -235,30 +215,19 @@ class EvidenceSearch:
             raise errors[0]
         self._unjudged |= dict.fromkeys(str(error) for error in errors)
 
-    def _covered(self, number: int, turns: Sequence[Sequence[StepView]]) -> int:
-        """Returns the first turn, from 1, with a passage that answers a sub-question; 0 where none does."""
-        for turn, steps in enumerate(turns, 1):
-            for text in read_texts(steps):
-                if text in self._relevant and number in self._answered_by(text):
-                    return turn
-        return 0
-
     def _turns_without_help(self, turns: Sequence[Sequence[StepView]]) -> int:
         helped = [any(step.step.id in self._helped for step in turn) for turn in reversed(turns)]
         return helped.index(True) if any(helped) else len(helped)
 
-    def _answered_by(self, text: str) -> set[int]:
-        return self._ratings.answered_by(text, self.contested.eta)
+    def _answered_by(self, steps: Sequence[StepView]) -> set[int]:
+        """Returns the sub-questions that relevant passages of the steps answer."""
+        texts = self._relevant.intersection(read_texts(steps))
+        return {number for text in texts for number in self._ratings.answered_by(text, self.contested.eta)}
 
     def _redundancy(self, turns: Sequence[Sequence[StepView]]) -> float | None:
-        last = read_texts(turns[-1]) if turns else []
-        before = read_texts([step for turn in turns[:-1] for step in turn])
-        texts = [*before, *(text for text in last if text not in before)]
-        numbers = range(len(self._ratings.sub_questions))
-        table = [[5.0 * (number in self._answered_by(text)) for number in numbers] for text in texts]
-        values = measures.redundancy(table, self.contested.eta).tolist()[len(before) :] if texts else []
-        known = [value for value in values if not math.isnan(value)]
-        return sum(known) / len(known) if known else None
+        before = self._answered_by([step for turn in turns[:-1] for step in turn])
+        now = self._answered_by(turns[-1])
+        return len(now & before) / len(now) if now else None
 
 
 async def correctness(ask_about: AskAbout) -> float:

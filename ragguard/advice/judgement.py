@@ -27,31 +27,30 @@ class Judgement(NamedTuple):
 def sufficiency(evidence: Evidence) -> float:
     """Returns how far what was read suffices, from 0 to 1.
 
-    It is the product of three shares: the probability that the reader answers instead of abstaining, the coverage of
-    the sub-questions, and the share of the sub-questions about which no contradiction decides the answer. On harder
-    questions those that decide nothing are as frequent where all was found: counted, they made the product worse.
+    It is the product of the probability that the reader answers instead of abstaining, and of the coverage of the
+    sub-questions. Contradictions are no part of it: on hard questions they are most frequent where all was found.
     """
-    return evidence.p_answer * evidence.coverage * (1 - evidence.undecided)
+    return evidence.p_answer * evidence.coverage
 
 
 def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgement:
-    """Returns the verdict. `answer` depends on the sufficiency alone, since the promise is about that rule."""
+    """Returns the verdict. With a calibration `answer` depends on the sufficiency alone, since the promise is about
+    that rule; without one nobody knows what a contradiction costs, and the action is `distrust`."""
     enough = sufficiency(evidence)
     threshold = THRESHOLD if calibration is None else calibration.threshold
     gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
     digits = 2 if f"{enough:.2f}" != f"{threshold:.2f}" else 4
     how = f"sufficiency {enough:.{digits}f}, {'at least' if enough >= threshold else 'under'} {threshold:.{digits}f}"
-    if enough >= threshold:
+    if enough >= threshold and not (evidence.conflicts and calibration is None):
         return Judgement("answer", [how, *_closed(evidence), *_contradictions(evidence)], gain, stderr)
     action, why = _otherwise(evidence)
-    told = [] if evidence.deciding else _contradictions(evidence)
-    return Judgement(action, [*why, how, *_open(evidence), *told], gain, stderr)
+    return Judgement(action, [*why, how, *_open(evidence)], gain, stderr)
 
 
 def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
     """Returns what to do where what was read does not suffice."""
     best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
-    if evidence.deciding:
+    if evidence.conflicts:
         return "distrust", _contradictions(evidence)
     if best < HELPS and worst < -HELPS:
         return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
@@ -61,11 +60,11 @@ def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
 
 
 def _contradictions(evidence: Evidence) -> list[str]:
-    """Returns the first contradiction between passages in words, whatever the action is: one that decides, if any."""
+    """Returns the first contradiction between passages in words, whatever the action is."""
     return [
         f"passages contradict each other: {one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r} "
         f"({evidence.sub_questions[one.sub_question][:SHOWN]})"
-        for one in (*evidence.deciding, *evidence.conflicts)[:1]
+        for one in evidence.conflicts[:1]
     ]
 
 

@@ -72,15 +72,13 @@ class ForeignCalls:
         async def called() -> T | BaseException:
             return await catch_exit(work())
 
-        task = asyncio.ensure_future(loop.within(called()))
         try:
-            await asyncio.wait({task}, timeout=self._seconds)
-            if not task.done():
-                raise await self._too_long(loop)
-            outcome = task.result()
-        finally:
-            task.cancel()
-            del task  # it holds its error, and that this frame
+            async with asyncio.timeout(self._seconds) as limit:
+                outcome = await loop.within(called())
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise await self._too_long(loop) from None
         if isinstance(outcome, SystemExit | KeyboardInterrupt):
             raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
         return cast(T, outcome)

@@ -40,6 +40,13 @@ def remaining(deadline: float | None, what: str) -> float | None:
     return left
 
 
+def late(what: str, seconds: float) -> EngineTimeout:
+    """Returns the error of `what` had no answer within so many seconds, when its deadline came."""
+    return EngineTimeout(
+        f"{what} had no answer when its deadline came, after {seconds:.3f} s: give it more time or fewer prompts"
+    )
+
+
 class until:  # noqa: N801 - read as a word: `async with until(…)`
     """Cancels its block at the deadline and raises EngineTimeout about `what`."""
 
@@ -62,17 +69,14 @@ class until:  # noqa: N801 - read as a word: `async with until(…)`
     ) -> None:
         if self._limit is None:
             return
-        late = error if isinstance(error, TimeoutError) else None
+        found = error if isinstance(error, TimeoutError) else None
         try:
             await self._limit.__aexit__(kind, error, trace)
         except TimeoutError as expired:
-            late = expired
-        if late is None or not self._limit.expired():
+            found = expired
+        if found is None or not self._limit.expired():
             return
         # Breaks the reference cycle of the task and this error: a garbage collection stops all threads.
         self._limit = None
-        late.__traceback__ = None
-        raise EngineTimeout(
-            f"{self._what} had no answer when its deadline came, after {self._left:.3f} s: "
-            "give it more time or fewer prompts"
-        ) from late
+        found.__traceback__ = None
+        raise late(self._what, self._left) from found

@@ -17,8 +17,9 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.deadline import until
+from ragguard.runtime.deadline import late, remaining
 
+_WAIT = "a call that waited for its turn"
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -73,6 +74,9 @@ class _Slots:
         self.lock = threading.Lock()
         self.order = itertools.count()
         self.waiting: list[tuple[int, int, Place]] = []
+        self.gone = 0
+        """How many of those in `waiting` have left; they are removed once they are half of it, since each removal
+        looks at all."""
 
     def leave(self, caller: Place) -> None:
         """Removes a caller: one that was admitted gives its slots back, one that waits leaves the queue."""
@@ -81,8 +85,11 @@ class _Slots:
                 caller.is_in = False
                 self.free += caller.need
             else:
-                self.waiting = [entry for entry in self.waiting if entry[2] is not caller]
-                heapq.heapify(self.waiting)
+                caller.is_gone = True
+                self.gone += 1
+                if 2 * self.gone > len(self.waiting):
+                    self.waiting, self.gone = [entry for entry in self.waiting if not entry[2].is_gone], 0
+                    heapq.heapify(self.waiting)
             self.admit()
 
     def has_room(self, caller: Place) -> bool:
@@ -91,19 +98,26 @@ class _Slots:
 
     def admit(self) -> None:
         """Admits the next waiting callers, as long as there are enough slots. The lock must be held."""
-        while self.waiting and self.has_room(self.waiting[0][2]):
-            heapq.heappop(self.waiting)[2].let_in()
+        while self.waiting:
+            first = self.waiting[0][2]
+            if not first.is_gone and not self.has_room(first):
+                return
+            heapq.heappop(self.waiting)
+            if first.is_gone:
+                self.gone -= 1
+            else:
+                first.let_in()
 
 
 class Place:
     """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_loop", "_slots", "_turn", "is_in", "need", "priority")
+    __slots__ = ("_deadline", "_loop", "_slots", "_turn", "is_gone", "is_in", "need", "priority")
 
     def __init__(self, slots: _Slots, need: int, priority: int, deadline: float | None) -> None:
         self._slots, self.need, self.priority, self._deadline = slots, need, priority, deadline
-        self.is_in = False
+        self.is_in = self.is_gone = False
 
     def let_in(self) -> None:
         """Gives the waiting caller its slots and wakes it on its own event loop. The lock must be held."""
@@ -127,12 +141,18 @@ class Place:
             self._turn = self._loop.create_future()
             heapq.heappush(slots.waiting, (self.priority, next(slots.order), self))
             slots.admit()  # an urgent call may need fewer slots than the one that waited first
+        timer = None
         try:
-            async with until(self._deadline, "a call that waited for its turn"):
-                await self._turn
-        except BaseException:  # cancelled, perhaps just when it was admitted
+            left = remaining(self._deadline, _WAIT)
+            timer = None if left is None else self._loop.call_later(left, _expire, self._turn, left)
+            await self._turn
+        except BaseException:  # cancelled or late, perhaps just when it was admitted
             slots.leave(self)
             raise
+        finally:
+            if timer is not None:
+                timer.cancel()
+            del self._turn  # it may hold the error, and that this frame
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -143,6 +163,11 @@ class Place:
         """Gives the slots back; the second time it does nothing."""
         if self.is_in:
             self._slots.leave(self)
+
+
+def _expire(turn: asyncio.Future[None], left: float) -> None:
+    if not turn.done():
+        turn.set_exception(late(_WAIT, left))
 
 
 def _wake(turn: asyncio.Future[None]) -> None:
@@ -158,13 +183,13 @@ async def in_parallel(
     todo = list(calls)
     if len(todo) == 1:  # one call needs no task of its own
         return [await todo[0]()]
-    limiter = Limiter(at_once or max(1, len(todo)))
+    limiter = None if at_once is None else Limiter(at_once)
 
-    async def one(call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    async def one(call: Callable[[], Coroutine[Any, Any, T]], limiter: Limiter) -> T:
         async with limiter.admitted():
             return await call()
 
-    tasks = [asyncio.ensure_future(one(call)) for call in todo]
+    tasks = [asyncio.ensure_future(call() if limiter is None else one(call, limiter)) for call in todo]
     try:
         return list(await asyncio.gather(*tasks))
     except BaseException:

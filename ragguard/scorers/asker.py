@@ -11,12 +11,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
 from ragguard.runtime.faults import catch_exit, is_cancelled
+from ragguard.runtime.limiter import in_parallel
 from ragguard.scorers.probes.question import (
     Answer,
     Ask,
@@ -198,7 +200,7 @@ class Asker:
             if question not in self._answers and self._afford(question):
                 batches.setdefault(_call_of(question, self._respondent.one_model), []).append(question)
         try:
-            await asyncio.gather(*(self._answer(batch) for batch in batches.values()))
+            await in_parallel([partial(self._answer, batch) for batch in batches.values()])
         finally:
             self._in_flight -= len(calls)
             for _, done in calls:
@@ -222,9 +224,8 @@ class Asker:
         while todo:
             batches, todo = todo, []
             calls += len(batches)
-            for batch, answers in zip(
-                batches, await asyncio.gather(*map(self._ask_once, batches)), strict=True
-            ):
+            replies = await in_parallel([partial(self._ask_once, batch) for batch in batches])
+            for batch, answers in zip(batches, replies, strict=True):
                 if not isinstance(answers, RagguardError):
                     self._answers.update(zip(batch, answers, strict=True))
                 elif (

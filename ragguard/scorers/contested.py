@@ -7,7 +7,7 @@ it; only a passage that contradicts it shows the conflict.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence, Set
+from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
 from typing import ClassVar, NamedTuple
@@ -97,18 +97,25 @@ class Conflicts:
         self.usage = Usage()
         self.found: list[Conflict] = []
 
-    async def learn(self, ask: Ask) -> None:
-        """Asks for the answer of each passage to a shared sub-question, and compares the answers that differ."""
+    async def learn(self, ask: Ask, relevant: Collection[str] | None = None) -> None:
+        """Asks for the answer of each passage to a shared sub-question, and compares the answers that differ.
+
+        `relevant`: the texts that are relevant to the query which brought them, where these are known.
+        """
         rated = [
             _Reading(number, text)
             for text in self._texts
             for number in self._ratings.answered_by(text, self._settings.eta)
         ]
         readings = _shared(sorted(rated, key=lambda reading: reading.sub_question))
-        relevant = await self._relevant({reading.text for reading in readings}, ask)
+        if relevant is None:
+            relevant = await self._relevant({reading.text for reading in readings}, ask)
         readings = _shared([reading for reading in readings if reading.text in relevant])
         drawn = await ask([self._question(reading) for reading in readings])
-        words = [self._words(answered(answer)) for answer in drawn]
+        texts = [self._text(answered(answer)) for answer in drawn]
+        language = self._view.setting.language
+        said = {text: "" if is_abstention(text, language) else text for text in set(texts)}
+        words = [said[text] for text in texts]
         couples = [
             (one, other, Pair(self._ratings.sub_questions[one.sub_question], first, second))
             for (one, first), (other, second) in combinations(zip(readings, words, strict=True), 2)
@@ -192,14 +199,17 @@ class Conflicts:
         most = prompts.template("answer").max_tokens
         return SampleQuestion(prompt, 1, most, 0.0, seed=self._view.seed, who="judge")
 
-    def _words(self, answer: SampleAnswer) -> str:
+    def _text(self, answer: SampleAnswer) -> str:
         self.usage += answer.usage
-        text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
-        return "" if is_abstention(text, self._view.setting.language) else text
+        return " ".join(answer.samples[0].text.split()) if answer.samples else ""
 
     def _differ(self, first: str, second: str) -> bool:
         language = self._view.setting.language
-        return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
+        return (
+            bool(first and second)
+            and first != second
+            and meaning_key(first, language) != meaning_key(second, language)
+        )
 
     def _contradicts(self, answer: EntailAnswer) -> bool:
         self.usage += answer.usage

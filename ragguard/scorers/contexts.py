@@ -171,8 +171,8 @@ class Window:
 
 def window(prompts: PromptSet, context: int | None, *, task: Task, **slots: str) -> Window:
     """Returns the window that a model's context length leaves for the passages in the prompt of a task."""
+    if context is None:
+        return Window(math.inf, 0)
     empty = prompt_tokens(prompts.render(task, [], **slots))
     frame = prompt_tokens(prompts.render(task, [""], **slots)) - empty
-    if context is None:
-        return Window(math.inf, frame)
     return Window(context - empty - prompts.template(task).max_tokens, frame)

@@ -7,18 +7,17 @@ before scoring; and its deadline, where it has one.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
 
-from ragguard.engines.base import Engine
+from ragguard.engines.base import Engine, LabelProbs
 from ragguard.engines.engine import only_judges, send_to
 from ragguard.engines.entailment.entailer import Entailer, rows_of
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
-from ragguard.scorers.asker import tokens_of
 from ragguard.scorers.probes.question import (
     Answer,
     EntailAnswer,
@@ -36,30 +35,34 @@ from ragguard.scorers.probes.question import (
 
 def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
     """Returns shares of one call's usage that add up to it exactly; the request counts in the first share."""
-    total = sum(weights) or 1
-    edges = [0]
-    for weight in weights:
-        edges.append(edges[-1] + weight)
-
-    def share(amount: int, index: int) -> int:
-        return amount * edges[index + 1] // total - amount * edges[index] // total
-
-    return [
-        Usage(
-            requests=usage.requests if index == 0 else 0,
-            prompts=usage.prompts * (index + 1) // len(weights) - usage.prompts * index // len(weights),
-            prompt_tokens=share(usage.prompt_tokens, index),
-            output_tokens=share(usage.output_tokens, index),
-            seconds=usage.seconds * weights[index] / total,
-            cached=usage.cached * (index + 1) // len(weights) - usage.cached * index // len(weights),
+    total, number = sum(weights) or 1, len(weights)
+    shares, before = [], 0
+    for index, weight in enumerate(weights):
+        upto = before + weight
+        shares.append(
+            Usage(
+                requests=0 if index else usage.requests,
+                prompts=usage.prompts * (index + 1) // number - usage.prompts * index // number,
+                prompt_tokens=usage.prompt_tokens * upto // total - usage.prompt_tokens * before // total,
+                output_tokens=usage.output_tokens * upto // total - usage.output_tokens * before // total,
+                seconds=usage.seconds * weight / total,
+                cached=usage.cached * (index + 1) // number - usage.cached * index // number,
+            )
         )
-        for index in range(len(weights))
-    ]
+        before = upto
+    return shares
 
 
 def _shares(usage: Usage, questions: Sequence[Question]) -> list[Usage]:
-    """Returns the share of each question in the usage of their call, by its tokens."""
-    return apportion(usage, [max(1, tokens_of(question)) for question in questions])
+    """Returns the share of each question in the usage of their call, by its length."""
+    return apportion(usage, [max(1, _length(question)) for question in questions])
+
+
+def _length(question: Question) -> int:
+    """Returns how many characters the texts of a question have."""
+    if isinstance(question, EntailQuestion):
+        return len(question.pair.question) + len(question.pair.premise) + len(question.pair.hypothesis)
+    return sum(len(message.content) for message in question.prompt.messages) + len(question.prompt.text)
 
 
 GUARDING = -10
@@ -106,19 +109,21 @@ class Models:
 
     async def labels(self, questions: Sequence[LabelQuestion]) -> tuple[list[LabelAnswer], Usage]:
         """Asks label questions that share a call; returns the answers, and what all of them cost."""
-        first = questions[0]
-        probs = await self._engine(first).label_probs(
+        probs = await self._label_probs(questions)
+        return label_answers(probs, len(questions), len(questions[0].labels)), probs.usage
+
+    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
+        probs = await self._label_probs(questions)
+        shares = _shares(probs.usage, questions)
+        return label_answers(probs, len(questions), len(questions[0].labels), shares)
+
+    async def _label_probs(self, questions: Sequence[LabelQuestion]) -> LabelProbs:
+        return await self._engine(questions[0]).label_probs(
             [question.prompt for question in questions],
-            first.labels,
+            questions[0].labels,
             deadline=self.deadline,
             priority=self.priority,
         )
-        return label_answers(probs, len(questions), len(first.labels)), probs.usage
-
-    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
-        answers, usage = await self.labels(questions)
-        shares = _shares(usage, questions)
-        return [replace(answer, usage=share) for answer, share in zip(answers, shares, strict=True)]
 
     async def _samples(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer]:
         first = questions[0]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import RagguardError
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import Ask, answered
+from ragguard.scorers.probes.question import Ask, LabelAnswer, LabelQuestion, answered
 from ragguard.scorers.probes.rating import Rating, answerability, read_rating
 
 
@@ -25,16 +25,24 @@ class Ratings:
     async def learn(self, texts: Iterable[str], prompts: PromptSet, ask: Ask) -> None:
         """Asks for the ratings of the texts, all at once."""
         wanted = list(dict.fromkeys(texts))
-        questions = [answerability(prompts, sub, text) for text in wanted for sub in self.sub_questions]
-        answers = await ask(questions)
-        for row, text in enumerate(wanted):
-            cells = slice(row * len(self.sub_questions), (row + 1) * len(self.sub_questions))
-            self.rows[text] = []
-            for question, answer in zip(questions[cells], answers[cells], strict=True):
-                try:
-                    self.rows[text].append(read_rating(question, answered(answer)))
-                except RagguardError as error:
-                    self.rows[text].append(error)
+        questions = self.questions(wanted, prompts)
+        self.read(wanted, questions, await ask(questions))
+
+    def questions(self, texts: Sequence[str], prompts: PromptSet) -> list[LabelQuestion]:
+        """Returns the questions about each text, in the order of the sub-questions."""
+        return [answerability(prompts, sub, text) for text in texts for sub in self.sub_questions]
+
+    def read(
+        self,
+        texts: Sequence[str],
+        questions: Sequence[LabelQuestion],
+        answers: Sequence[LabelAnswer | RagguardError],
+    ) -> list[Rating | RagguardError]:
+        """Takes the answers to `questions` about the texts; returns the ratings, with errors in the place of others."""
+        cells = [_read(question, answer) for question, answer in zip(questions, answers, strict=True)]
+        width = len(self.sub_questions)
+        self.rows |= {text: cells[row * width : (row + 1) * width] for row, text in enumerate(texts)}
+        return cells
 
     def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Returns the most probable ratings, (texts, sub-questions); raises the error of one that is missing."""
@@ -54,3 +62,11 @@ class Ratings:
         """Returns 0 where no rating of the texts was estimated: what thresholds give has no error then; else None."""
         cells = (cell for text in texts for cell in self.rows[text])
         return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None
+
+
+def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Rating | RagguardError:
+    """Returns the rating, or why there is none."""
+    try:
+        return read_rating(question, answered(answer))
+    except RagguardError as error:
+        return error

@@ -51,7 +51,7 @@ def test_utility_of_the_last_step_decides_how_to_go_on(utilities, action, reason
 
 
 def test_passages_that_contradict_each_other_are_distrusted():
-    found = judge(evidence(conflicts=(CONFLICT,), deciding=(CONFLICT,)), None)
+    found = judge(evidence(conflicts=(CONFLICT,)), None)
     assert found.action == "distrust"
     assert (
         found.reasons[0]
@@ -61,21 +61,11 @@ def test_passages_that_contradict_each_other_are_distrusted():
 
 @pytest.mark.parametrize(
     "worse",
-    [{"p_answer": 0.5}, {"covered": (1, 0)}, {"conflicts": (CONFLICT,), "deciding": (CONFLICT,)}],
+    [{"p_answer": 0.5}, {"covered": (1, 0)}],
 )
 def test_everything_that_speaks_against_an_answer_lowers_the_sufficiency(worse):
     assert sufficiency(evidence(**worse)) < sufficiency(evidence())
     assert 0 <= sufficiency(evidence(**worse)) <= 1
-
-
-def test_a_contradiction_that_decides_nothing_is_told_and_costs_nothing():
-    told = evidence(conflicts=(CONFLICT,))
-    assert sufficiency(told) == sufficiency(evidence())
-    assert judge(told, None).action == "answer"
-    assert any("contradict" in reason for reason in judge(told, None).reasons)
-    open_ = judge(evidence(conflicts=(CONFLICT,), covered=(1, 0)), None)
-    assert open_.action == "continue"
-    assert any("contradict" in reason for reason in open_.reasons)
 
 
 def calibrated(threshold, gains=()):
@@ -96,7 +86,10 @@ def test_a_calibration_moves_the_threshold_and_tells_the_gain():
 
 def test_a_contradiction_does_not_stand_against_the_promise():
     """The promise is about the rule `sufficiency at least the threshold`; another rule would keep another one."""
-    assert judge(evidence(conflicts=(CONFLICT,), deciding=(CONFLICT,)), calibrated(0.4)).action == "answer"
+    found = judge(evidence(conflicts=(CONFLICT,)), calibrated(0.4))
+    assert found.action == "answer"
+    assert any("contradict" in reason for reason in found.reasons)
+    assert judge(evidence(conflicts=(CONFLICT,), covered=(1, 0)), calibrated(0.6)).action == "distrust"
 
 
 @pytest.mark.parametrize(

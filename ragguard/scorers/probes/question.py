@@ -5,6 +5,7 @@ This file calls no engine. A scoring run, a guard or a price list sends the ques
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
@@ -160,29 +161,34 @@ class Ask(Protocol):
     async def __call__(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer | RagguardError]: ...
 
 
-def label_answers(probs: LabelProbs, prompts: int, labels: int) -> list[LabelAnswer]:
-    """Returns one answer, without usage, for each prompt of a call; raises EngineProtocolError for a wrong shape or
-    numbers that are no probabilities."""
+def label_answers(
+    probs: LabelProbs, prompts: int, labels: int, usages: Sequence[Usage] = ()
+) -> list[LabelAnswer]:
+    """Returns one answer for each prompt of a call, with its share of the usage where shares are given; raises
+    EngineProtocolError for a wrong shape or numbers that are no probabilities."""
     p = np.asarray(probs.p, dtype=np.float64)
-    finite = bool(np.isfinite(p).all())
+    rows: list[list[float]] = p.tolist()
+    values = [value for row in rows for value in row] if p.ndim == 2 else [math.nan]
+    finite = all(map(math.isfinite, values))
     if p.shape != (prompts, labels) or not finite:
         raise EngineProtocolError(
             f"{prompts} prompts with {labels} labels were asked; the engine gave numbers of shape {p.shape}, "
             f"{'all finite' if finite else 'some not finite'}"
         )
-    if p.size and not -_ROUNDING <= p.min() <= p.max() <= 1 + _ROUNDING:
-        wrong = p.min() if p.min() < -_ROUNDING else p.max()
+    if values and not -_ROUNDING <= min(values) <= max(values) <= 1 + _ROUNDING:
+        wrong = min(values) if min(values) < -_ROUNDING else max(values)
         raise EngineProtocolError(
             f"the engine gave {wrong:.6g} as the probability of a label; probabilities are from 0 to 1: return them, "
             "and no log-probabilities or percentages, from `label_probs`"
         )
     return [
         LabelAnswer(
-            tuple(p[row].tolist()),
+            tuple(rows[row]),
             probs.mode,
             None if probs.stderr is None else tuple(probs.stderr[row].tolist()),
             not probs.exact and probs.bound is not None and bool(probs.bound[row].any()),
             truncated=probs.truncated.get(row, 0),
+            usage=usages[row] if usages else Usage(),
         )
         for row in range(prompts)
     ]
