@@ -16,7 +16,7 @@ from ragguard.errors import EngineTimeout
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.limiter import Limiter
 
-AT_ONCE = 24
+AT_ONCE = 48
 """The number of calls that are judged at once at the most."""
 
 
