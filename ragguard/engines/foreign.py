@@ -72,13 +72,16 @@ class ForeignCalls:
         async def called() -> T | BaseException:
             return await catch_exit(work())
 
+        limit = asyncio.timeout(self._seconds)
         try:
-            async with asyncio.timeout(self._seconds) as limit:
+            async with limit:
                 outcome = await loop.within(called())
         except TimeoutError:
             if not limit.expired():
                 raise
             raise await self._too_long(loop) from None
+        finally:
+            del limit  # it holds the task, which holds its error, and that this frame
         if isinstance(outcome, SystemExit | KeyboardInterrupt):
             raise EngineProtocolError(f"the engine raised {type(outcome).__name__}({outcome})") from outcome
         return cast(T, outcome)

@@ -21,12 +21,14 @@ TEMPLATE = (
 )
 
 
-def make_checkpoint(directory: Path, *, template: str = TEMPLATE, context: int = 1024) -> Path:
-    """Writes config, weights and tokenizer to `directory`."""
+def make_checkpoint(
+    directory: Path, *, template: str = TEMPLATE, context: int = 1024, qwen: bool = False
+) -> Path:
+    """Writes config, weights and tokenizer to `directory`; with `qwen` in the architecture of Qwen3."""
     import torch
     from tokenizers import Regex, Tokenizer, pre_tokenizers
     from tokenizers.models import WordLevel
-    from transformers import LlamaConfig, LlamaForCausalLM
+    from transformers import LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
     words = dict.fromkeys((*SPECIAL, *WORDS))
     tokenizer = Tokenizer(WordLevel({word: i for i, word in enumerate(words)}, unk_token="<unk>"))
@@ -45,10 +47,12 @@ def make_checkpoint(directory: Path, *, template: str = TEMPLATE, context: int =
     (directory / "chat_template.jinja").write_text(template)
 
     torch.manual_seed(0)
-    config = LlamaConfig(
+    config = (Qwen3Config if qwen else LlamaConfig)(
         vocab_size=len(words), hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=2,
         num_key_value_heads=2, max_position_embeddings=context, initializer_range=0.15, tie_word_embeddings=True,
         unk_token_id=0, bos_token_id=1, eos_token_id=2, pad_token_id=2, torch_dtype="float32",
     )  # fmt: skip
-    LlamaForCausalLM(config).save_pretrained(directory)
+    if qwen:
+        config.head_dim = 64
+    (Qwen3ForCausalLM if qwen else LlamaForCausalLM)(config).save_pretrained(directory)
     return directory
