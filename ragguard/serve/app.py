@@ -47,6 +47,8 @@ _AT_ONCE = 4
 _OPEN = ("/healthz", "/readyz")
 """The addresses that need no token."""
 _LATER = {"retry-after": "5"}
+_HERE = (b"127.0.0.1", b"localhost", b"[::1]")
+"""The names of this machine by which a service without a token is asked."""
 _ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
 
 
@@ -250,13 +252,26 @@ class _Door:
                 self._requests[getattr(route, "path", "other"), message["status"]] += 1
             await send(message)
 
-        if self._token and scope["path"] not in _OPEN and not self._knows(dict(scope["headers"])):
+        headers = dict(scope["headers"])
+        if self._is_of_another_site(headers):
+            why = "a page of another site asks: only pages of this service and programs may"
+            await JSONResponse({"message": why}, 403)(scope, receive, counted)
+            return
+        if self._token and scope["path"] not in _OPEN and not self._knows(headers):
             reply = JSONResponse(
                 {"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401, _ASK
             )
             await reply(scope, receive, counted)
             return
         await self._app(scope, receive, counted)
+
+    def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Returns whether a browser sends this from another site, or without a token under a name of another site."""
+        host = headers.get(b"host", b"")
+        if (origin := headers.get(b"origin")) is not None and origin.partition(b"://")[2] != host:
+            return True
+        name = host.rpartition(b":")[0] if host.rpartition(b":")[2].isdigit() else host
+        return not self._token and name not in _HERE
 
     def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
         kind, _, brought = headers.get(b"authorization", b"").partition(b" ")

@@ -26,7 +26,7 @@ def client():
             gain = InfoGain(rg.engine)
             endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000), gain)
             transport = httpx.ASGITransport(application(endpoints, token))
-            async with httpx.AsyncClient(transport=transport, base_url="http://test") as asked:
+            async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asked:
                 asked.rg, asked.ingest, asked.clock = rg, ingest, clock
                 yield asked
             await gain.aclose()

@@ -178,3 +178,21 @@ async def test_info_gain_is_what_the_belief_scorer_gives(client):
         assert (reply["errors"][0], reply["scores"][1], reply["details"][1]) == (None, 0.0, None)
         assert "needed" in reply["errors"][1]
         assert (await asked.get("/health")).json() == {"status": "healthy"}
+
+
+@pytest.mark.parametrize(
+    ("headers", "token", "status"),
+    [
+        ({}, "", 200),
+        ({"origin": "http://localhost"}, "", 200),
+        ({"origin": "https://elsewhere.example"}, "", 403),
+        ({"host": "elsewhere.example:4318"}, "", 403),
+        ({"host": "127.0.0.1:4318"}, "", 200),
+        ({"origin": "https://elsewhere.example", "authorization": "Bearer abc"}, "abc", 403),
+        ({"host": "ragguard:4318", "authorization": "Bearer abc"}, "abc", 200),
+    ],
+)
+async def test_page_of_another_site_is_refused(client, headers, token, status):
+    async with client(token=token) as asked:
+        reply = await asked.post("/v1/runs", content=b"", headers=headers)
+        assert reply.status_code == status, reply.text
