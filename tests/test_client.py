@@ -176,6 +176,19 @@ def test_what_is_said_of_a_run_is_kept_and_exported_and_scores_nothing_anew(make
     assert line.metadata["feedback"] == {"thumb": "up", "note": "after all"}
 
 
+def test_feedback_finds_a_run_by_the_application_s_id_and_by_a_part_that_went_on_with_it(make):
+    with make() as rg:
+        with rg.run("Who?", id="ticket-7") as first:
+            first.retrieved("who", ["Ada Berg"])
+        assert rg.feedback("ticket-7", "up")
+        assert rg.runs()[0].metadata["feedback"]["thumb"] == "up"
+        with rg.run("Who?", resume="ticket-7") as later:
+            later.retrieved("who else", ["Ole Dahl"])
+        later.feedback("down")
+        assert rg.flush(20)
+        assert [run.metadata["feedback"]["thumb"] for run in rg.runs()] == ["down"]
+
+
 def test_retention_is_a_time(make):
     assert make(retention=timedelta(days=30))
     assert make(retention=3600.0)

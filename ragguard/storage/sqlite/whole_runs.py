@@ -53,10 +53,10 @@ def write_due(
 
 def add_metadata(db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any]) -> bool:
     """Adds metadata to a stored run, open or not, without scoring it anew; returns False where it is not there."""
-    row = db.execute("SELECT seq, body FROM runs WHERE id = ?", (storable(run_id),)).fetchone()
-    if row is None:
+    seq = find_run(db, run_id)
+    if seq is None:
         return False
-    body = json.loads(row["body"])
+    body = json.loads(db.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()["body"])
     body["metadata"] = {**body.get("metadata", {}), **plain_metadata(metadata)}
-    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), row["seq"]))
+    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), seq))
     return True
