@@ -197,7 +197,7 @@ def _files(folder: Path, found: Texts) -> Iterator[Path]:
     for root, folders, names in os.walk(folder):
         seen += len(folders) + len(names)
         own = (one for one in folders if Path(root, one, RESULTS).exists())  # of an earlier call
-        folders[:] = sorted({one for one in folders if not one.startswith(".")} - set(own))
+        folders[:] = sorted({one for one in folders if not one.startswith((".", "_"))} - set(own))
         for name in sorted(names):
             path = Path(root, name)
             if path.is_symlink():

@@ -22,6 +22,8 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
     (tmp_path / "large.txt").write_bytes(b"a" * (search.LONGEST_FILE + 1))
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     (tmp_path / ".hidden.md").write_text("not read")
+    (tmp_path / "_build").mkdir()
+    (tmp_path / "_build" / "a.html").write_text("not read")
     found = read_folder(tmp_path)
     assert [(one.id, one.text) for one in found.passages] == [
         ("a.md#1", "# Tea\nTea is grown in Assam."),
