@@ -19,7 +19,9 @@ from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
 from ragguard.records import ScoredRun
 from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
+from ragguard.telemetry.content import Content
 from ragguard.telemetry.otel import OtelSink
 from ragguard.telemetry.otlp import ExportError, endpoint
 from ragguard.telemetry.sink import DestinationAway
@@ -42,6 +44,12 @@ class ForwardingSink:
 
     def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
         self._url, self._authorization = endpoint(otlp)
+        if not Content.chosen(capture_content).spans:
+            NOTICES.warn(
+                f"no texts {self._url}",
+                f"what is sent to {self._url} holds no texts, so that nothing can be scored there: "
+                "RagGuard(engine=None, otlp=..., capture_content=True) sends them",
+            )
         self._ids, self._ended = _SpanIds(), _SpansOfRun()
         limits = SpanLimits(max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES)
         provider = TracerProvider(

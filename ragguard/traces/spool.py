@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from ragguard.errors import StoreError
+from ragguard.storage.sqlite.files import create
 from ragguard.traces.span import SpanEvent, TraceSpan
 
 MOST_SPANS = 10_000
@@ -47,6 +48,8 @@ class Spool:
         self.counts: Counter[str] = Counter()
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
+        if path:
+            create(Path(path))  # it holds texts, which only its owner may read
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA page_size = 16384")

@@ -7,6 +7,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from support.traced import TRACE, documents, ids, otlp_json, span
 
+from ragguard import RagGuard
 from ragguard.traces import spool
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
@@ -196,3 +197,16 @@ async def test_page_of_another_site_is_refused(client, headers, token, status):
     async with client(token=token) as asked:
         reply = await asked.post("/v1/runs", content=b"", headers=headers)
         assert reply.status_code == status, reply.text
+
+
+def test_spool_is_readable_by_its_owner_alone(tmp_path):
+    kept = spool.Spool(tmp_path / "spans.db")
+    assert {one.stat().st_mode & 0o077 for one in tmp_path.iterdir()} == {0}
+    kept.close()
+
+
+def test_sender_without_texts_is_warned_that_nothing_can_be_scored(caplog):
+    for sends in (True, False):
+        RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9", capture_content=sends).close()
+    (said,) = [record.message for record in caplog.records if "holds no texts" in record.message]
+    assert "capture_content=True" in said
