@@ -36,7 +36,7 @@ GIVE_UP_AFTER = 24
 """The number of runs in a row without an answer from the engine after which the command stops."""
 _LABEL_MASS = re.compile(r"\bonly \d\.\d+ on\b")
 """The probability on labels in a reason, which differs from passage to passage."""
-_UNKNOWN_WORDS = re.compile(r"\b\d+% of the words of a prompt\b")
+_UNKNOWN_WORDS = re.compile(r"\b[\d.]+% of the words of a prompt\b")
 _NAMES = re.compile(r"^[a-z_]+( of passage \d+)?(, [a-z_]+( of passage \d+)?)*: ")
 """The scores that a reason kept from being given, at its beginning."""
 _SCORERS = "belief,utility,coverage, or for smol likelihood"

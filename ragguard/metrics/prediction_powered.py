@@ -29,6 +29,8 @@ class CorrectedMean:
     low: float
     """The lower end of the 95 % confidence interval. The runs count as a sample of all runs like them."""
     high: float
+    margin: float
+    """Half the width of that interval; the interval itself ends where the range of the quantity does."""
     stderr: float
     raw: float
     """The mean of the judge's values without any correction."""
@@ -46,6 +48,7 @@ def corrected_mean(
     strata: ArrayLike | None = None,
     constants: ArrayLike | None = None,
     weight: float | None = None,
+    range: tuple[float, float] = (-math.inf, math.inf),
 ) -> CorrectedMean:
     """Estimates the mean over runs. A run's value is the sum of its items' values, each times the item's share.
 
@@ -57,6 +60,7 @@ def corrected_mean(
         strata: The stratum of each item, within which labels were drawn at random. None: one stratum.
         constants: A number added to each run's value whatever its items are. None: 0.
         weight: How much the judge's values count, from 0 to 1. None: the weight that gives the smallest variance.
+        range: The least and the largest value that the mean can have; the estimate and its interval end there.
     """
     f = arrays.read("judged", judged)
     y = np.asarray(labelled, dtype=np.float64)
@@ -99,9 +103,8 @@ def corrected_mean(
     parts = [times * s for times, s in zip(scale, spread, strict=True)]
     margin = _t(_freedom(parts, drawn)) * stderr
     raw = float(base.mean()) + float(judged_parts.sum())
-    return CorrectedMean(
-        value, value - margin, value + margin, stderr=stderr, raw=raw, weight=lam, labels=int(known.sum())
-    )
+    shown, low, high = np.clip((value, value - margin, value + margin), *range).tolist()
+    return CorrectedMean(shown, low, high, margin, stderr, raw=raw, weight=lam, labels=int(known.sum()))
 
 
 def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:

@@ -68,5 +68,5 @@ def corrected_changes(before: Side, after: Side, labels: str | Path) -> Correcte
 
 def _difference(before: CorrectedMean, after: CorrectedMean) -> CorrectedDifference:
     gap = after.value - before.value
-    margin = math.hypot(before.high - before.value, after.high - after.value)
+    margin = math.hypot(before.margin, after.margin)
     return CorrectedDifference(gap, gap - margin, gap + margin)

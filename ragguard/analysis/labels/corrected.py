@@ -14,6 +14,7 @@ from ragguard.analysis.labels.label_file import Label, agreements, by_place
 from ragguard.errors import InvalidInput
 from ragguard.metrics.distraction import udcg
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
+from ragguard.metrics.registry import METRICS
 from ragguard.records import ScoredRun
 from ragguard.text.language import normalise
 
@@ -212,6 +213,7 @@ def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
         runs=[number[question] for question in column.questions],
         strata=column.strata,
         constants=[column.constants.get(question, 0.0) for question in names],
+        range=METRICS[name].range,
     )
     if name == "udcg" and abs(found.means[name].value - found.means[name].raw) > _FAR:
         del found.means[name]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
@@ -42,7 +43,7 @@ _FOR_REAL_TEXT = (
 _NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
 """The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
-_UNFIT = "nano does not know {:.0%} of the words of a prompt (at most {:.0%} are allowed). {}"
+_UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
 
 
 class NanoEngine(LocalEngine):
@@ -111,7 +112,7 @@ class NanoTokens:
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
-            raise UnfitText(_UNFIT.format(share, _MOST_UNKNOWN, _FOR_REAL_TEXT))
+            raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
         for prompt, row in zip(prompts, rows, strict=True):
             if unknown in row:
                 # The number and not the words: a log is no place for what a user asked.

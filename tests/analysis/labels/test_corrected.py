@@ -57,6 +57,15 @@ def test_intervals_of_forty_labels_hold_what_the_judge_misses():
     assert held["raw"] == 0
 
 
+def test_an_interval_ends_where_the_range_of_its_metric_does_and_a_difference_keeps_its_width():
+    runs, _ = judged_runs()
+    items = in_order_of_worth(items_of(runs, "relevance"), 15)
+    labels = [Label(one.place, float(one is items[0]), "ann", one.digest, JUDGE) for one in items]
+    share = corrected(runs, labels).means["p_relevant"]
+    assert 0.0 == share.low <= share.value <= share.high < share.value + share.margin + 1e-9
+    assert share.margin > share.value
+
+
 def test_every_beginning_of_the_order_has_the_shares_of_the_strata_and_unsure_items_come_first():
     runs, _ = judged_runs(200)
     items = items_of(runs, "relevance")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect
+from ragguard.engines.base import Message
+from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.errors import UnfitText
 
 QUESTION = "Who was the first man on the Moon?"
@@ -24,7 +26,16 @@ PASSAGES = [
     ],
 )
 async def test_text_of_which_nano_does_not_know_a_seventh_of_the_words_is_refused(text):
-    with pytest.raises(UnfitText, match=r"nano does not know \d+% of the words"):
+    with pytest.raises(UnfitText, match=r"nano does not know [\d.]+% of the words"):
+        await connect("nano").label_probs([text], ["A"])
+
+
+async def test_the_share_that_is_named_is_above_the_largest_one():
+    tokenizer = load_tokenizer()
+    known = next(word for word in tokenizer.words if word.isalpha())
+    template = len(tokenizer.encode_chat([Message("user", "")]))
+    text = " ".join(["Xq"] * 20 + [known] * (133 - 20 - template))  # 20 of 133 are 15.04 %
+    with pytest.raises(UnfitText, match=r"know 15\.1% of the words of a prompt \(at most 15%"):
         await connect("nano").label_probs([text], ["A"])
 
 
