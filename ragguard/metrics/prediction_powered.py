@@ -104,7 +104,8 @@ def corrected_mean(
     margin = _t(_freedom(parts, drawn)) * stderr
     raw = float(base.mean()) + float(judged_parts.sum())
     shown, low, high = np.clip((value, value - margin, value + margin), *range).tolist()
-    return CorrectedMean(shown, low, high, margin, stderr, raw=raw, weight=lam, labels=int(known.sum()))
+    labels = int(known.sum())
+    return CorrectedMean(shown, low, high, margin=margin, stderr=stderr, raw=raw, weight=lam, labels=labels)
 
 
 def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:
