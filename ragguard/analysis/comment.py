@@ -15,16 +15,19 @@ MOST = 20
 
 
 def comment_of(checked: GateCheck) -> str:
-    """Returns the verdict, the metrics on which it rests, what labels correct, and the questions that fell."""
+    """Returns the verdict, the metrics on which it and the bounds rest, each bound with its difference, what labels
+    correct, and the questions that fell."""
     found = checked.found
     rows = tuple(
         (change.metric, change.questions, change.before, change.after, _difference(change), _verdict(change))
-        for change in found.decisive
+        for change in checked.decisive
     )
     columns = ("metric", "questions", "before", "after", "difference (95 %)", "verdict")
     notes = filter(None, (found.left_out, checked.documents, *checked.thin, *found.remarks))
     table = Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes)).markdown()
-    parts = [table, *(f"**FAILED: {condition}**\n" for condition in checked.broken)]
+    parts = [table]
+    if checked.gates:
+        parts.append("".join(f"- {gate if gate.passed else f'**{gate}**'}\n" for gate in checked.gates))
     if checked.changes is not None:
         corrected = tuple(
             (name, one.value, f"{one.low:+.3f} … {one.high:+.3f}", one.verdict)

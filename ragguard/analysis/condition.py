@@ -5,8 +5,8 @@ from __future__ import annotations
 import operator
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import get_args
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
 
 from ragguard.analysis.comparison import Comparison
 from ragguard.analysis.verdict import Change
@@ -35,22 +35,22 @@ class Condition:
             raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
         return cls(match[1], match[2], float(match[3]))
 
-    def holds(self, comparison: Comparison) -> bool:
-        """Returns whether the metric's difference satisfies the bound; raises where the metric was not compared, and
-        where its name stands for several that were."""
-        return bool(_OPERATORS[self.sign](self.of(comparison).difference, self.bound))
+    def holds_for(self, difference: float) -> bool:
+        """Returns whether a difference satisfies the bound."""
+        return bool(_OPERATORS[self.sign](difference, self.bound))
 
-    def holds_for(self, differences: Mapping[str, float]) -> bool:
-        """Returns whether the bound is satisfied by the difference of its metric; raises where there is none."""
+    def corrected(self, differences: Mapping[str, float]) -> float:
+        """Returns the metric's difference among those that labels correct; raises where it is not corrected."""
         if self.metric not in differences:
             known = ", ".join(sorted(differences)) or "none: label both sides"
             raise UnknownName(
                 "--fail-if", self.metric, f"a metric that the labels correct on both sides: {known}"
             )
-        return bool(_OPERATORS[self.sign](differences[self.metric], self.bound))
+        return differences[self.metric]
 
     def of(self, comparison: Comparison) -> Change:
-        """Returns the change that the condition is about; raises as `holds` does."""
+        """Returns the change that the condition is about; raises where the metric was not compared, and where its name
+        stands for several that were."""
         compared = {change.metric: change for change in comparison.changes}
         if self.metric in compared:
             return compared[self.metric]
@@ -76,3 +76,26 @@ class Condition:
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCondition:
+    """A condition, and the difference to which it was held."""
+
+    condition: Condition
+    metric: str
+    """The metric's name in the table."""
+    difference: float
+
+    @property
+    def passed(self) -> bool:
+        """True where the difference does not satisfy the bound."""
+        return not self.condition.holds_for(self.difference)
+
+    def __str__(self) -> str:
+        verdict = f"passed: {self.condition} does not hold" if self.passed else f"FAILED: {self.condition}"
+        return f"{verdict} (the difference is {self.difference:+.4g})"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        return asdict(self) | {"condition": str(self.condition), "passed": self.passed}

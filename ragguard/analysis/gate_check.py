@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.analysis.comparison import Comparison, compare
-from ragguard.analysis.condition import Condition
+from ragguard.analysis.condition import CheckedCondition, Condition
 from ragguard.analysis.labels.compared import CorrectedChanges, corrected_changes
 from ragguard.analysis.pairs import Questions, read_questions
+from ragguard.analysis.verdict import Change
 from ragguard.errors import InvalidInput
 from ragguard.scorers.exam.record import failed_behind
 from ragguard.storage.sqlite import baselines
@@ -27,13 +28,26 @@ class GateCheck:
     found: Comparison
     changes: CorrectedChanges | None
     """The means that labels of people correct; None without labels."""
-    broken: list[Condition]
+    gates: list[CheckedCondition]
+    """The bounds, each with the difference to which it was held."""
     thin: list[str]
     """The facts on which the bounds rest that a reader has to know."""
     documents: str = ""
     """The sentence about the passages that a baseline and the other side saw; "" without a baseline."""
     on_corrected: bool = False
     """True where the bounds are on the differences that labels correct."""
+
+    @property
+    def broken(self) -> list[Condition]:
+        """The bounds that hold, so that the check fails."""
+        return [gate.condition for gate in self.gates if not gate.passed]
+
+    @property
+    def decisive(self) -> list[Change]:
+        """The changes that decide: those on which the verdict rests, and those that a bound is about."""
+        gated = set() if self.on_corrected else {gate.metric for gate in self.gates}
+        first = self.found.decisive
+        return [*first, *(one for one in self.found.changes if one.metric in gated and one not in first)]
 
     def differences(self) -> list[str]:
         """Returns the differences to which the broken bounds were held, a line each."""
@@ -52,6 +66,7 @@ class GateCheck:
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         more = {
+            "gates": [gate.as_dict() for gate in self.gates],
             "failed": list(map(str, self.broken)),
             "fail_if_remarks": self.thin,
             "documents": self.documents,
@@ -104,16 +119,18 @@ def check(before: str | Path, after: str | Path | None, settings: GateSettings) 
     conditions = settings.conditions
     if changes is not None and settings.corrected:
         differences = {name: one.value for name, one in changes.differences.items()}
-        broken = [condition for condition in conditions if condition.holds_for(differences)]
+        gates = [CheckedCondition(one, one.metric, one.corrected(differences)) for one in conditions]
         return GateCheck(
-            found, changes, broken, [*changes.remarks, *doubts], documents=said, on_corrected=True
+            found, changes, gates, [*changes.remarks, *doubts], documents=said, on_corrected=True
         )
     if not settings.trust_failed:
         _refuse_failed(conditions, sides, found)
-    broken = [condition for condition in conditions if condition.holds(found)]
-    metrics = dict.fromkeys(condition.of(found).metric for condition in conditions)
-    thin = [one for metric in metrics if (one := found.resting_on(metric))]
-    return GateCheck(found, changes, broken, [*thin, *doubts], documents=said)
+    meant = [(condition, condition.of(found)) for condition in conditions]
+    gates = [CheckedCondition(condition, change.metric, change.difference) for condition, change in meant]
+    thin = [
+        one for metric in dict.fromkeys(gate.metric for gate in gates) if (one := found.resting_on(metric))
+    ]
+    return GateCheck(found, changes, gates, [*thin, *doubts], documents=said)
 
 
 def _against(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from ragguard.analysis.comparison import Comparison
+    from ragguard.analysis.gate_check import GateCheck
     from ragguard.analysis.labels.compared import CorrectedChanges
     from ragguard.analysis.verdict import Change
 
@@ -97,25 +97,25 @@ def run(
     else:
         if checked.documents:
             say(checked.documents)
-        _show(checked.found, every=every)
+        _show(checked, every=every)
         if checked.changes is not None:
             _show_corrected(checked.changes, labels)
         for said in checked.thin:
             say(f"WARNING: {'--fail-if: ' if fail_if else ''}{said}")
-        for condition in checked.broken:
-            say(f"FAILED: {condition}")
+        for gate in checked.gates:
+            say(str(gate))
     if checked.broken:
         raise typer.Exit(1)
 
 
-def _show(found: Comparison, *, every: bool) -> None:
+def _show(checked: GateCheck, *, every: bool) -> None:
     from ragguard.analysis.comparison import TOO_FEW, UNDECIDED
     from ragguard.analysis.text import as_markup, question_line
 
-    console = screen()
+    console, found = screen(), checked.found
     verdict = found.verdict
     console.print(f"[bold {_COLOURS.get(verdict.word, '')}]{as_markup(verdict.sentence)}[/]")
-    changes = found.changes if every else [] if verdict.word == "identical" else found.decisive
+    changes = found.changes if every else [] if verdict.word == "identical" else checked.decisive
     if changes:
         _show_changes(
             console,

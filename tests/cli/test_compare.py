@@ -106,6 +106,40 @@ def test_a_gate_fails_where_its_condition_holds(tmp_path, command):
         assert "fail-if" in done.output
 
 
+def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_difference(tmp_path, command):
+    before, after = side(0), side(0.05, 1)
+    for runs, harm in ((before, 0.1), (after, 0.5)):
+        for item in runs:
+            item.scores.append(Score("harm", harm, "step", item.run.id, item.run.steps[0].id))
+    a, b = stored(tmp_path / "a.db", before), stored(tmp_path / "b.db", after)
+    words = (
+        "compare",
+        a,
+        b,
+        "--fail-if",
+        "harm > 0.5",
+        "--fail-if",
+        "harm > 0.3",
+        "--markdown",
+        tmp_path / "c.md",
+    )
+    done = command(*words)
+    said, comment = " ".join(done.output.split()), (tmp_path / "c.md").read_text()
+    assert done.exit_code == 1
+    assert "harm ↓" in said
+    assert "1 more metric" not in said
+    for shown in (said, comment):
+        assert "passed: harm > 0.5 does not hold (the difference is +0.4)" in shown
+        assert "FAILED: harm > 0.3 (the difference is +0.4)" in shown
+    assert "| harm | 40 | 0.100 | 0.500 | +0.400" in comment
+    gates = json.loads(command(*words, "--json").output)["gates"]
+    assert [(gate["condition"], gate["passed"]) for gate in gates] == [
+        ("harm > 0.5", True),
+        ("harm > 0.3", False),
+    ]
+    assert gates[0]["difference"] == pytest.approx(0.4)
+
+
 @pytest.mark.parametrize("how", ["failed", "absent"])
 def test_a_gate_that_rests_on_a_part_of_the_questions_warns(tmp_path, command, how):
     after = side(0)
