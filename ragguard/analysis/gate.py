@@ -21,16 +21,21 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ragguard_gate() -> Gate:
-    """Compares two stores, folders of parts or score files, and fails the test where a condition holds."""
+    """Compares two stores, folders of parts or score files; fails the test where a condition holds, and where they
+    cannot be compared."""
     # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
     from ragguard.analysis.gate_check import GateSettings, check
+    from ragguard.errors import RagguardError
 
     def gate(
         before: str | Path, after: str | Path | None = None, fail_if: str | Sequence[str] = (), *, baseline: str = "",
         labels: str | Path | None = None, corrected: bool = False,
     ) -> Comparison:  # fmt: skip
         __tracebackhide__ = True  # pytest shows the line of the test instead
-        checked = check(before, after, GateSettings(fail_if, baseline, labels, corrected))
+        try:
+            checked = check(before, after, GateSettings(fail_if, baseline, labels, corrected))
+        except (RagguardError, OSError) as error:
+            pytest.fail(f"ragguard_gate: {error}", pytrace=False)
         found, broken = checked.found, checked.broken
         remarks = [one for one in (found.nothing_read, found.left_out, *checked.thin, *found.remarks) if one]
         if broken:

@@ -15,14 +15,16 @@ def test_holds(ragguard_gate):
 
 def test_odd_arguments(ragguard_gate):
     import pytest
-    from ragguard.errors import InvalidInput
 
     for words in ((3, "b.jsonl"), ("a.jsonl", None)):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(pytest.fail.Exception, match="allowed:"):
             ragguard_gate(*words)
     for odd in (7, None, {"udcg": 0}, [3]):
-        with pytest.raises(InvalidInput):
+        with pytest.raises(pytest.fail.Exception, match="fail.if: got"):
             ragguard_gate("a.jsonl", "b.jsonl", fail_if=odd)
+
+def test_of_a_missing_store(ragguard_gate):
+    ragguard_gate("a.jsonl", "nothing.db")
 
 def test_fails(ragguard_gate):
     ragguard_gate("a.jsonl", "b.jsonl", fail_if=["udcg < -0.05"])
@@ -52,7 +54,10 @@ def test_the_gate_passes_and_fails(tmp_path):
         capture_output=True, text=True, cwd=tmp_path, check=False,
         env=os.environ | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
     )  # fmt: skip
-    assert "1 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
+    assert "ragguard_gate: nothing.db" in done.stdout
+    assert "Traceback" not in done.stdout
+    assert "Error" not in done.stdout
     assert "difference -0.100 (-0.100 … -0.100) over 20 questions" in done.stdout
     assert "udcg < -0.05 holds" in done.stdout
 
