@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
-from ragguard.scorers.phrases import findable, names_in, states
+from ragguard.scorers.phrases import findable, mentions, names_in
 from ragguard.scorers.run_facts import CLEAR, BeliefGain, HopFacts, RunFacts, facts_of
 from ragguard.text.control_characters import strip_control_characters
 from ragguard.text.language import normalise
@@ -142,7 +142,7 @@ class _AnswerEvidence:
         """Returns whether the answer holds a name that neither question, queries nor references have."""
         known = (self._facts.question, *self._facts.references, *(hop.query for hop in self._facts.hops))
         phrase = findable([name])
-        return not any(states(normalise(text), phrase) for text in known)
+        return not any(mentions(text, phrase) for text in known)
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
@@ -252,17 +252,11 @@ class _AnswerEvidence:
 def _stating(facts: RunFacts, texts: Sequence[str]) -> list[tuple[HopFacts, int]]:
     """Returns the passages that state one of the texts word for word, each by its hop and rank."""
     phrases = findable(texts)
-    longest = [phrase.longest for phrase in phrases]
     return [
         (hop, rank)
         for hop in facts.hops
         for rank, passage in enumerate(hop.texts, 1)
-        # A word is looked for first, as normalising a text is slow.
-        if phrases
-        and (
-            not passage.isascii() or any(word in plain for plain in [passage.casefold()] for word in longest)
-        )
-        and states(normalise(passage), phrases)
+        if mentions(passage, phrases)
     ]
 
 
@@ -290,15 +284,12 @@ def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
 
 def _found_name(question: str, hop: HopFacts, query: str) -> str:
     """Returns the longest name in a later query that the question does not have and that a passage of the hop has."""
-    names = names_in(query)
-    asked = normalise(question)
-    read = [normalise(hop.texts[rank - 1]) for rank in sorted(hop.read)] if names else []
     found = [
         name
-        for name in names
+        for name in names_in(query)
         if (phrase := findable([name]))
-        and not states(asked, phrase)
-        and any(states(text, phrase) for text in read)
+        and not mentions(question, phrase)
+        and any(mentions(hop.texts[rank - 1], phrase) for rank in hop.read)
     ]
     return max(found, key=len, default="")
 

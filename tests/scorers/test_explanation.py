@@ -8,7 +8,6 @@ import pytest
 from ragguard import RagGuard, world
 from ragguard.records import Decision, Dropped, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.explanation import explain
-from ragguard.scorers.phrases import names_in
 from ragguard.scorers.run_facts import BeliefGain
 
 QUESTION = "Where was the founder of Zantek Foods born?"
@@ -190,21 +189,6 @@ def test_words_are_compared_without_case_punctuation_and_in_scripts_without_spac
     assert "“东京” is in passage 2.1" in explain(run, scores_of(run, "correct")).text
     run = run_of([FOUNDER], [Passage("Eastern Dundalesque")], "East Dundale", ["somewhere"])
     assert "no passage" in explain(run, scores_of(run, "correct")).text
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("Where was Ada Berg born?", ["Ada Berg"]),
-        ("Ada Berg's firm, Zantek Foods, was founded in 1929.", ["Ada Berg", "Zantek Foods", "1929"]),
-        ("He met Bo Lund. She left.", ["Bo Lund"]),
-        ("1929 it was", ["1929"]),
-        ("no name here", []),
-        ("", []),
-    ],
-)
-def test_names_are_runs_of_capitals(text, names):
-    assert names_in(text) == names
 
 
 def test_many_places_long_answers_and_control_characters_are_cut():
