@@ -10,6 +10,7 @@ from typing import Any
 from ragguard.analysis.comparison import Comparison, compare
 from ragguard.analysis.condition import CheckedCondition, Condition
 from ragguard.analysis.labels.compared import CorrectedChanges, corrected_changes
+from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.pairs import Questions, read_questions
 from ragguard.analysis.verdict import Change
 from ragguard.errors import InvalidInput
@@ -105,6 +106,7 @@ class GateSettings:
 def check(before: str | Path, after: str | Path | None, settings: GateSettings) -> GateCheck:
     """Compares two stores, folders of parts or score files; with a baseline the second one may be None, which is the
     runs of the first one since its last baseline."""
+    labels = None if settings.labels is None else read_label_file(settings.labels, models=True)
     spans: tuple[range | None, range | None] = (None, None)
     said, doubts = "", list[str]()
     if settings.baseline:
@@ -114,8 +116,8 @@ def check(before: str | Path, after: str | Path | None, settings: GateSettings) 
     sides = read_questions(before, spans[0]), read_questions(after, spans[1])
     found = compare(*sides, settings.draws, settings.seed)
     changes = None
-    if settings.labels is not None:
-        changes = corrected_changes((before, spans[0]), (after, spans[1]), settings.labels)
+    if labels is not None:
+        changes = corrected_changes((before, spans[0]), (after, spans[1]), labels)
     conditions = settings.conditions
     if changes is not None and settings.corrected:
         differences = {name: one.value for name, one in changes.differences.items()}

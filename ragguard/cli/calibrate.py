@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles
+from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles, check_output
 from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, RagguardError
@@ -87,8 +87,7 @@ def run(
         _check_options(
             what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
         )
-        if out.is_dir() or not out.absolute().parent.is_dir():  # before the models are asked
-            raise InvalidInput("--out", str(out), "a file in a folder that is there")
+        check_output("--out", out)
         if what == "udcg":
             for option, value in (("--prompts", prompts), ("--labels", labels)):
                 if value is not None:

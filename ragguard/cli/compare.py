@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import LabelFile
+from ragguard.cli.options import LabelFile, check_output
 from ragguard.cli.terminal import Column, say, screen, show_table
 
 if TYPE_CHECKING:
@@ -86,6 +86,7 @@ def run(
     from ragguard.analysis.comment import comment_of
     from ragguard.analysis.gate_check import GateSettings, check
 
+    check_output("--markdown", markdown)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     checked = check(before, after, GateSettings(
         fail_if or (), baseline, labels, on_corrected, trust_failed=trust_failed, draws=draws, seed=seed,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from ragguard.cli.options import check_output
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
 
@@ -60,6 +61,9 @@ def run(
 
     if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
+    if page is not None and by:
+        raise InvalidInput("--by", by, "nothing beside --page, which asks for the name")
+    check_output("--page", page) if page is not None else check_output("--out", out)
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:
         write_label_page(drawn, page, _ASKED)

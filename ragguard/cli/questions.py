@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import EngineAddress, PromptSetName
+from ragguard.cli.options import EngineAddress, PromptSetName, check_output
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput
 
@@ -45,6 +45,7 @@ def run(
         raise InvalidInput(
             "--out", str(out), "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
         )
+    check_output("--out", out)
     given = list(read_reports(reports))
     made, problems = asyncio.run(_made(given, engine, prompts))
     for problem in problems:

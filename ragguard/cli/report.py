@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.options import LabelFile
+from ragguard.cli.options import LabelFile, check_output
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
 from ragguard.scorers.run_facts import BeliefGain
 
 if TYPE_CHECKING:
+    from ragguard.analysis.labels.corrected import Corrections
     from ragguard.storage.source import ScoredSource
     from ragguard.storage.sqlite.overview import Overview
 
@@ -50,20 +51,29 @@ def run(
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
     if as_json and html is not None:
         raise InvalidInput("--json", str(html), "one of --json and --html")
+    if labels is not None and (html is not None or run_id):
+        raise InvalidInput("--labels", str(labels), "neither --html nor --run beside it: means are corrected")
+    check_output("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
+    found = None
+    if labels is not None:
+        from ragguard.analysis.labels.corrected import corrected
+        from ragguard.analysis.labels.label_file import read_label_file
+
+        found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
     if html is not None:
         title = f"ragguard: {Path(data).name}"
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
         say(f"{_runs(count)} written to {html}; open it in a browser")
     elif as_json:
-        _print_json(source, run_id, labels)
+        _print_json(source, run_id, found)
     elif run_id:
         _show_run(source, run_id)
     else:
         _show_runs(source.overviews(MISLEADS, texts=False), sort, most)
-        if labels is not None:
-            _show_corrected(source, data, labels)
+        if found is not None:
+            _show_corrected(found, labels)
     for remark in source.remarks:
         say(f"{remark}.", error=as_json)
 
@@ -134,13 +144,10 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
     )
 
 
-def _show_corrected(source: ScoredSource, data: str, labels: Path) -> None:
+def _show_corrected(found: Corrections, labels: Path | None) -> None:
     """Prints the means of the judge beside those that labels of people correct."""
-    from ragguard.analysis.labels.corrected import corrected
-    from ragguard.analysis.labels.label_file import read_label_file
     from ragguard.analysis.text import as_markup
 
-    found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
     console = screen()
     means = found.means.values()
     show_table(console, f"Means over questions, corrected by {labels}", [
@@ -174,7 +181,7 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
 
-def _print_json(source: ScoredSource, wanted: str, labels: Path | None) -> None:
+def _print_json(source: ScoredSource, wanted: str, corrected: Corrections | None) -> None:
     import json
     from dataclasses import asdict
 
@@ -188,13 +195,7 @@ def _print_json(source: ScoredSource, wanted: str, labels: Path | None) -> None:
             found.append({**summary(line), **explanation_of(overview).as_dict()})
     scored = source.scored_run(only) if only else None
     if scored is None:
-        shown: Any = found
-        if labels is not None:
-            from ragguard.analysis.labels.corrected import corrected
-            from ragguard.analysis.labels.label_file import read_label_file
-
-            means = corrected(source.scored_runs(), read_label_file(labels, models=True))
-            shown = {"runs": found, "corrected": means.as_dict()}
+        shown = found if corrected is None else {"runs": found, "corrected": corrected.as_dict()}
         typer.echo(json.dumps(shown, indent=2, default=str))
         return
     scores = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile
+from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile, check_output
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
 
@@ -72,13 +73,34 @@ def run(
 ) -> None:
     """Find out which metric predicts how good the answers are.
 
-    Exit code 0: done. 2: not possible: no such file, another format, no outcomes, no engine.
+    Exit code 0: done. 1: some of the --engine or --entailers gave nothing, and the others were compared. 2: not
+    possible: no such file, another format, no outcomes, no engine.
     """
     from dataclasses import replace
 
     from ragguard.analysis.validation.readers.dataset import read_dataset
 
     console = notes()
+    for option, path in (("--markdown", markdown), ("--json", as_json)):
+        check_output(option, path)
+    named = None if entailers is None else [one.strip() for one in entailers.split(",")]
+    for option, names in (("--engine", engine), ("--entailers", named)):
+        if twice := [name for name, count in Counter(names).items() if count > 1]:
+            raise InvalidInput(option, twice[0], "each of them once: it would be compared with itself")
+    given = {
+        "--engine": engine,
+        "--judge": judge,
+        "--scorers": scorers,
+        "--metric": metric,
+        "--entailers": entailers,
+    }
+    for option, alone in (("--labels", labels), ("--entailers", entailers)):
+        beside = [name for name, value in given.items() if value and name != option]
+        if alone is not None and beside:
+            raise InvalidInput(option, str(alone), f"no {beside[0]} beside it")
+    if metric is not None and engine and len(engine) > 1:
+        raise InvalidInput("--metric", metric, "nothing where several --engine are compared")
+    failed: list[str] = []
     with console.status("") as status:
 
         def tell(what: str, done: int, of: int, /) -> None:
@@ -88,25 +110,30 @@ def run(
         remarks: list[str] = []
         if labels is not None:
             tables = _beside_people(data, labels)
-        elif entailers is not None:
-            tables = asyncio.run(_entailers(data, [one.strip() for one in entailers.split(",")], seed))
+        elif named is not None:
+            tables, failed = asyncio.run(_entailers(data, named, seed))
         elif labelled := _of_labels(Path(data), format, engine, judge, chosen, threshold, seed):
             tables = labelled
         else:
             contexts = read_dataset(data, format, k, remarks=remarks)
-            tables = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, seed, tell, remarks))
+            if engine and len(engine) > 1:
+                tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, seed, tell))
+            else:
+                tables = asyncio.run(
+                    _data(contexts, data, engine, judge, chosen, metric, seed, tell, remarks)
+                )
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
         ]
     _show(tables)
-    try:
-        if markdown is not None:
-            markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
-        if as_json is not None:
-            as_json.write_text(json.dumps([table.as_dict() for table in tables], indent=2), encoding="utf-8")
-    except OSError as error:
-        console.print(f"ragguard validate: the tables could not be written ({error}); name another file")
-        raise typer.Exit(2) from error
+    if markdown is not None:
+        markdown.write_text("\n".join(table.markdown() for table in tables), encoding="utf-8")
+    if as_json is not None:
+        as_json.write_text(json.dumps([table.as_dict() for table in tables], indent=2), encoding="utf-8")
+    for sentence in failed:
+        say(f"ragguard validate: {sentence}", error=True)
+    if failed:
+        raise typer.Exit(1)
 
 
 def _beside_people(store: str, labels: Path) -> list[Table]:
@@ -118,7 +145,7 @@ def _beside_people(store: str, labels: Path) -> list[Table]:
     return judge_tables(open_source(store).scored_runs(), read_label_file(labels, models=True), store)
 
 
-async def _entailers(data: str, addresses: Sequence[str], seed: int) -> list[Table]:
+async def _entailers(data: str, addresses: Sequence[str], seed: int) -> tuple[list[Table], list[str]]:
     from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
 
     pairs = read_pairs(data)
@@ -154,8 +181,6 @@ async def _data(
     from ragguard.analysis.validation.correlations import measured, tables
     from ragguard.analysis.validation.scoring import score_contexts
 
-    if engine and len(engine) > 1:
-        return await _readers(contexts, engine, judge, scorers, seed, tell)
     if not engine:
         if scorers or judge is not None:
             raise InvalidInput("engine", None, "--engine, for --scorers and --judge")
@@ -168,7 +193,7 @@ async def _data(
 async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str], seed: int,
     tell: Progress,
-) -> list[Table]:  # fmt: skip
+) -> tuple[list[Table], list[str]]:  # fmt: skip
     from ragguard.analysis.validation.by_reader import compare_readers
     from ragguard.engines.connect import connect
 

@@ -148,6 +148,46 @@ def test_calibrate_refuses_labels_of_a_model_before_it_asks_any(sheet):
     assert "labels of people; a model's correct nothing" in found.output
 
 
+@pytest.mark.parametrize("wrong", ["nothing.jsonl", "", "a.db", "words.jsonl"])
+def test_labels_that_cannot_be_read_are_one_sentence_before_anything_is_shown(sheet, wrong):
+    folder, _ = sheet
+    (folder / "words.jsonl").write_text("words\n")
+    for command in ("report", "validate"):
+        done = ragguard(command, folder / "a.db", "--labels", folder / wrong)
+        assert done.exit_code == 2
+        assert "ragguard label` wrote" in done.output
+        assert "Err" not in done.output
+        assert len(done.output.splitlines()) == 1
+
+
+def test_labels_of_other_runs_are_refused_before_anything_is_shown(sheet):
+    folder, right = sheet
+    store_of(folder / "b.db", prefix="other")
+    fill_in(folder / "labels.jsonl", right)
+    done = ragguard("report", folder / "b.db", "--labels", folder / "labels.jsonl")
+    assert done.exit_code == 2
+    assert len(done.output.splitlines()) == 1
+
+
+def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(sheet):
+    folder, _ = sheet
+    store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that is there"
+    for words, told in (
+        (("report", store, "--labels", labels, "--html", folder / "x.html"), "neither --html nor --run"),
+        (("report", store, "--labels", labels, "--run", "x"), "neither --html nor --run"),
+        (("report", store, "--html", folder), here),
+        (("label", store, "--page", folder), here),
+        (("label", store, "--page", folder / "none" / "x.html"), here),
+        (("label", store, "--by", "ann", "--out", folder), here),
+        (("label", store, "--by", "ann", "--page", folder / "x.html"), "nothing beside --page"),
+        (("compare", store, store, "--markdown", folder), here),
+    ):
+        done = ragguard(*words)
+        assert done.exit_code == 2, (words, done.output)
+        assert told in done.output
+        assert len(done.output.splitlines()) == 1
+
+
 def opened_at(browser, address, count):
     """Returns a new tab with the page; None where it does not stand at this count."""
     tab = browser.open(address.as_uri(), until="document.getElementById('count')?.textContent > ''")

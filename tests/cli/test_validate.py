@@ -153,7 +153,17 @@ def test_labels_of_people_are_compared_with_a_judges(tmp_path):
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),
-        (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "could not be written"),
+        (("DATA", "--engine", "nano", "--markdown", "/no/such/folder/x.md"), "a folder that is there"),
+        (
+            ("DATA", "--engine", "nano", "--engine", "nano"),
+            "--engine: got 'nano'; allowed: each of them once",
+        ),
+        (("exam", "--entailers", "words", "--engine", "nano"), "no --engine beside it"),
+        (
+            ("DATA", "--engine", "nano", "--engine", "smol", "--metric", "udcg"),
+            "nothing where several --engine",
+        ),
+        (("exam", "--entailers", "words, words"), "--entailers: got 'words'; allowed: each of them once"),
     ],
 )
 def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told):
@@ -162,3 +172,22 @@ def test_validate_of_wrong_input_ends_in_one_sentence(contexts, arguments, told)
     text = " ".join(done.output.split())
     assert told in text
     assert "Traceback" not in text
+
+
+@pytest.mark.parametrize("arguments", [
+    ("exam", "--entailers", "words,http://127.0.0.1:9/v1"), ("DATA", "-e", "nano", "-e", "http://127.0.0.1:9/v1"),
+])  # fmt: skip
+def test_validate_with_a_dead_one_among_several_shows_the_others_and_exits_with_1(
+    contexts, tmp_path, arguments
+):
+    out = tmp_path / "out.json"
+    done = validate(*(contexts if one == "DATA" else one for one in arguments), "--json", out)
+    assert done.exit_code == 1, done.output
+    assert "ragguard validate: http://127.0.0.1:9/v1 " in done.stderr
+    assert json.loads(out.read_text())[0]["rows"]
+
+
+def test_validate_of_entailers_of_which_none_answers_is_not_possible():
+    done = validate("exam", "--entailers", "http://127.0.0.1:9/v1,http://127.0.0.1:19/v1")
+    assert done.exit_code == 2, done.output
+    assert "check the address" in done.output

@@ -4,12 +4,13 @@ noise."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from ragguard.analysis.labels.corrected import Corrections, corrected
-from ragguard.analysis.labels.label_file import read_label_file
+from ragguard.analysis.labels.label_file import Label
 from ragguard.metrics.prediction_powered import CorrectedMean
 from ragguard.storage.source import open_source
 
@@ -59,10 +60,9 @@ class CorrectedChanges:
         return {"before": self.before.as_dict(), "after": self.after.as_dict(), "differences": differences}
 
 
-def corrected_changes(before: Side, after: Side, labels: str | Path) -> CorrectedChanges:
-    """Returns the means of two stores, corrected by the labels of each; one file has the labels of both."""
-    given = read_label_file(labels, models=True)
-    sides = [corrected(open_source(*side).scored_runs(), given, str(side[0])) for side in (before, after)]
+def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
+    """Returns the means of two stores, corrected by the labels of each."""
+    sides = [corrected(open_source(*side).scored_runs(), labels, str(side[0])) for side in (before, after)]
     return CorrectedChanges(*sides)
 
 

@@ -69,7 +69,8 @@ def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput("--labels", str(path), f"a file that `ragguard label` wrote ({error})") from error
+        why = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8"
+        raise InvalidInput("--labels", str(path), f"a file that `ragguard label` wrote ({why})") from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -99,7 +100,7 @@ def _label(where: str, line: str) -> Label | None:
             str(data["judge"]),
         )
     except (ValueError, TypeError, LookupError) as error:
-        raise InvalidInput(where, line[:60], f"a line that `ragguard label` wrote ({error!r})") from error
+        raise InvalidInput(where, line[:60], "a line that `ragguard label` wrote") from error
     if said is None or said == "":
         return None
     value = (

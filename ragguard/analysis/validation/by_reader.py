@@ -31,10 +31,10 @@ async def compare_readers(
     scorers: Sequence[str] = (),
     seed: int = 0,
     progress: Progress = silent,
-) -> list[Table]:
-    """Returns the tables. Answers that the data have are another model's: each reader answers for itself.
+) -> tuple[list[Table], list[str]]:
+    """Returns the tables, and a sentence about each reader that failed; where all fail, the error is raised.
 
-    Contexts need texts and references. A reader that fails is named in a note; where all fail, the error is raised.
+    Answers that the data have are another model's: each reader answers for itself. Contexts need texts and references.
     """
     asked = [replace(one, answer=None, outcome=None) for one in contexts if one.readable and one.references]
     if not asked:
@@ -43,7 +43,7 @@ async def compare_readers(
         )
     rows: list[tuple[Cell, ...]] = []
     predicted: dict[str, dict[str, tuple[Cell, ...]]] = {}
-    notes: list[str] = []
+    notes, failed = list[str](), list[str]()
     for name, reader in readers.items():
         try:
             answered = await with_answers(asked, reader, progress=progress)
@@ -52,9 +52,9 @@ async def compare_readers(
                 graded, reader, judge=judge or reader, scorers=scorers or ("utility",), progress=progress
             )
         except RagguardError as error:
-            if len(notes) + 1 == len(readers):
+            failed.append(f"{name} gave no answers: {error}.")
+            if len(failed) == len(readers):
                 raise
-            notes.append(f"{name} gave no answers: {error}.")
             continue
         rows += _answers(name, scored, seed)
         missing = {f"{one.scorer}: {one.message}" for context in scored for one in context.failures}
@@ -72,12 +72,12 @@ async def compare_readers(
         Table("readers", "What each reader answers", columns, tuple(rows),
               source="UDCG, table 6, and SePer, figure 4",
               notes=("Each reader's own greedy answers. SePer: its belief in the references before and after reading, "
-                     "with `--scorers belief`; intervals: the middle 95 % of draws of contexts.", *notes)),
+                     "with `--scorers belief`; intervals: the middle 95 % of draws of contexts.", *failed, *notes)),
         Table("readers-correlations", "Which metric goes with each reader's outcomes: Spearman",
               ("metric", *(word for name in predicted for word in (name, "from", "to"))),
               tuple((metric, *(cell for of in predicted.values() for cell in of.get(metric, none)))
                     for metric in metrics)),
-    ]  # fmt: skip
+    ], failed  # fmt: skip
 
 
 def _answers(name: str, scored: Sequence[Scored], seed: int) -> list[tuple[Cell, ...]]:

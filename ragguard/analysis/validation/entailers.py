@@ -93,22 +93,23 @@ def entailer_of(address: str) -> Entailer:
 
 async def compare_entailers(
     entailers: Mapping[str, Entailer], pairs: Sequence[LabelledPair], *, seed: int = 0
-) -> list[Table]:
-    """Returns how often each entailer is right about the pairs, and how alike any two of them are."""
+) -> tuple[list[Table], list[str]]:
+    """Returns how often each entailer is right about the pairs, and how alike any two of them are, and a sentence about
+    each entailer that failed; where all fail, the error is raised."""
     truth = np.array([RELATIONS.index(one.relation) for one in pairs])
     asked = [one.pair for one in pairs]
     draws = np.random.default_rng(seed).integers(len(pairs), size=(DRAWS, len(pairs)))
     rows: list[tuple[Cell, ...]] = []
     entailed: dict[str, np.ndarray] = {}
-    refused: list[str] = []
+    failed: list[str] = []
     for name, entailer in entailers.items():
         began = time.perf_counter()
         try:
             reply = await entailer.entail(asked)
         except RagguardError as error:
-            if len(entailers) == 1:
+            failed.append(f"{name} was not compared: {error}.")
+            if len(failed) == len(entailers):
                 raise
-            refused.append(f"{name} was not compared: {error}.")
             continue
         seconds = time.perf_counter() - began
         p = rows_of(reply, len(pairs))
@@ -124,7 +125,7 @@ async def compare_entailers(
     notes = (
         "Right: the likeliest of the three relations is the pair's. Intervals: the middle 95 % of draws of pairs. "
         "AUC: how often a pair of that relation has the higher probability of it than one of another.",
-        *refused,
+        *failed,
     )
     alike: tuple[tuple[Cell, ...], ...] = tuple(
         (one, *(correlate(entailed[one], entailed[other], "pearson", draws=2).value for other in entailed))
@@ -135,4 +136,4 @@ async def compare_entailers(
               source="SePer, table 9", notes=notes),
         Table("entailers-alike", "Entailers beside one another: Pearson of the probability of entailment",
               ("", *entailed), alike, source="SePer, figure 7"),
-    ]  # fmt: skip
+    ], failed  # fmt: skip
