@@ -333,8 +333,8 @@ class DistractorGuard:
             return self._too_late(began, left, waiting, attempt)
         else:
             outcome = _failed(error)
-        # A passage that the engine cannot judge does not mean that the engine fails.
-        if outcome.cause not in ("prompt_too_long", "unfit"):
+        # A passage that the engine cannot judge, or a model that is not asked, does not mean that the engine fails.
+        if outcome.cause not in ("prompt_too_long", "unfit", "examination"):
             self._missed(attempt, waiting, outcome.reason)
         return outcome
 

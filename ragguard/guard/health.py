@@ -24,6 +24,7 @@ from ragguard.errors import (
     EngineRejected,
     EngineTimeout,
     EngineUnreachable,
+    ProbeFailed,
     PromptTooLong,
     UnfitText,
 )
@@ -43,6 +44,7 @@ _CAUSES: tuple[tuple[type[BaseException], str], ...] = (
     (EngineRejected, "rejected"),
     (PromptTooLong, "prompt_too_long"),
     (UnfitText, "unfit"),
+    (ProbeFailed, "examination"),
     (EngineProtocolError, "protocol"),
     (CircuitOpen, "circuit_open"),
     (BudgetExceeded, "out_of_budget"),
@@ -76,9 +78,10 @@ class GuardHealth:
     """Decisions by status: pruned, kept_all, shadow, unfit, timeout, error."""
     causes: Mapping[str, int] = field(default_factory=dict)
     """Decisions in which passages could not be judged, by cause: unreachable, overloaded, too_slow, rejected,
-    prompt_too_long, unfit (the engine does not know the words), protocol, circuit_open, out_of_budget, closed,
-    cancelled, paused (the engine missed several budgets in a row and is left alone), queued (too many calls at once),
-    policy, guard_thread, unclear (the judge named no label), or the type of another error."""
+    prompt_too_long, unfit (the engine does not know the words), examination (the model failed in what it would be
+    asked), protocol, circuit_open, out_of_budget, closed, cancelled, paused (the engine missed several budgets in a row
+    and is left alone), queued (too many calls at once), policy, guard_thread, unclear (the judge named no label), or
+    the type of another error."""
     reasons: Mapping[str, str] = field(default_factory=dict)
     """The latest reason of each cause, in full."""
     without_text: int = 0

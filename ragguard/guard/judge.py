@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import cast
 
 import numpy as np
 
@@ -20,13 +20,12 @@ from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.limiter import Limiter
 from ragguard.runtime.notices import NOTICES
-from ragguard.scorers.exam.verdicts import full_record
+from ragguard.scorers.exam.examined import Examined
+from ragguard.scorers.exam.verdicts import Verdicts, verdicts_of
 from ragguard.scorers.models import GUARDING, Models
 from ragguard.scorers.probes.abstention import abstention, read_abstention
 from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
 from ragguard.scorers.probes.relevance import read_relevance, relevance
-
-T = TypeVar("T")
 
 READ, READ_AGAIN = 32_000, 4_000
 """The most characters of a passage that are judged: at first, and after a server has refused a batch with a passage
@@ -74,13 +73,29 @@ class PassageJudge:
     def __init__(self, engine: Engine, judge: Engine, prompts: PromptSet | None) -> None:
         self.engine, self.judge, self._prompts = engine, judge, prompts
         self._limiter = Limiter(AT_ONCE, per_loop=True)
-        self._looked_up = False
+        self._verdicts: Verdicts | None = None
 
     async def identity(self) -> tuple[str, str, str]:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
         engine, judge = await self.engine.info(), await self.judge.info()
         prompts = self._prompts or load_prompts(engine.prompts)
-        return engine.fingerprint, judge.fingerprint, prompts.identity
+        verdicts = self._examined(engine, prompts, judge, self._prompts or load_prompts(judge.prompts))
+        way = "/likelihood" if verdicts.relevance_by_likelihood else ""
+        return engine.fingerprint, judge.fingerprint + way, prompts.identity
+
+    def _examined(
+        self, engine: EngineInfo, prompts: PromptSet, judge: EngineInfo, theirs: PromptSet
+    ) -> Verdicts:
+        """Returns what the examinations of the models say, looked up once."""
+        if self._verdicts is None:
+            self._verdicts = verdicts_of((engine, prompts), (judge, theirs), judge_compares=False)
+            if self._verdicts.relevance_by_likelihood:
+                NOTICES.once(
+                    f"guard by {judge.fingerprint}",
+                    f"{judge.model} failed its examination in relevance: a guard tells it by the likelihood of the "
+                    "query in place of labels",
+                )
+        return self._verdicts
 
     async def judged(
         self,
@@ -134,10 +149,11 @@ class PassageJudge:
                 judge_info = await self.judge.info()
             prompts = self._prompts or load_prompts(reader_info.prompts)
             theirs = self._prompts or load_prompts(judge_info.prompts)
-        if not self._looked_up:
-            self._looked_up = True
-            _warn_of_failed(reader_info, prompts, "abstention")
-            _warn_of_failed(judge_info, theirs, "relevance")
+        verdicts = self._examined(reader_info, prompts, judge_info, theirs)
+        by_likelihood = verdicts.relevance_by_likelihood
+        for probe in ("abstention", *(() if by_likelihood else ("relevance",))):
+            if probe in verdicts.failed:
+                raise verdicts.error(probe)
         reader: list[LabelQuestion] = []
         judging: list[LabelQuestion] = []
         async with WRITING.admitted():
@@ -148,25 +164,27 @@ class PassageJudge:
                 await asyncio.sleep(0)
         models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline)
         # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
-        asking = [asyncio.ensure_future(models.labels(questions)) for questions in (reader, judging)]
+        told = (
+            _by_likelihood(Examined(models, verdicts, theirs), judging)
+            if by_likelihood
+            else _labels(models, judging)
+        )
+        asking = [asyncio.ensure_future(one) for one in (_labels(models, reader), told)]
         try:
             with waiting:
-                (reads, _), (verdicts, _) = await asyncio.gather(*asking)
+                reads, relevances = await asyncio.gather(*asking)
         finally:
             while asking:
                 asking.pop().cancel()
-        return _read(candidates, reads, judging, verdicts)
+        return _read(candidates, reads, judging, relevances)
 
 
-def _warn_of_failed(info: EngineInfo, prompts: PromptSet, probe: str) -> None:
-    """Warns once of a model that failed its examination in what a guard asks it."""
-    record = full_record(info, prompts)
-    if record is not None and probe in record.failed:
-        NOTICES.once(
-            f"guard by {record.fingerprint}",
-            f"{record.remark}: what a guard drops by its labels may mean nothing. Give the guard a model that passes "
-            "(`ragguard doctor ENGINE --exam`)",
-        )
+async def _labels(models: Models, questions: Sequence[LabelQuestion]) -> Sequence[LabelAnswer]:
+    return (await models.labels(questions))[0]
+
+
+async def _by_likelihood(models: Examined, questions: Sequence[LabelQuestion]) -> Sequence[LabelAnswer]:
+    return cast(Sequence[LabelAnswer], await models.respond(questions))
 
 
 def _read(

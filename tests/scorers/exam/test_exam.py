@@ -216,7 +216,7 @@ async def test_answers_that_a_model_does_not_repeat_give_scores_their_spread_as_
     assert scores["p_relevant"].stderr == pytest.approx(0.04)
 
 
-async def test_ratings_fail_with_grades_and_a_guard_says_that_its_model_failed(caplog):
+async def test_ratings_fail_with_grades():
     engine = examinee()
     await kept(engine, figures={"grades": 0.1, "relevance": 0.5, "abstention": 1.0}, log_odds=None)
     found = await ScoringPipeline(engine, scorers=["coverage"]).results(
@@ -224,7 +224,41 @@ async def test_ratings_fail_with_grades_and_a_guard_says_that_its_model_failed(c
     )
     assert not [one for one in found if not isinstance(one, Failure) and one.name == "coverage"]
     assert any("failed its examination in grades" in one.message for one in found if isinstance(one, Failure))
-    guard = DistractorGuard(engine, budget_ms=20_000)
+
+
+def guarded(engine, **options):
+    """A guard, a question, and its passages: one that answers and one about something else."""
+    one = exam_cases().questions[0]
+    passages = [Passage(one.gold), Passage(one.other)]
+    return DistractorGuard(engine, budget_ms=20_000, **options), one.question, passages
+
+
+async def test_guard_by_a_model_whose_labels_failed_judges_relevance_by_likelihood(caplog):
+    engine = examinee(**SAYS_YES)
+    await kept(engine)
+    guard, question, passages = guarded(engine)
     for _ in range(2):
-        await guard.aprune("Who?", [Passage("Ada."), Passage("Oslo.")])
-    assert caplog.text.count("what a guard drops by its labels may mean nothing") == 1
+        gold, other = await guard.judged(question, passages)
+    assert gold.p_relevant > 0.8 > 0.2 > other.p_relevant
+    assert caplog.text.count("by the likelihood of the query in place of labels") == 1
+    assert (await guard._judge.identity())[1].endswith("/likelihood")
+
+
+async def test_guard_by_a_model_that_failed_with_nothing_in_its_place_drops_nothing_unless_told(
+    caplog, monkeypatch
+):
+    for figures in ({"relevance": 0.5, "abstention": 1.0}, {"relevance": 1.0, "abstention": 0.5}):
+        engine = examinee(label=lambda text, name: {"A": 0.1, "B": 0.8}.get(name, 0.1))
+        await kept(engine, figures=figures, log_odds=None)
+        asked = len(engine.calls)
+        guard, question, passages = guarded(engine, pause_after=1, min_keep=0)
+        for _ in range(2):
+            decision = await guard.aprune(question, passages)
+            assert (decision.status, decision.kept) == ("error", passages)
+            assert "failed its examination" in decision.reason
+            assert "set RAGGUARD_EXAM=off" in decision.reason
+        assert guard.health().causes == {"examination": 2}
+        assert len(engine.calls) == asked
+    monkeypatch.setenv("RAGGUARD_EXAM", "off")
+    guard, question, passages = guarded(engine, min_keep=0)
+    assert (await guard.aprune(question, passages)).status == "pruned"
