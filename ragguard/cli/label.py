@@ -20,8 +20,9 @@ _ASKED = {
     "relevance": "Does the passage answer the query?",
     "answer": "Is the answer right?",
     "coverage": "Do the passages answer the question?",
+    "grade": "How useful is the passage for the query, from 1 (off the subject or misleading) to 5 (answers it fully)?",
 }
-_KEYS = "y: yes, n: no, s: skip, q: save and end"
+_KEYS = "s: skip, q: save and end"
 
 
 def run(
@@ -36,7 +37,8 @@ def run(
     kind: Annotated[
         str,
         typer.Option(
-            "--kind", help="relevance (of passages), answer (right?) or coverage (of sub-questions)."
+            "--kind",
+            help="relevance or grade (of passages), answer (right?) or coverage (of sub-questions).",
         ),
     ] = "relevance",
     page: Annotated[
@@ -79,20 +81,26 @@ def run(
     labels = read_label_file(out) if out.stat().st_size else []
     mine = sum(label.by == by for label in labels)
     say(f"{mine} labels by {by} in {out}; next: ragguard report {data} --labels {out}")
-    for one, other, both, kappa in agreements(labels):
-        say(f"{one} and {other} both labelled {both} items: κ {kappa:.2f}")
+    for sentence in agreements(labels):
+        say(sentence)
 
 
 def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float]]:
     """Asks for one key for each item; yields each answer until the person ends."""
+    from ragguard.analysis.labels.items import GRADED
+
     for at, item in enumerate(items, done + 1):
-        say(f"\n{at} of {whole}   {item.query}\n\n{item.text}\n\n{_ASKED[item.place[0]]}   {_KEYS}")
-        while (key := _key()) not in ("y", "n", "s", "q", ""):
-            say(_KEYS)
+        values = (
+            {str(one): float(one) for one in GRADED} if item.place[0] == "grade" else {"y": 1.0, "n": 0.0}
+        )
+        keys = ("1 to 5, " if item.place[0] == "grade" else "y: yes, n: no, ") + _KEYS
+        say(f"\n{at} of {whole}   {item.query}\n\n{item.text}\n\n{_ASKED[item.place[0]]}   {keys}")
+        while (key := _key()) not in (*values, "s", "q", ""):
+            say(keys)
         if key in ("q", ""):
             return
         if key != "s":
-            yield item, float(key == "y")
+            yield item, values[key]
 
 
 def _key() -> str:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 from support.browser import CHROMIUM, chromium
-from support.judged_runs import fill_in, judged_runs
+from support.judged_runs import fill_in, graded_runs, judged_runs
 from support.polling import eventually
 from support.stored import captured, store_scores
 from typer.testing import CliRunner
@@ -18,8 +18,8 @@ from ragguard.storage.source import open_source
 from ragguard.storage.sqlite.store import Store
 
 
-def store_of(path, **how):
-    runs, right = judged_runs(**how)
+def store_of(path, make=judged_runs, **how):
+    runs, right = make(**how)
     store = Store(path)
     for one in runs:
         captured(store, one.run)
@@ -100,6 +100,33 @@ def test_keys_are_kept_and_a_second_person_and_a_second_call_go_on(tmp_path):
     assert [one["label"] for one in kept[:2]] == [1, 0]
     assert len({one["by"] for one in kept}) == 2
     assert "--by" in ragguard("label", tmp_path / "a.db", "-o", labels).output
+
+
+def test_grades_are_asked_as_digits_and_correct_the_report_the_tables_and_the_gate(tmp_path):
+    store, labels = tmp_path / "a.db", tmp_path / "labels.jsonl"
+    right = store_of(store, graded_runs)
+    asked = ragguard(
+        "label", store, "--kind", "grade", "-n", 30, "-o", labels, "--by", "ann", input="y35" + "q"
+    )
+    assert "from 1 (off the subject" in asked.output
+    assert [json.loads(line)["label"] for line in labels.read_text().splitlines()] == [3, 5]
+    labels.unlink()
+    items = in_order_of_worth(items_of(open_source(store).scored_runs(), "grade"), 60)
+    labels.write_text("".join(line_of(item) + "\n" for item in items))
+    fill_in(labels, right)
+    mean = json.loads(ragguard("report", store, "--labels", labels, "--json").output)["corrected"]["means"][
+        "grade"
+    ]
+    assert mean["low"] < right.mean() < mean["high"] < mean["raw"]
+    assert ragguard("validate", store, "--labels", labels, "--json", tmp_path / "v.json").exit_code == 0
+    kind, _, count, precision, recall, kappa, _ = json.loads((tmp_path / "v.json").read_text())[0]["rows"][0]
+    assert (kind, count, recall) == ("grade", 60, 1.0)
+    assert precision < 1
+    assert 0 < kappa < 1
+    gate = ("compare", store, store, "--labels", labels, "--corrected", "--fail-if", "grade < -0.5")
+    assert ragguard(*gate).exit_code == 0
+    labels.write_text(labels.read_text().replace('"label": 5', '"label": 6'))
+    assert "a `label` from 1 to 5" in ragguard("report", store, "--labels", labels).output
 
 
 def test_labels_of_a_model_are_refused_unless_called_so(sheet):
@@ -225,3 +252,20 @@ def test_page_asks_by_keyboard_goes_on_and_saves_lines_that_are_read(tmp_path):
     assert {label.by for label in labels} == {"ann"}
     assert json.loads(saved.read_text().splitlines()[0])["text"] == first
     assert ragguard("report", tmp_path / "a.db", "--labels", saved).exit_code == 0
+
+
+@pytest.mark.browser
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
+def test_page_takes_grades_as_digits_and_nothing_else(tmp_path):
+    store_of(tmp_path / "a.db", graded_runs)
+    address = tmp_path / "label.html"
+    assert ragguard("label", tmp_path / "a.db", "--kind", "grade", "-n", 12, "--page", address).exit_code == 0
+    with chromium() as browser:
+        page = browser.open(address.as_uri(), until="document.getElementById('count')?.textContent > ''")
+        page.press("4")
+        page.call("Input.insertText", text="ann")
+        for key in ("Enter", "y", "4", "2"):
+            page.press(key)
+        assert page.value("document.getElementById('count').textContent") == "3 of 12, 2 labelled"
+        assert page.value("document.getElementById('yes-no').hidden") is True

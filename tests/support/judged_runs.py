@@ -47,6 +47,30 @@ def judged_runs(
     return runs, right
 
 
+def graded_runs(count: int = 60, places: int = 4, seed: int = 0) -> tuple[list[ScoredRun], np.ndarray]:
+    """Returns runs with the grades of a judge that grades too high, and the right grades, (runs, places)."""
+    runs, _ = judged_runs(count, places, seed)
+    random = np.random.default_rng(seed)
+    right = random.integers(1, 6, (count, places))
+    given = np.clip(right + random.integers(0, 3, right.shape), 1, 5)
+    for one, grades in zip(runs, given, strict=True):
+        step = one.run.steps[0].id
+        one.scores += [
+            Score(
+                "grade",
+                float(grade),
+                "passage",
+                one.run.id,
+                step,
+                position=rank,
+                engine=JUDGE,
+                prompts="default/1",
+            )
+            for rank, grade in enumerate(grades, 1)
+        ]
+    return runs, right
+
+
 def right_label(item: LabelItem, right: np.ndarray) -> float:
     """Returns the right label of an item."""
     _, run, _, position = item.place
@@ -59,7 +83,8 @@ def fill_in(path: Path, right: np.ndarray, by: str = "ann", prefix: str = "") ->
     for line in path.read_text().splitlines():
         data = json.loads(line)
         if data["run"].startswith(prefix):
-            data["label"] = bool(right[int(data["run"].lstrip("abr")), data["position"] - 1])
+            found = right[int(data["run"].lstrip("abr")), data["position"] - 1]
+            data["label"] = int(found) if data["kind"] == "grade" else bool(found)
             data["by"] = by
         lines.append(json.dumps(data))
     path.write_text("\n".join(lines) + "\n")

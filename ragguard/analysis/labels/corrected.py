@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 
-from ragguard.analysis.labels.items import READERS, LabelItem, latest
+from ragguard.analysis.labels.items import GRADED, READERS, LabelItem, latest
 from ragguard.analysis.labels.label_file import Label, agreements, by_place
 from ragguard.errors import InvalidInput
 from ragguard.metrics.distraction import udcg
@@ -66,8 +66,8 @@ class Corrections:
 
 
 def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "the store") -> Corrections:
-    """Returns the means over questions of p_relevant, utility, UDCG, coverage_total and answer_correct by the labels of
-    these runs.
+    """Returns the means over questions of p_relevant, utility, UDCG, coverage_total, answer_correct and grade by the
+    labels of these runs.
 
     Raises InvalidInput where a label is about another text, or was drawn by the numbers of another judge.
     """
@@ -89,10 +89,7 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
         )
     for name, column in columns.items():
         _correct(found, name, column)
-    found.remarks += [
-        f"{one} and {other} both labelled {number} items: κ {kappa:.2f}"
-        for one, other, number, kappa in agreements([label for label in labels if label.place in used])
-    ]
+    found.remarks += agreements([label for label in labels if label.place in used])
     return found
 
 
@@ -187,7 +184,16 @@ def _add_coverage(
             columns["coverage_total"].constants[question] = math.nan
 
 
-_ADD = {"relevance": _add_passages, "answer": _add_answer, "coverage": _add_coverage}
+def _add_grades(
+    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
+    weight: float,
+) -> None:  # fmt: skip
+    for item in items:
+        judged = GRADED[0] + item.judged * (GRADED[-1] - GRADED[0])
+        columns["grade"].add(item, question, weight / len(items), judged, y[item.place])
+
+
+_ADD = {"relevance": _add_passages, "answer": _add_answer, "coverage": _add_coverage, "grade": _add_grades}
 
 
 def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
@@ -201,7 +207,7 @@ def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
     if len(given) < LEAST_LABELS:
         found.remarks.append(f"{name} is not corrected: {len(given)} labels, and {LEAST_LABELS} are needed")
         return
-    if name in ("p_relevant", "answer_correct", "coverage_total") and len(set(given)) == 1:
+    if name in ("p_relevant", "answer_correct", "coverage_total", "grade") and len(set(given)) == 1:
         found.remarks.append(f"{name} is not corrected: all {len(given)} labels say the same; label more")
         return
     names = dict.fromkeys([*column.constants, *column.questions])

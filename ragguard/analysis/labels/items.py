@@ -1,4 +1,5 @@
-"""The items of scored runs that a person can label (is a passage relevant, is an answer correct), in a useful order.
+"""The items of scored runs that a person can label (is a passage relevant, how useful is it, is an answer correct), in
+a useful order.
 
 The order lets a few labels correct the judge's means as well as possible: see `metrics/prediction_powered.py`.
 """
@@ -16,11 +17,13 @@ from typing import Literal, TypeAlias, get_args
 from ragguard.errors import InvalidInput
 from ragguard.records import RetrievalStep, Score, ScoredRun
 
-Kind = Literal["relevance", "answer", "coverage"]
+Kind = Literal["relevance", "answer", "coverage", "grade"]
 KINDS: tuple[str, ...] = get_args(Kind)
 Place: TypeAlias = tuple[str, str, str, int]
 """The place of an item: its kind, run id, step id and the rank of its passage from 1. An answer has "" and 0, coverage
 "" and the number of the sub-question from 1."""
+GRADED: tuple[int, ...] = (1, 2, 3, 4, 5)
+"""The labels of a grade; those of every other kind are 1 (yes) and 0 (no)."""
 EDGES = (0.1, 0.5, 0.9)
 """The judge's probabilities of yes at which strata meet: sure no, rather no, rather yes, sure yes."""
 _LEAST_SPREAD = 0.25
@@ -33,7 +36,7 @@ _LEAST = 2
 
 @dataclass(frozen=True, slots=True)
 class LabelItem:
-    """A passage or an answer about which a person is asked one question: is it relevant, or is it correct?"""
+    """A passage or an answer about which a person is asked one question: is it relevant, how useful, or correct?"""
 
     place: Place
     query: str
@@ -41,7 +44,7 @@ class LabelItem:
     text: str
     """The text of the passage or of the answer."""
     judged: float
-    """The judge's probability that the answer is yes."""
+    """The judge's probability that the answer is yes; of a grade, 0 for 1 up to 1 for 5."""
     judge: str
     """The fingerprint of the engine that judged."""
     reads: float = 1.0
@@ -76,18 +79,29 @@ def latest(scored: ScoredRun, *names: str) -> Iterator[Score]:
 
 def passage_items(scored: ScoredRun) -> Iterator[LabelItem]:
     """Yields an item for each passage of a run that has a score `p_relevant`."""
-    steps = {step.id: step for step in scored.run.steps}
     abstains = {(one.step_id, one.position): one.value for one in latest(scored, "p_abstain")}
-    for score in latest(scored, "p_relevant"):
+    for score, place, query, text in _judged_passages(scored, "relevance", "p_relevant"):
+        reads = 1 - abstains.get((score.step_id, score.position), 0.0)
+        yield LabelItem(place, query, text, judged=score.value, judge=score.engine, reads=reads)
+
+
+def grade_items(scored: ScoredRun) -> Iterator[LabelItem]:
+    """Yields an item for each passage of a run that a judge graded."""
+    for score, place, query, text in _judged_passages(scored, "grade", "grade"):
+        if score.label != "given":
+            share = (score.value - GRADED[0]) / (GRADED[-1] - GRADED[0])
+            yield LabelItem(place, query, text, judged=share, judge=score.engine)
+
+
+def _judged_passages(scored: ScoredRun, kind: Kind, name: str) -> Iterator[tuple[Score, Place, str, str]]:
+    """Yields each score of that name about a passage, with its place, its query and the passage's text."""
+    steps = {step.id: step for step in scored.run.steps}
+    for score in latest(scored, name):
         step, position = steps.get(score.step_id), score.position or 0
         passages = [] if step is None else _candidates(step)
         if step is not None and 0 < position <= len(passages):
-            place = "relevance", scored.run.id, step.id, position
-            query = step.query or scored.run.question
-            yield LabelItem(
-                place, query, passages[position - 1], judged=score.value, judge=score.engine,
-                reads=1 - abstains.get((step.id, score.position), 0.0),
-            )  # fmt: skip
+            place = kind, scored.run.id, step.id, position
+            yield score, place, step.query or scored.run.question, passages[position - 1]
 
 
 def answer_items(scored: ScoredRun) -> Iterator[LabelItem]:
@@ -136,12 +150,14 @@ def items_of(runs: Iterable[ScoredRun], kind: str) -> list[LabelItem]:
 
 READERS: Mapping[str, Callable[[ScoredRun], Iterator[LabelItem]]] = {
     "relevance": passage_items, "answer": answer_items, "coverage": coverage_items,
+    "grade": grade_items,
 }  # fmt: skip
 """The function that yields the items of a run, by their kind."""
 _SCORES = {
     "relevance": "p_relevant (scorer `utility`)",
     "answer": "answer_correct",
     "coverage": "coverage_total",
+    "grade": "grade of a judge (scorer `grades`)",
 }
 
 

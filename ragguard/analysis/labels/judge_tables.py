@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ragguard.analysis.labels.corrected import corrected
-from ragguard.analysis.labels.items import READERS
+from ragguard.analysis.labels.items import GRADED, READERS
 from ragguard.analysis.labels.label_file import Label, by_place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.metrics.agreement import auc
 from ragguard.records import ScoredRun
+from ragguard.scorers.grades import RELEVANT
 
 _TOGETHER = "all together"
 
@@ -34,11 +35,17 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
         ]
         if not pairs:
             continue
-        says, right = ([value >= 0.5 for value in column] for column in zip(*pairs, strict=True))
+        mine, theirs = zip(*pairs, strict=True)
+        graded = kind == "grade"
+        if graded:
+            mine = tuple(round(GRADED[0] + one * (GRADED[-1] - GRADED[0])) for one in mine)
+        least = RELEVANT if graded else 0.5
+        says, right = ([value >= least for value in column] for column in (mine, theirs))
+        kappa = cohen_kappa([round(one) for one in mine], [round(one) for one in theirs], quadratic=True)
         both = sum(a and b for a, b in zip(says, right, strict=True))
         rows.append((
             kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
-            cohen_kappa(says, right), auc([value for value, _ in pairs], right),
+            kappa if graded else cohen_kappa(says, right), auc(mine, right),
         ))  # fmt: skip
     means = tuple(
         (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
@@ -46,7 +53,10 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     )
     beside = ("label", "judge beside", "items", "precision", "recall", "κ", "AUC")
     columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
-    drawn = "Labels are drawn where the judge is unsure, so that it agrees with people more often than here."
+    drawn = (
+        "Labels are drawn where the judge is unsure, so that it agrees with people more often than here. Of grades: "
+        "4 and 5 are relevant, κ has quadratic weights."
+    )
     return [
         Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),
         Table("corrected-means", "Means corrected by labels", columns, means, notes=tuple(found.remarks)),

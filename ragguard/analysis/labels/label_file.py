@@ -8,10 +8,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from ragguard.analysis.labels.items import KINDS, LabelItem, Place
+from ragguard.analysis.labels.items import GRADED, KINDS, LabelItem, Place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.errors import InvalidInput
 
@@ -30,6 +31,7 @@ _WORDS: Mapping[object, float] = {
     "no": 0.0,
 }
 """The spellings of a label; true and false are 1 and 0 to Python."""
+_GRADES: Mapping[object, float] = {said: float(one) for one in GRADED for said in (one, str(one))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Label:
 
     place: Place
     value: float
-    """1 for yes, 0 for no."""
+    """1 for yes, 0 for no; of a grade 1 to 5."""
     by: str
     digest: str
     judge: str
@@ -103,11 +105,13 @@ def _label(where: str, line: str) -> Label | None:
         raise InvalidInput(where, line[:60], "a line that `ragguard label` wrote") from error
     if said is None or said == "":
         return None
+    words = _GRADES if place[0] == "grade" and not isinstance(said, bool) else _WORDS
     value = (
-        _WORDS.get(said.lower() if isinstance(said, str) else said) if isinstance(said, str | int) else None
+        words.get(said.lower() if isinstance(said, str) else said) if isinstance(said, str | int) else None
     )
     if value is None or place[0] not in KINDS:
-        raise InvalidInput(where, said, "a `label` of 1 or 0 (yes or no)")
+        allowed = "from 1 to 5" if place[0] == "grade" else "of 1 or 0 (yes or no)"
+        raise InvalidInput(where, said, f"a `label` {allowed}")
     if not by:
         raise InvalidInput(where, "no name", "`by`, the name of the person who gave the label")
     is_model = data.get("model") is True
@@ -129,17 +133,20 @@ def by_place(labels: Iterable[Label]) -> dict[Place, Label]:
     }
 
 
-def agreements(labels: Sequence[Label]) -> list[tuple[str, str, int, float]]:
-    """Returns each pair of people with how many items both labelled, and Cohen's κ on these; pairs of fewer than ten
-    are left out."""
-    people: dict[str, dict[Place, float]] = defaultdict(dict)
+def agreements(labels: Sequence[Label]) -> list[str]:
+    """Returns a sentence for each pair of people: how many items both labelled, and Cohen's κ on these, of grades with
+    quadratic weights; pairs of fewer than ten are left out."""
+    people: dict[tuple[bool, str], dict[Place, float]] = defaultdict(dict)
     for label in labels:
-        people[label.by][label.place] = label.value
-    names, found = sorted(people), []
-    for at, one in enumerate(names):
-        for other in names[at + 1 :]:
-            both = [place for place in people[one] if place in people[other]]
-            if len(both) >= 10:
-                kappa = cohen_kappa([people[one][p] for p in both], [people[other][p] for p in both])
-                found.append((one, other, len(both), kappa))
+        people[label.place[0] == "grade", label.by][label.place] = label.value
+    found = []
+    for (graded, one), (also, other) in combinations(sorted(people), 2):
+        first, second = people[graded, one], people[also, other]
+        both = [place for place in first if place in second]
+        if len(both) >= 10:
+            kappa = cohen_kappa([first[p] for p in both], [second[p] for p in both], quadratic=graded)
+            what = "items: quadratic κ" if graded else "items: κ"
+            found.append(
+                f"{one} and {other} both {'graded' if graded else 'labelled'} {len(both)} {what} {kappa:.2f}"
+            )
     return found

@@ -6,8 +6,12 @@ const place = "ragguard labels " + items.map((item) => item.digest).join("");
 const kept = JSON.parse(localStorage.getItem(place) || '{"by": "", "labels": {}}');
 let number = 0;
 
+const graded = () => items[number]?.kind === "grade";
+
 function show() {
   const item = items[number], done = Object.keys(kept.labels).length;
+  at("grades").hidden = !graded();
+  at("yes-no").hidden = graded();
   at("query").textContent = item ? item.query : "All are shown.";
   at("text").textContent = item ? item.text : "";
   at("ask").textContent = item ? asked[item.kind] : "Save (w), or go back (b).";
@@ -29,9 +33,10 @@ function save() {
 }
 
 function press(key) {
-  if ("ynw".includes(key) && !kept.by.trim()) { at("by").focus(); return; }
-  if ("yn".includes(key) && number < items.length) {
-    kept.labels[number] = { label: key === "y" ? 1 : 0, at: new Date().toISOString().slice(0, 19) + "+00:00" };
+  const keys = graded() ? "12345" : "yn";
+  if ((keys + "w").includes(key) && !kept.by.trim()) { at("by").focus(); return; }
+  if (keys.includes(key) && number < items.length) {
+    kept.labels[number] = { label: graded() ? Number(key) : key === "y" ? 1 : 0, at: new Date().toISOString().slice(0, 19) + "+00:00" };
     number += 1;
   } else if (key === "s" && number < items.length) number += 1;
   else if (key === "b" && number > 0) number -= 1;
@@ -45,7 +50,7 @@ at("by").addEventListener("input", () => { kept.by = at("by").value; });
 document.addEventListener("click", (event) => event.target.dataset.key && press(event.target.dataset.key));
 document.addEventListener("keydown", (event) => {
   if (event.target === at("by")) { if (event.key === "Enter") at("by").blur(); return; }
-  if (event.ctrlKey || event.metaKey || event.altKey || !"ynsbw".includes(event.key)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || !"ynsbw12345".includes(event.key)) return;
   event.preventDefault();
   press(event.key);
 });

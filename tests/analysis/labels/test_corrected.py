@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.judged_runs import JUDGE, judged_runs, right_label
+from support.judged_runs import JUDGE, graded_runs, judged_runs, right_label
 
 from ragguard.analysis.labels.corrected import corrected
 from ragguard.analysis.labels.items import digest_of, in_order_of_worth, items_of
@@ -55,6 +56,37 @@ def test_intervals_of_forty_labels_hold_what_the_judge_misses():
         held["raw"] += abs(mean.raw - 0.4) < 0.05
     assert held["corrected"] >= 34  # 38 expected; 33 or fewer once in a hundred
     assert held["raw"] == 0
+
+
+def test_intervals_of_forty_grades_hold_what_a_judge_that_grades_too_high_misses():
+    held = Counter()
+    for seed in range(40):
+        runs, right = graded_runs(seed=seed)
+        labels = labels_of(in_order_of_worth(items_of(runs, "grade"), 40, seed), right)
+        mean = corrected(runs, labels).means["grade"]
+        held["corrected"] += mean.low <= 3.0 <= mean.high
+        held["raw"] += abs(mean.raw - 3.0) < 0.2
+    assert held["corrected"] >= 34  # 38 expected; 33 or fewer once in a hundred
+    assert held["raw"] == 0
+
+
+def test_with_every_grade_labelled_the_mean_is_that_of_people():
+    runs, right = graded_runs()
+    found = corrected(runs, labels_of(items_of(runs, "grade"), right)).means
+    assert found["grade"].value == pytest.approx(right.mean())
+    assert found["grade"].raw == pytest.approx(
+        np.mean([s.value for one in runs for s in one.scores if s.name == "grade"])
+    )
+
+
+def test_grades_that_came_with_the_passages_are_no_judge_s():
+    runs, _ = graded_runs()
+    for one in runs:
+        one.scores = [
+            replace(score, label="given") if score.name == "grade" else score for score in one.scores
+        ]
+    with pytest.raises(InvalidInput, match="grade of a judge"):
+        items_of(runs, "grade")
 
 
 def test_an_interval_ends_where_the_range_of_its_metric_does_and_a_difference_keeps_its_width():
@@ -117,7 +149,10 @@ def test_two_people_are_averaged_and_their_agreement_is_told():
     runs, right = judged_runs()
     items = in_order_of_worth(items_of(runs, "relevance"), 30)
     ann, bob = labels_of(items, right), labels_of(items, 1 - right, by="bob")
-    assert agreements([*ann, *labels_of(items, right, by="bob")])[0] == ("ann", "bob", 30, pytest.approx(1.0))
+    assert (
+        agreements([*ann, *labels_of(items, right, by="bob")])[0]
+        == "ann and bob both labelled 30 items: κ 1.00"
+    )
     found = corrected(runs, [*ann, *bob[:15]])
     assert any("ann and bob both labelled 15 items: κ -" in remark for remark in found.remarks)
     assert found.means["p_relevant"].labels == 30
