@@ -122,6 +122,11 @@ class Configuration:
         return self.tracer_provider is not None or self.otlp is not None
 
     @property
+    def forwards(self) -> bool:
+        """True where runs are captured alone and sent to a service that scores them."""
+        return self.scoring.engine is None and self.otlp is not None
+
+    @property
     def bounds(self) -> QueueBounds:
         """The bounds on the events that wait for the disk."""
         block = _seconds_to_block(self.on_overflow)

@@ -98,7 +98,7 @@ class ChosenSinks:
         from ragguard.telemetry.otel import OtelSink
 
         settings = self._settings
-        if settings.scoring.engine is None and settings.otlp is not None:
+        if settings.forwards and settings.otlp is not None:
             try:
                 from ragguard.telemetry.forwarding import ForwardingSink
             except ImportError as error:

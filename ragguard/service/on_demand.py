@@ -46,8 +46,11 @@ class ScoringOnDemand:
         pipeline: PerProcess[ScoringPipeline],
         scoring: RunScoring,
         redactor: Redactor | None,
+        send_again: Callable[[], None] | None,
     ) -> None:
-        self._store, self._intake, self._loop = store, intake, loop
+        """Takes `send_again`, which has runs sent once more of which something was said after their end; None where no
+        service is to know of it."""
+        self._store, self._intake, self._loop, self._send_again = store, intake, loop, send_again
         self._pipeline, self._scoring, self._redactor = pipeline, scoring, redactor
 
     async def evaluate_record(self, run: Run) -> ScoredRun:
@@ -70,7 +73,15 @@ class ScoringOnDemand:
             raise InvalidInput("note", note, "a text")
         kept = [note] if self._redactor is None else self._redactor.texts([note])
         said = {FEEDBACK: {"thumb": thumb, "note": "".join(kept or ())}}
-        return self._intake.do(lambda: self._store.add_metadata(self.stored_id(run_id()), said))
+
+        def keep() -> bool:
+            if self._send_again is None:
+                return self._store.add_metadata(self.stored_id(run_id()), said)
+            known = self._store.add_metadata(self.stored_id(run_id()), said, due=True)
+            self._send_again()
+            return known
+
+        return self._intake.do(keep)
 
     async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
         """Scores a captured run as it is stored, or as it was captured where the store does not have it."""

@@ -76,7 +76,7 @@ class Service:
         )  # fmt: skip
         self.on_demand = ScoringOnDemand(
             self.store, self.intake, loop=SCORER, pipeline=self.pipeline, scoring=self._scoring,
-            redactor=redactor,
+            redactor=redactor, send_again=self.runs_due if settings.forwards else None,
         )  # fmt: skip
         self._live = LiveScoring(
             settings, self.store, pipeline=self.pipeline, scoring=self._scoring, delivery=self.delivery,

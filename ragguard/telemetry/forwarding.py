@@ -1,6 +1,7 @@
 """Sends captured runs, as spans with texts, to a service that scores them. Needs OpenTelemetry's SDK.
 
-A run's spans always have the same ids, so that a run that is sent twice is one run there.
+A run's spans always have the same ids, so that a run that is sent twice is one run there. Its first span holds the run
+itself, with the id, the metadata and all else that no other attribute has.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from dataclasses import replace
 from hashlib import sha256
 
 import httpx
+from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.metrics import NoOpMeterProvider
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import ReadableSpan, SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, SpanLimits, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.id_generator import IdGenerator
 from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
@@ -21,7 +24,10 @@ from ragguard.records import ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
+from ragguard.storage.files.runfile import data_of_run
+from ragguard.storage.sqlite.columns import dump
 from ragguard.telemetry.content import Content
+from ragguard.telemetry.names import RUN_WHOLE
 from ragguard.telemetry.otel import OtelSink
 from ragguard.telemetry.otlp import ExportError, endpoint
 from ragguard.telemetry.sink import DestinationAway
@@ -44,14 +50,19 @@ class ForwardingSink:
 
     def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
         self._url, self._authorization = endpoint(otlp)
-        if not Content.chosen(capture_content).spans:
+        content = Content.chosen(capture_content)
+        self._whole = content.spans and content.inputs and content.outputs
+        if not content.spans:
             NOTICES.warn(
                 f"no texts {self._url}",
                 f"what is sent to {self._url} holds no texts, so that nothing can be scored there: "
                 "RagGuard(engine=None, otlp=..., capture_content=True) sends them",
             )
         self._ids, self._ended = _SpanIds(), _SpansOfRun()
-        limits = SpanLimits(max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES)
+        limits = SpanLimits(
+            max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES,
+            max_attribute_length=SpanLimits.UNSET, max_span_attribute_length=SpanLimits.UNSET,
+        )  # fmt: skip
         provider = TracerProvider(
             ALWAYS_ON, Resource.create({"service.name": "ragguard"}), shutdown_on_exit=False,
             id_generator=self._ids, span_limits=limits,
@@ -71,7 +82,9 @@ class ForwardingSink:
         self._ids.run, self._ids.count, self._ids.trace = run.id, 0, run.trace.trace_id if run.trace else ""
         # The spans of the application go elsewhere: the service gets a trace that is whole without them.
         steps = [replace(step, trace=None) for step in run.steps]
-        self._spans.write(replace(scored, run=replace(run, trace=None, steps=steps)))
+        sent = replace(run, trace=None, steps=steps)
+        self._ended.whole = dump(data_of_run(sent)) if self._whole else ""
+        self._spans.write(replace(scored, run=sent))
         body = encode_spans(self._ended.taken()).SerializeToString()
         try:
             reply = await self._client.get().post(f"{self._url}/v1/traces", content=gzip.compress(body, 1))
@@ -80,6 +93,10 @@ class ForwardingSink:
         if not reply.is_success:
             kind = DestinationAway if reply.status_code in _LATER else ExportError
             raise kind(f"{self._url} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}")
+        if "protobuf" in reply.headers.get("content-type", ""):
+            partial = ExportTraceServiceResponse.FromString(reply.content).partial_success
+            if partial.rejected_spans:
+                raise ExportError(f"{self._url} refused spans of the run {run.id!r}: {partial.error_message}")
 
     async def aclose(self) -> None:
         """Closes the connections."""
@@ -101,10 +118,15 @@ class _SpanIds(IdGenerator):
 
 
 class _SpansOfRun(SpanProcessor):
-    """Keeps the spans of one run until they are sent."""
+    """Keeps the spans of one run until they are sent, the run's own with the `whole` run in it."""
 
     def __init__(self) -> None:
+        self.whole = ""
         self._spans: list[ReadableSpan] = []
+
+    def on_start(self, span: Span, parent_context: Context | None = None) -> None:
+        if span.parent is None and self.whole:
+            span.set_attribute(RUN_WHOLE, self.whole)
 
     def on_end(self, span: ReadableSpan) -> None:
         self._spans.append(span)

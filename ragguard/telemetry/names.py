@@ -66,6 +66,11 @@ OURS = (
     RUN_REFERENCES := Name(
         "ragguard.run.references", "string", "the answers given as right, a list in JSON", "run", content=True,
     ),
+    RUN_WHOLE := Name(
+        "ragguard.run.whole", "string",
+        "the whole run as a run line, where a RagGuard captures alone (`engine=None`): a reader makes the run of it",
+        "run", content=True,
+    ),
     RUN_CAUSE := Name("ragguard.run.cause", "string", "what decided the answer, such as `misled`", "evaluation"),
     RUN_EXPLANATION := Name(
         "ragguard.run.explanation", "string", "the run in a sentence or two, as the report says it", "evaluation",

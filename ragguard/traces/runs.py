@@ -9,7 +9,11 @@ from typing import Any
 
 from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.model_calls import ModelCalls
+from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
+from ragguard.storage.files.runfile import run_of_data
+from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
+from ragguard.traces.otlp import json_body
 from ragguard.traces.span import TraceSpan
 from ragguard.traces.tree import Node, RunRoot, run_roots
 
@@ -42,6 +46,11 @@ def runs_of_trace(spans: Iterable[TraceSpan]) -> list[TracedRun]:
 def _run(root: RunRoot) -> TracedRun:
     top, nodes = root.node, sorted(root.nodes, key=lambda node: node.record.span.started_ns)
     remarks: Counter[str] = Counter()
+    if RUN_WHOLE in top.record.span.attributes:
+        try:
+            return TracedRun(_whole_run(top.record.span, nodes))
+        except InvalidInput as error:
+            remarks[f"the run in the span {top.record.span.name!r} is not read: {error}"] += 1
     steps = _steps(root, nodes, remarks)
     answer = _answer(top, nodes)
     run_id = f"{top.record.span.trace_id}-{top.record.span.span_id}"
@@ -73,6 +82,15 @@ def _run(root: RunRoot) -> TracedRun:
         trace=_place(top.record.span, foreign=False),
     )
     return TracedRun(run, said)
+
+
+def _whole_run(top: TraceSpan, nodes: Sequence[Node]) -> Run:
+    """Returns the run that a RagGuard captured and sent, with the places of its spans in the trace."""
+    run = run_of_data(json_body(str(top.attributes[RUN_WHOLE]).encode()))
+    spans = (node.record.span for node in nodes if node.record.kind == "retrieval")
+    places = {span.attributes.get(STEP_ID): _place(span, foreign=True) for span in spans}
+    steps = [replace(step, trace=places.get(step.id)) for step in run.steps]
+    return replace(run, steps=steps, trace=_place(top, foreign=False))
 
 
 def _steps(root: RunRoot, nodes: Sequence[Node], remarks: Counter[str]) -> list[RetrievalStep]:

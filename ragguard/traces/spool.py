@@ -17,6 +17,7 @@ from pathlib import Path
 
 from ragguard.errors import StoreError
 from ragguard.storage.sqlite.files import create
+from ragguard.telemetry.names import RUN_WHOLE
 from ragguard.traces.span import SpanEvent, TraceSpan
 
 MOST_SPANS = 10_000
@@ -85,7 +86,9 @@ class Spool:
         """Keeps spans of one trace; returns True for a trace that did not wait before."""
         row = self._db.execute("SELECT number, spans, handed FROM trace WHERE id = ?", (trace,)).fetchone()
         if row is None:
-            if self._db.execute("SELECT 1 FROM done WHERE id = ?", (trace,)).fetchone():
+            # A whole run may come anew at any time; other spans would be a run without those that came before.
+            is_whole = any(RUN_WHOLE in span.attributes for span in spans)
+            if not is_whole and self._db.execute("SELECT 1 FROM done WHERE id = ?", (trace,)).fetchone():
                 refused["that came too late for its trace"] += len(spans)
                 return False
             if self.waiting >= MOST_TRACES:

@@ -91,12 +91,12 @@ def _outermost(top: Node) -> Iterator[Node]:
 
 
 def _trees(spans: Iterable[TraceSpan]) -> list[Node]:
-    """Returns the roots of the trees. A span that came twice counts once; spans whose parent is missing stand side by
-    side under a root in its place; a circle of parents is cut at its earliest span."""
+    """Returns the roots of the trees. A span that came twice counts once, as it came last; spans whose parent is
+    missing stand side by side under a root in its place; a circle of parents is cut at its earliest span."""
     nodes: dict[str, Node] = {}
     for span in spans:
         before = nodes.get(span.span_id)
-        if before is None or (span.ended_ns and not before.record.span.ended_ns):
+        if before is None or span.ended_ns or not before.record.span.ended_ns:
             nodes[span.span_id] = Node(read_span(span))
     for node in list(nodes.values()):
         span = node.record.span

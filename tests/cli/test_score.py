@@ -17,7 +17,7 @@ from support.scripted_engine import ScriptedEngine
 from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
-from ragguard import Passage, RetrievalStep, Run
+from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.cli.app import app
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
@@ -245,6 +245,13 @@ def test_a_store_can_be_scored_again_into_another(engine):
     done = score("first.db", "--store", "second.db", *UTILITY)
     assert done.exit_code == 0
     assert Store("second.db", read_only=True).run_count() == 3
+
+
+def test_a_run_that_is_scored_into_another_store_is_found_there_by_the_application_s_id():
+    with RagGuard("nano", store="first.db", scorers=()) as rg, rg.run("Who?", id="app-1") as run:
+        run.retrieved("who", ["Ada"])
+    score("first.db", "--store", "second.db", *UTILITY)
+    assert Store("second.db", read_only=True).run("app-1").id == run.id
 
 
 def test_a_budget_that_is_spent_is_a_reason_and_not_a_crash(engine):

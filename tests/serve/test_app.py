@@ -80,6 +80,21 @@ async def test_spans_that_come_after_a_trace_is_forgotten_are_refused(client):
         assert await steps(asked, 100) == [[["a"]]]
 
 
+async def test_a_whole_run_that_comes_after_its_trace_is_forgotten_takes_the_place_of_the_first(client):
+    def whole(*queries):
+        steps = [{"query": query, "passages": ["text"]} for query in queries]
+        line = json.dumps({"id": "r1", "question": "Who?", "steps": steps})
+        return span(1, at=(1, 99), openinference__span__kind="CHAIN", ragguard__run__whole=line)
+
+    async with client() as asked:
+        await send(asked, whole("who"))
+        assert len(await steps(asked, 6)) == 1
+        await steps(asked, 700)
+        assert await send(asked, whole("who", "and who")) == {}
+        assert [len(found) for found in await steps(asked, 6)] == [2]
+        assert [run.id for run in asked.rg.runs()] == ["r1"]
+
+
 async def test_spans_are_kept_for_the_latest_traces_alone(client, monkeypatch):
     monkeypatch.setattr(spool, "MOST_LATE", 1)
     async with client() as asked:
@@ -148,6 +163,9 @@ async def test_run_lines_are_taken_and_bad_ones_named(client):
         assert ["line 3" in reply["rejected"][0], "another question" in reply["rejected"][1]] == [True, True]
         await asked.rg.aflush(60)
         assert asked.rg.scores("r1")
+        named = json.dumps({"question": "Why?", "steps": [], "metadata": {"ragguard.caller_id": "app-1"}})
+        assert (await asked.post("/v1/runs", content=named)).json()["accepted"] == 1
+        assert asked.rg.feedback("app-1", "up")
 
 
 async def test_prune_says_which_passages_to_keep(client):

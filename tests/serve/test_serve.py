@@ -3,6 +3,7 @@
 import asyncio
 import json
 import signal
+from dataclasses import replace
 
 import httpx
 import pytest
@@ -16,7 +17,7 @@ from support.server_process import free_port
 from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
-from ragguard import RagGuard
+from ragguard import Passage, RagGuard
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
@@ -117,6 +118,41 @@ def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp
         wait_for_scores(tmp_path, len(made))
         found = {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
     assert found == expected
+
+
+def test_a_run_that_was_sent_is_known_there_by_all_that_the_application_said_of_it(tmp_path):
+    kept, dropped = Passage("Ada", "a", metadata={"page": 3}), Passage("rain", "b")
+    with (
+        served(tmp_path, *NOW, "--scorers", "none") as service,
+        RagGuard(engine=None, store=None, otlp=service.url, capture_content=True) as rg,
+    ):
+        known = {"session_id": "s1", "tags": ["beta"]}
+        with rg.run("Who?", id="app-1", name="ask", sub_questions=["Who?"], metadata=known) as run:
+            run.retrieved("who", [kept], candidates=[dropped, kept], k=4, tool="search", id="call-1")
+            run.answered("Ada")
+        assert rg.flush(60)
+        eventually(lambda: run.id in runs_in(tmp_path), 60)
+        (sent,) = rg.runs()
+        found = runs_in(tmp_path)[run.id].run
+        said = {"run": "app-1", "thumb": "down", "note": "by the service"}
+        assert httpx.post(f"{service.url}/v1/feedback", json=said).json() == {"kept": True}
+        assert run_with(tmp_path, "app-1").metadata["feedback"]["note"] == "by the service"
+        assert rg.feedback("app-1", "up", "by the application")
+        assert rg.flush(60)
+        eventually(lambda: run_with(tmp_path, "app-1").metadata["feedback"]["thumb"] == "up", 60)
+    shown = CliRunner().invoke(app, ["report", str(tmp_path / "r.db"), "--run", "app-1"])
+    assert (shown.exit_code, "Who?" in shown.output) == (0, True)
+    places = [found.trace, *(step.trace for step in found.steps)]
+    assert replace(found, trace=None, steps=[replace(step, trace=None) for step in found.steps]) == sent
+    assert len({place.span_id for place in places}) == 2
+
+
+def run_with(folder, name):
+    store = Store(folder / "r.db", read_only=True)
+    try:
+        return store.run(name)
+    finally:
+        store.close()
 
 
 def test_what_a_service_that_is_away_does_not_take_is_sent_once_it_answers(tmp_path):

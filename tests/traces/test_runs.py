@@ -170,3 +170,11 @@ def test_more_spans_than_a_trace_may_have_are_counted(shape):
     assert len(found.run.steps) == 1
     assert (reading.counts["spans"], reading.counts["spans rejected"]) == (10_000, 2_001)
     assert any("more than 10,000 spans" in remark for remark in reading.remarks)
+
+
+def test_a_whole_run_that_cannot_be_read_is_a_remark_and_the_spans_are_read():
+    run = only_run(
+        span(1, at=(1, 99), **CHAIN, input__value="Who?", ragguard__run__whole="{"), hop(2, 1, "a")
+    )
+    assert [ids(step.passages) for step in run.steps] == [["a"]]
+    assert "the run in the span 'span 1' is not read" in run.metadata["remarks"][0]

@@ -233,10 +233,11 @@ class Store:
         with self._transaction() as db:
             return write_due(db, runs, self._process.owner, scored=self._scored)
 
-    def add_metadata(self, run_id: str, metadata: Mapping[str, Any]) -> bool:
-        """Adds metadata to a run, open or not, without making it due; returns False where it is not there."""
+    def add_metadata(self, run_id: str, metadata: Mapping[str, Any], *, due: bool = False) -> bool:
+        """Adds metadata to a run, open or not; returns False where it is not there. With `due` a run that has ended is
+        due again, as for a sink that sends the metadata on."""
         with self._transaction() as db:
-            known = add_metadata(db, run_id, metadata)
+            known = add_metadata(db, run_id, metadata, due_with=self._process.owner if due else "")
         self.count("runs_noted", known)
         return known
 

@@ -51,12 +51,19 @@ def write_due(
     return refused
 
 
-def add_metadata(db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any]) -> bool:
-    """Adds metadata to a stored run, open or not, without scoring it anew; returns False where it is not there."""
+def add_metadata(
+    db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any], *, due_with: str = ""
+) -> bool:
+    """Adds metadata to a stored run, open or not; returns False where it is not there. One that has ended is due again
+    with the owner `due_with`, where one is named."""
     seq = find_run(db, run_id)
     if seq is None:
         return False
-    body = json.loads(db.execute("SELECT body FROM runs WHERE seq = ?", (seq,)).fetchone()["body"])
+    run = db.execute("SELECT body, status FROM runs WHERE seq = ?", (seq,)).fetchone()
+    body = json.loads(run["body"])
     body["metadata"] = {**body.get("metadata", {}), **plain_metadata(metadata)}
     db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), seq))
+    if due_with and run["status"] != "open":
+        db.execute("UPDATE runs SET revision = revision + 1, attempts = 0 WHERE seq = ?", (seq,))
+        make_due(db, seq, due_with, now_ns())
     return True

@@ -115,8 +115,8 @@ class Writing:
                 self._amended(event)
 
     def write_run(self, run: Run) -> bool:
-        """Writes a whole run in place of the stored one of its id; returns False where nothing is different. `finish`
-        writes the texts that it needs."""
+        """Writes a whole run in place of the stored one of its id; returns False where nothing is different, or
+        feedback alone, which changes no score. `finish` writes the texts that it needs."""
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
@@ -136,6 +136,7 @@ class Writing:
         steps = [step_row(step, self.texts) for step in run.steps]
         if found is None:
             seq = self._insert(run, body)
+            run_names.call(self._db, seq, run)
             self._needed.add(table.digests)
             for step in steps:
                 self._step(seq, step)
@@ -147,16 +148,19 @@ class Writing:
             )
         self._open.discard(seq)
         replaced = self._replace(seq, steps)
-        if not replaced and tuple(known) == columns and known_body == json.loads(body):
+        same, new_body = not replaced and tuple(known) == columns, json.loads(body)
+        if same and known_body == new_body:
             return False
+        same = same and _but_feedback(known_body) == _but_feedback(new_body)
         self._needed.remove(digests_in(known_body))
         self._needed.add(table.digests)
         self._db.execute(
             "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
-            "body = ?, revision = revision + 1, attempts = 0 WHERE seq = ?",
-            (*columns, body, seq),
+            "body = ?, revision = revision + ?, attempts = 0 WHERE seq = ?",
+            (*columns, body, not same, seq),
         )
-        return True
+        run_names.call(self._db, seq, run)
+        return not same
 
     def finish(self) -> None:
         """Writes the new runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
@@ -364,3 +368,8 @@ class Writing:
             "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
             (self._owner, self._now, self._now, part.seq),
         )
+
+
+def _but_feedback(body: Data) -> Data:
+    metadata = {name: value for name, value in body.get("metadata", {}).items() if name != FEEDBACK}
+    return {**body, "metadata": metadata}
