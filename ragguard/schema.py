@@ -34,6 +34,7 @@ from ragguard.runtime.scalars import Scalar, WrongField
 T = TypeVar("T")
 Data: TypeAlias = dict[str, Any]
 
+_OWN_DATA = "your own data go into `metadata`"
 UNREADABLE: Final = "ragguard.fields"
 """Metadata key that names the fields whose values could not be kept."""
 
@@ -326,7 +327,8 @@ class RecordType:
     def _meant(self, name: str) -> str:
         close = difflib.get_close_matches(name, self._in_data, 1)
         meant = f"did you mean {close[0]!r}? " if close else ""
-        return f"{meant}no field of that name; your own data go into `metadata`"
+        known = f"the fields are {', '.join(self._in_data)}"
+        return f"{meant}no field of that name; {_OWN_DATA if 'metadata' in self._in_data else known}"
 
 
 def _values_of(names: Iterable[str]) -> Callable[[Any], tuple[Any, ...]]:

@@ -19,9 +19,9 @@ import binascii
 import hmac
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import asdict
-from typing import Any
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Annotated, Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -30,17 +30,19 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ragguard.capture.snapshot import passages_of
+from ragguard.capture.handle import Thumb
 from ragguard.client import RagGuard
 from ragguard.errors import AdviceError, InvalidInput, RagguardError, StoreError
 from ragguard.guard import DistractorGuard
-from ragguard.records import Run
+from ragguard.records import FieldRule, Id, Passage, Run
+from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import Limiter
-from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, spans_of
-from ragguard.serve.info_gain import InfoGain
+from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, record_of, spans_of
+from ragguard.serve.info_gain import InfoGain, InfoGainItem
 from ragguard.serve.ingest import Ingest
 from ragguard.serve.page import LivePage
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
+from ragguard.text.secret_filter import logger
 
 _AT_ONCE = 4
 """The most bodies of spans that are read at once."""
@@ -49,7 +51,42 @@ _OPEN = ("/healthz", "/readyz")
 _LATER = {"retry-after": "5"}
 _HERE = (b"127.0.0.1", b"localhost", b"[::1]")
 """The names of this machine by which a service without a token is asked."""
+_FIRST = "Who founded Corwell Mills?"
+"""The first question and passage, whose judgement loads the models."""
+_log = logger("ragguard.serve")
 _ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
+
+
+@dataclass
+class _Prune:
+    """The body of `/v1/prune`."""
+
+    query: Annotated[str, FieldRule.NEEDED] = ""
+    passages: Annotated[list[Passage], FieldRule.NEEDED] = field(default_factory=list)
+
+
+@dataclass
+class _Advise:
+    """The body of `/v1/advise`."""
+
+    run: Annotated[Mapping[str, Any], FieldRule.NEEDED] = field(default_factory=dict)
+    budget_ms: float = 5000.0
+
+
+@dataclass
+class _Feedback:
+    """The body of `/v1/feedback`."""
+
+    run: Annotated[Id, FieldRule.NEEDED] = ""
+    thumb: Annotated[Thumb, FieldRule.NEEDED] = "up"
+    note: str = ""
+
+
+@dataclass
+class _InfoGains:
+    """The body of `/compute_info_gain`."""
+
+    items: Annotated[list[InfoGainItem], FieldRule.NEEDED] = field(default_factory=list)
 
 
 class Endpoints:
@@ -60,6 +97,16 @@ class Endpoints:
         self.requests: Counter[tuple[str, int]] = Counter()
         """How many requests there were, by address and status."""
         self._limit = Limiter(_AT_ONCE)
+        self._loading = True
+
+    async def load(self) -> None:
+        """Has the models of this process loaded, so that the first question of an agent is answered in time. A server
+        that cannot be asked now is asked again with the first question."""
+        try:
+            await self.guard.judged(_FIRST, [Passage(_FIRST)])
+        except Exception as error:  # noqa: BLE001 - spans and runs are taken all the same
+            _log.info("the models did not answer at the start: %s", describe(error))
+        self._loading = False
 
     async def traces(self, request: Request) -> Response:
         """Takes spans: they are on the disk once the reply is sent."""
@@ -97,58 +144,51 @@ class Endpoints:
 
     async def prune(self, request: Request) -> Response:
         """Returns which passages to give to the model: their places in the list, from 0."""
-        asked = _mapping(await json_of(request))
-        passages = asked.get("passages")
-        if not isinstance(asked.get("query"), str) or not isinstance(passages, list):
-            raise HTTPException(
-                400, 'needed: {"query": "...", "passages": ["...", {"id": "...", "text": "..."}]}'
-            )
-        decision = await self.guard.aprune(asked["query"], passages_of(passages))
+        asked = record_of(_Prune, await json_of(request))
+        decision = await self.guard.aprune(asked.query, asked.passages)
         dropped = [
             {"place": one.position - 1, "reason": one.reason, "utility": one.utility}
             for one in decision.dropped
         ]
         gone = {one["place"] for one in dropped}
         return JSONResponse({
-            "kept": [place for place in range(len(passages)) if place not in gone], "dropped": dropped,
+            "kept": [place for place in range(len(asked.passages)) if place not in gone], "dropped": dropped,
             "status": decision.status, "reason": decision.reason, "elapsed_ms": decision.elapsed_ms,
         })  # fmt: skip
 
     async def advise(self, request: Request) -> Response:
         """Returns what to do after the steps of a run so far."""
-        asked = _mapping(await json_of(request))
+        asked = record_of(_Advise, await json_of(request))
         try:
-            advice = await self.rg.advice.aadvise(
-                run_of_data(asked.get("run")), float(asked.get("budget_ms", 5000))
-            )
-        except (InvalidInput, AdviceError, TypeError, ValueError) as error:
-            raise HTTPException(400, f'needed: {{"run": a run line, "budget_ms": 5000}}; {error}') from error
+            advice = await self.rg.advice.aadvise(run_of_data(asked.run), asked.budget_ms)
+        except InvalidInput as wrong:
+            raise InvalidInput(f"run.{wrong.argument}", wrong.value, wrong.allowed) from wrong
+        except AdviceError as error:
+            raise HTTPException(400, str(error)) from error
         return JSONResponse(asdict(advice))
 
     async def feedback(self, request: Request) -> Response:
         """Keeps a thumb and a note on a run."""
-        asked = _mapping(await json_of(request))
-        run, thumb, note = (asked.get(name, "") for name in ("run", "thumb", "note"))
-        kept = await asyncio.to_thread(self.rg.feedback, run, thumb, note)
-        return JSONResponse({"kept": kept}, 200 if kept else 404)
+        asked = record_of(_Feedback, await json_of(request))
+        kept = await asyncio.to_thread(self.rg.feedback, asked.run, asked.thumb, asked.note)
+        if kept:
+            return JSONResponse({"kept": True})
+        message = f"no run has the id {asked.run[:80]!r}; ids are those of GET / or of `ragguard report`"
+        return JSONResponse({"kept": False, "message": message}, 404)
 
     async def compute_info_gain(self, request: Request) -> Response:
         """Returns what each context added to the belief in the answers of its question."""
-        items = _mapping(await json_of(request)).get("items")
-        if not isinstance(items, list):
-            raise HTTPException(
-                400, 'needed: {"items": [{"question": "...", "context": "...", "answers": ["..."]}]}'
-            )
-        return JSONResponse(await self.info_gain.of(items))
+        asked = record_of(_InfoGains, await json_of(request))
+        return JSONResponse(await self.info_gain.of(asked.items))
 
     async def healthz(self, request: Request) -> Response:
         """Says that the process answers."""
         return JSONResponse({"status": "healthy"})
 
     async def readyz(self, request: Request) -> Response:
-        """Says whether what comes now can be stored."""
-        outage = self.rg.store.outage
-        return JSONResponse({"status": outage or "ready"}, 503 if outage else 200)
+        """Says whether the models are loaded, and what comes now can be stored."""
+        waits = "the models are being loaded" if self._loading else self.rg.store.outage
+        return JSONResponse({"status": waits or "ready"}, 503 if waits else 200)
 
     async def metrics(self, request: Request) -> Response:
         """Returns the counts in the text format of Prometheus."""
@@ -198,13 +238,13 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
             closing.callback(service.ingest.spool.close)
             closing.push_async_callback(service.rg.aclose, timeout=5.0)
             closing.push_async_callback(service.info_gain.aclose)
-            task = asyncio.create_task(service.ingest.run())
+            tasks = [asyncio.create_task(work) for work in (service.ingest.run(), service.load())]
             try:
                 yield
             finally:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
     posts: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
         ("/v1/traces", service.traces), ("/v1/metrics", service.unused), ("/v1/logs", service.unused),
@@ -283,12 +323,6 @@ class _Door:
         elif kind.lower() != b"bearer":
             return False
         return hmac.compare_digest(brought.strip(), self._token)
-
-
-def _mapping(data: Any) -> Mapping[str, Any]:
-    if not isinstance(data, Mapping):
-        raise HTTPException(400, "needed: a JSON object")
-    return data
 
 
 def _label(text: str) -> str:

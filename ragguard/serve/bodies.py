@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from ragguard.errors import InvalidInput
+from ragguard.schema import read_record
 from ragguard.traces.exports import spans_in
 from ragguard.traces.otlp import json_body, spans_of_protobuf
 from ragguard.traces.span import TraceSpan
+
+T = TypeVar("T")
 
 MOST_BYTES = 16 * 2**20
 """The most bytes of a request's body, as it came and unpacked."""
@@ -57,6 +61,14 @@ async def json_of(request: Request) -> Any:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
+
+
+def record_of(kind: type[T], data: object) -> T:
+    """Returns the body of a request as a record; raises InvalidInput for the first wrong field, by its path."""
+    try:
+        return read_record(kind, data)
+    except InvalidInput as wrong:
+        raise InvalidInput(wrong.argument or "the body", wrong.value, wrong.allowed) from wrong
 
 
 def spans_of(body: bytes, kind: str) -> Iterator[TraceSpan]:

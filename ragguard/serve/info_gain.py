@@ -4,7 +4,8 @@ SePer without."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from ragguard.client import RagGuard
@@ -16,20 +17,29 @@ from ragguard.runtime.faults import describe
 _NEEDED = 'needed: {"question": "...", "context": "...", "answers": ["..."]}'
 
 
+@dataclass
+class InfoGainItem:
+    """A question with its right answers, and a context that may add to the belief in them."""
+
+    question: str = ""
+    context: str = ""
+    answers: list[str] = field(default_factory=list)
+
+
 class InfoGain:
     """Scores items with the belief scorer alone, without storing them."""
 
     def __init__(self, engine: Engine, judge: Engine | str | None = None) -> None:
         self._rg = RagGuard(engine, judge=judge, scorers=("belief",), store=None, retention=1.0)
 
-    async def of(self, items: list[Any]) -> dict[str, list[Any]]:
+    async def of(self, items: Sequence[InfoGainItem]) -> dict[str, list[Any]]:
         """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has the
         score 0 and its error."""
         results = await asyncio.gather(*map(self._one, items))
         scores, errors, details = zip(*results, strict=True) if results else ((), (), ())
         return {"scores": list(scores), "errors": list(errors), "details": list(details)}
 
-    async def _one(self, item: Any) -> tuple[float, str | None, dict[str, float] | None]:
+    async def _one(self, item: InfoGainItem) -> tuple[float, str | None, dict[str, float] | None]:
         try:
             run = _run(item)
             scores = await self._rg.score(run)
@@ -51,14 +61,10 @@ class InfoGain:
         await self._rg.aclose(timeout=1.0)
 
 
-def _run(item: Any) -> Run:
-    if not isinstance(item, Mapping) or not all(
-        isinstance(item.get(name), str) for name in ("question", "context")
-    ):
+def _run(item: InfoGainItem) -> Run:
+    references = references_of(item.answers)
+    if not (item.question and item.context and references):
         raise ValueError(_NEEDED)
-    references = references_of(item.get("answers"))
-    if not references:
-        raise ValueError(_NEEDED)
-    passages = [Passage(item["context"])]
-    step = RetrievalStep(query=item["question"], passages=passages, candidates=passages)
-    return Run(question=item["question"], references=references, steps=[step])
+    passages = [Passage(item.context)]
+    step = RetrievalStep(query=item.question, passages=passages, candidates=passages)
+    return Run(question=item.question, references=references, steps=[step])

@@ -27,7 +27,7 @@ def client():
             endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000), gain)
             transport = httpx.ASGITransport(application(endpoints, token))
             async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asked:
-                asked.rg, asked.ingest, asked.clock = rg, ingest, clock
+                asked.rg, asked.ingest, asked.clock, asked.endpoints = rg, ingest, clock, endpoints
                 yield asked
             await gain.aclose()
 

@@ -1,5 +1,6 @@
 """The endpoints: spans early, late, twice and without a root; bodies that are none; the questions of agents."""
 
+import asyncio
 import gzip
 import json
 
@@ -187,6 +188,41 @@ async def test_advise_says_what_to_do(client):
         assert (await asked.post("/v1/advise", json=[])).status_code == 400
 
 
+RUN = {"question": "Who?", "steps": [{"query": "who", "passages": ["text"]}]}
+WRONG = {
+    "/v1/prune": [({"query": "who", "passages": [], "tresh": 1}, "tresh", "the fields are query, passages"),
+                  ({"query": "who"}, "passages", "it is missing"),
+                  ({"query": "who", "passages": [{"text": 3}]}, "passages[0].text", "a text"),
+                  ([], "the body", "an object")],
+    "/v1/advise": [({"run": RUN, "budget": 1}, "budget", "did you mean 'budget_ms'"), ({"run": 3}, "run", "an object"),
+                   ({"run": RUN, "budget_ms": "soon"}, "budget_ms", "a number"),
+                   ({"run": {**RUN, "steps": 1}}, "run.steps", "a list")],
+    "/v1/feedback": [({"run": "r", "thumb": "up", "nots": "x"}, "nots", "the fields are run, thumb, note"),
+                     ({"run": "r", "thumb": "left"}, "thumb", "up, down"),
+                     ({"run": [], "thumb": "up"}, "run", "a text")],
+    "/compute_info_gain": [({"items": [{"answer": "Ada"}]}, "items[0].answer", "did you mean 'answers'"),
+                           ({"items": [{"context": 3}]}, "items[0].context", "a text"), ({}, "items", "it is missing")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("address", "body", "field", "allowed"), [
+    (address, *case) for address, cases in WRONG.items() for case in cases
+])  # fmt: skip
+async def test_a_field_that_is_unknown_or_wrong_is_refused_by_its_name(client, address, body, field, allowed):
+    async with client() as asked:
+        reply = await asked.post(address, json=body)
+        message = reply.json()["message"]
+        assert (reply.status_code, message.partition(": ")[0]) == (400, field)
+        assert allowed in message
+
+
+async def test_feedback_on_an_unknown_run_says_where_ids_are(client):
+    async with client() as asked:
+        reply = await asked.post("/v1/feedback", json={"run": "nobody", "thumb": "up"})
+        assert (reply.status_code, reply.json()["kept"]) == (404, False)
+        assert "'nobody'" in reply.json()["message"]
+
+
 async def test_info_gain_is_what_the_belief_scorer_gives(client):
     item = {"question": QUESTION, "context": TRUE, "answers": ["Ursula Almberg"]}
     async with client() as asked:
@@ -228,3 +264,21 @@ def test_sender_without_texts_is_warned_that_nothing_can_be_scored(caplog):
         RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9", capture_content=sends).close()
     (said,) = [record.message for record in caplog.records if "holds no texts" in record.message]
     assert "capture_content=True" in said
+
+
+async def test_service_is_ready_once_the_models_are_loaded(client):
+    loading = asyncio.Event()
+
+    async def load(*_):
+        await loading.wait()
+        raise OSError("no such file")
+
+    async with client() as asked:
+        asked.endpoints.guard.judged = load
+        task = asyncio.create_task(asked.endpoints.load())
+        before = await asked.get("/readyz")
+        loading.set()
+        await task
+        after = await asked.get("/readyz")
+    assert (before.status_code, before.json()) == (503, {"status": "the models are being loaded"})
+    assert (after.status_code, after.json()) == (200, {"status": "ready"})
