@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile, check_output
+from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile
 from ragguard.cli.terminal import notes, say, screen
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
     from ragguard.analysis.validation.contexts import Context
@@ -32,7 +33,7 @@ def run(
     ],
     format: Annotated[
         str,
-        typer.Option(help="The format of DATA: auto, contexts, runs, beir, trec or labels."),
+        typer.Option(help="The format of DATA: auto, contexts, runs, beir or trec."),
     ] = "auto",
     k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
@@ -59,13 +60,6 @@ def run(
             "nli:ADDRESS, words; with commas between."
         ),
     ] = None,
-    threshold: Annotated[
-        float | None,
-        typer.Option(
-            help="For labels of people and a judge: the label from which on an item is answered; unless said 3, or 1 "
-            "where all labels are 0 or 1."
-        ),
-    ] = None,
     labels: LabelFile = None,
     seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the tests.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
@@ -82,7 +76,8 @@ def run(
 
     console = notes()
     for option, path in (("--markdown", markdown), ("--json", as_json)):
-        check_output(option, path)
+        if path is not None:
+            output_path(option, path)
     named = None if entailers is None else [one.strip() for one in entailers.split(",")]
     for option, names in (("--engine", engine), ("--entailers", named)):
         if twice := [name for name, count in Counter(names).items() if count > 1]:
@@ -112,8 +107,6 @@ def run(
             tables = _beside_people(data, labels)
         elif named is not None:
             tables, failed = asyncio.run(_entailers(data, named, seed))
-        elif labelled := _of_labels(Path(data), format, engine, judge, chosen, threshold, seed):
-            tables = labelled
         else:
             contexts = read_dataset(data, format, k, remarks=remarks)
             if engine and len(engine) > 1:
@@ -155,23 +148,6 @@ async def _entailers(data: str, addresses: Sequence[str], seed: int) -> tuple[li
     finally:
         for one in opened.values():
             await one.aclose()
-
-
-def _of_labels(
-    path: Path, format: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
-    threshold: float | None, seed: int,
-) -> list[Table] | None:  # fmt: skip
-    """Compares labels of people with those of a judge; returns None where DATA holds no labels."""
-    from ragguard.analysis.validation.people import tables
-    from ragguard.analysis.validation.readers.labels import is_labels, read_labels
-
-    if format != "labels" and not (format == "auto" and is_labels(path)):
-        if threshold is not None:
-            raise InvalidInput("threshold", threshold, "nothing, as DATA holds no labels of people")
-        return None
-    if engine or judge is not None or scorers:
-        raise InvalidInput("engine", engine, "nothing: labels of people and a judge are compared as they are")
-    return tables(read_labels(path), threshold=threshold, seed=seed)
 
 
 async def _data(

@@ -115,31 +115,6 @@ def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
     )
 
 
-def test_labels_of_people_are_compared_with_a_judges(tmp_path):
-    path, out = tmp_path / "labels.jsonl", tmp_path / "out.json"
-    path.write_text("".join(
-        json.dumps({"context": f"r{n}", "item": f"q{m}", "judge": (n + m) % 6, "labels": {"ann": (n + m) % 6}}) + "\n"
-        for n in range(4) for m in range(5)
-    ))  # fmt: skip
-    done = validate(path, "--json", out)
-    assert done.exit_code == 0, done.output
-    items, coverage = json.loads(out.read_text())
-    assert items["rows"][0][:6] == ["ann", 1, 1, 1, 1, 1]
-    assert dict(zip(coverage["columns"], coverage["rows"][0], strict=True))["Spearman's ρ"] == pytest.approx(
-        1
-    )
-    for arguments, told in (
-        ((path, "--engine", "nano"), "compared as they are"),
-        ((path, "--threshold", "9"), "threshold"),
-        ((ROOT / "examples" / "contexts.jsonl", "--threshold", "3"), "holds no labels of people"),
-        ((tmp_path / "none.jsonl", "--format", "labels"), "none.jsonl"),
-    ):
-        done = validate(*arguments)
-        assert done.exit_code == 2, done.output
-        assert told in " ".join(done.output.split())
-        assert "Traceback" not in done.output
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -149,7 +124,7 @@ def test_labels_of_people_are_compared_with_a_judges(tmp_path):
         (("DATA",), "--engine"),
         (("DATA", "--scorers", "utilty"), "--engine, for --scorers and --judge"),
         (("DATA", "--format", "excel"), "'excel'"),
-        (("DATA", "--format", "udcg"), "auto, contexts, runs, beir, trec, labels"),
+        (("DATA", "--format", "udcg"), "auto, contexts, runs, beir, trec"),
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),

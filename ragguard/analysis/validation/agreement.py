@@ -1,9 +1,8 @@
-"""Measures how well the labels of two raters, or of several, agree."""
+"""Measures how well the labels of two raters agree."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,23 +26,6 @@ def cohen_kappa(first: ArrayLike, second: ArrayLike, *, quadratic: bool = False)
     distance = np.subtract.outer(labels, labels) ** 2 if quadratic else 1.0 - np.eye(len(labels))
     by_chance = float((np.outer(table.sum(axis=1), table.sum(axis=0)) * distance).sum())
     return 1.0 - float((table * distance).sum()) / by_chance if by_chance else math.nan
-
-
-def fleiss_kappa(ratings: Sequence[Sequence[float]]) -> float:
-    """Returns Fleiss' κ of several raters, from the labels of each item; every item needs as many, two or more.
-
-    nan where all labels are the same.
-    """
-    counts = {len(labels) for labels in ratings}
-    if len(counts) != 1 or counts == {0} or counts == {1}:
-        raise InvalidInput("ratings", sorted(counts), "as many labels for every item, two or more")
-    table = np.asarray(ratings, dtype=np.float64)
-    n = table.shape[1]
-    labels = np.unique(table)
-    found = np.stack([(table == label).sum(axis=1) for label in labels], axis=1).astype(np.float64)
-    agreed = float(((found**2).sum(axis=1) - n).mean() / (n * (n - 1)))
-    by_chance = float(((found.sum(axis=0) / found.sum()) ** 2).sum())
-    return (agreed - by_chance) / (1 - by_chance) if by_chance < 1 else math.nan
 
 
 def _columns(first: ArrayLike, second: ArrayLike) -> tuple[Floats, Floats]:

@@ -11,7 +11,6 @@ from ragguard.analysis.validation.correlations import measured, tables
 from ragguard.analysis.validation.entailers import read_pairs
 from ragguard.analysis.validation.readers.contexts import KNOWN
 from ragguard.analysis.validation.readers.dataset import FORMATS, read_dataset
-from ragguard.analysis.validation.readers.labels import is_labels, read_labels
 from ragguard.analysis.validation.scoring import score_contexts
 from ragguard.engines.connect import connect
 
@@ -25,19 +24,16 @@ def test_the_page_shows_what_the_example_gives():
     assert shown == "\n".join(table.markdown() for table in tables(measured(scored)))
 
 
-def test_the_lines_on_the_page_are_a_context_a_label_and_a_pair(tmp_path):
-    line, label, pair = re.findall(r"```json\n(.*?)\n```", PAGE.read_text() + DATA.read_text(), re.DOTALL)
+def test_the_lines_on_the_page_are_a_context_and_a_pair(tmp_path):
+    line, pair = re.findall(r"```json\n(.*?)\n```", PAGE.read_text() + DATA.read_text(), re.DOTALL)
     (tmp_path / "c.jsonl").write_text(line + "\n")
     (found,) = read_dataset(tmp_path / "c.jsonl")
     assert (found.outcome, found.relevance) == (2.0, (1.0, 0.0))
     assert json.loads(line).keys() <= KNOWN
-    (tmp_path / "l.jsonl").write_text(label + "\n")
-    assert is_labels(tmp_path / "l.jsonl")
-    assert read_labels(tmp_path / "l.jsonl")[0].labels == {"ann": 5, "bob": 3}
     (tmp_path / "p.jsonl").write_text(pair + "\n")
     assert read_pairs(str(tmp_path / "p.jsonl"))[0].relation == "entailment"
 
 
-@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS, "labels"])
+@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS])
 def test_every_field_and_format_is_on_the_page(name):
     assert f"`{name}`" in DATA.read_text()

@@ -47,7 +47,7 @@ def read_dataset(
     if k < 1:
         raise InvalidInput("k", k, "1 or more")
     if format != AUTO and format not in FORMATS:
-        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}, labels")
+        raise UnknownName("format", format, f"{AUTO}, {', '.join(FORMATS)}")
     if format in (AUTO, "runs") and is_part_folder(path):
         found = list(runs.read(path, remarks))
     else:
