@@ -609,3 +609,9 @@ async def test_numbers_of_any_size_are_limits_or_refused(make, caplog):
     for name in ("concurrency", "queue_size", "queue_bytes"):
         with pytest.raises(InvalidInput, match=name):
             RagGuard(ScriptedEngine(), store=None, **{name: huge})
+
+
+@pytest.mark.parametrize("wrong", ["YES", 1, "true"])
+def test_capture_content_that_is_no_bool_and_no_mode_is_refused_also_without_spans(wrong):
+    with pytest.raises(InvalidInput, match=r"capture_content: got .*True, False"):
+        RagGuard(ScriptedEngine(), store=None, capture_content=wrong)

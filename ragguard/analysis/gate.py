@@ -28,8 +28,8 @@ def ragguard_gate() -> Gate:
     from ragguard.errors import RagguardError
 
     def gate(
-        before: str | Path, after: str | Path | None = None, fail_if: str | Sequence[str] = (), *, baseline: str = "",
-        labels: str | Path | None = None, corrected: bool = False,
+        before: str | Path, after: str | Path | None = None, fail_if: str | Sequence[str] = (), *,
+        baseline: str | None = None, labels: str | Path | None = None, corrected: bool = False,
     ) -> Comparison:  # fmt: skip
         __tracebackhide__ = True  # pytest shows the line of the test instead
         try:

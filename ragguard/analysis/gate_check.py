@@ -82,8 +82,8 @@ class GateSettings:
 
     fail_if: str | Sequence[str] = ()
     """Bounds on differences, such as `udcg < -0.02`."""
-    baseline: str = ""
-    """The baseline of the first side that is compared; "": all of its runs."""
+    baseline: str | None = None
+    """The baseline of the first side that is compared; None: all of its runs."""
     labels: str | Path | None = None
     """A file of labels of people, of both sides."""
     corrected: bool = False
@@ -109,7 +109,7 @@ def check(before: str | Path, after: str | Path | None, settings: GateSettings) 
     labels = None if settings.labels is None else read_label_file(settings.labels, models=True)
     spans: tuple[range | None, range | None] = (None, None)
     said, doubts = "", list[str]()
-    if settings.baseline:
+    if settings.baseline is not None:
         after, spans, said, doubts = _against(before, settings.baseline, after)
     elif after is None:
         raise InvalidInput("AFTER", None, "a second side, or --baseline NAME")

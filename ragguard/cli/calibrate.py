@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles, check_output
+from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput, RagguardError
+from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -87,7 +88,7 @@ def run(
         _check_options(
             what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
         )
-        check_output("--out", out)
+        output_path("--out", out)
         if what == "udcg":
             for option, value in (("--prompts", prompts), ("--labels", labels)):
                 if value is not None:

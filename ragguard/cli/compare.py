@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import LabelFile, check_output
+from ragguard.cli.options import LabelFile
 from ragguard.cli.terminal import Column, say, screen, show_table
+from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,9 +40,9 @@ def run(
         ),
     ] = None,
     baseline: Annotated[
-        str,
+        str | None,
         typer.Option("--baseline", help="Of BEFORE, the runs of this baseline (`ragguard baseline`) alone."),
-    ] = "",
+    ] = None,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -86,7 +87,8 @@ def run(
     from ragguard.analysis.comment import comment_of
     from ragguard.analysis.gate_check import GateSettings, check
 
-    check_output("--markdown", markdown)
+    if markdown is not None:
+        output_path("--markdown", markdown)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     checked = check(before, after, GateSettings(
         fail_if or (), baseline, labels, on_corrected, trust_failed=trust_failed, draws=draws, seed=seed,

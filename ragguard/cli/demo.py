@@ -6,6 +6,7 @@ The part of a framework is in its integration's module `demo`, imported by name:
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import sys
 import time
@@ -54,16 +55,16 @@ def run(
         raise typer.Exit(2)
     _make_room(out)
     done = _demonstrate(attached, out, seed, console)
-    command = escape(_typed())
+    command, folder = escape(_typed()), escape(shlex.quote(str(out)))
     console.print(
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
         f"[bold]Written to {escape(str(out))}[/bold]: report.html, ragguard.db (the store), runs.jsonl\n"
         "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line), and\n"
         "worse-search.db, to compare with\n"
         f"[bold]Next[/bold]      open {escape(str(out))}/report.html in a browser\n"
-        f"          {command} report {escape(str(out))}/ragguard.db\n"
-        f"          {command} compare {escape(str(out))}/worse-search.db {escape(str(out))}/ragguard.db\n"
-        f"          {command} score {escape(str(out))}/runs.jsonl --engine URL --dry-run\n"
+        f"          {command} report {folder}/ragguard.db\n"
+        f"          {command} compare {folder}/worse-search.db {folder}/ragguard.db\n"
+        f"          {command} score {folder}/runs.jsonl --engine URL --dry-run\n"
         "          your own agent: `instrument(rg)`, as README.md and examples/ show",
         soft_wrap=True,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -31,4 +32,4 @@ def run(
         raise typer.Exit(2) from error
     for path in written:
         say(f"{path.stat().st_size:>10,}  {path}")
-    say(f"serve it: vllm serve {directory} --max-model-len 1024")
+    say(f"serve it: vllm serve {shlex.quote(str(directory))} --max-model-len 1024")

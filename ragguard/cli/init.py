@@ -53,6 +53,7 @@ def run(
     from ragguard.cli.project import MOST_FILES, read_project
 
     project = read_project(folder)
+    named = None if file is None else _named(project, file)
     found = project.found()
     for name, where in found.items():
         say(f"found {name} ({where})")
@@ -71,12 +72,12 @@ def run(
     if extras := ",".join(EXTRAS[name] for name in found if name in EXTRAS):
         say(f"\ninstall: pip install 'ragguard[{extras}]'")
     change = None
-    target = _target(project, frameworks, file, write=write)
+    target = named or _target(project, frameworks, write=write)
     if target and frameworks:
         try:
             change = place(target, lines)
         except InvalidInput:
-            if write:
+            if write or named:
                 raise
     if change:
         where = f"after line {change.after}" if change.after else "at its beginning"
@@ -84,7 +85,7 @@ def run(
     elif frameworks:
         say("add where your program starts, before its first retrieval:\n")
     else:
-        say("add around your own search:\n")
+        say(f"add around your own search{f' in {project.name_of(named)}' if named else ''}:\n")
     say("\n".join(f"    {line}" if line else "" for line in lines) + "\n")
     for name in found:
         if name in REMARKS:
@@ -97,19 +98,20 @@ def run(
     _say_next(found)
 
 
-def _target(
-    project: Project, frameworks: Collection[str], named: Path | None, *, write: bool
-) -> SourceFile | None:
-    """Returns the file for the lines: the one that is named, else the only program, else the only file, that imports
-    a framework; None where there is none. To write, there must be no doubt."""
+def _named(project: Project, file: Path) -> SourceFile:
+    """Returns the file that --file names; raises InvalidInput where it cannot be read as Python."""
     from ragguard.cli.project import read_file
 
-    if named:
-        path = named if named.exists() else project.folder / named
-        given = None if path.is_symlink() else read_file(path)
-        if given is None:
-            raise InvalidInput("--file", str(named), "a Python file that can be read, and is no link")
-        return given
+    path = file if file.exists() else project.folder / file
+    given = None if path.is_symlink() else read_file(path)
+    if given is None:
+        raise InvalidInput("--file", str(file), "a Python file that can be read, and is no link")
+    return given
+
+
+def _target(project: Project, frameworks: Collection[str], *, write: bool) -> SourceFile | None:
+    """Returns the file for the lines: the only program, else the only file, that imports a framework; None where there
+    is none. To write, there must be no doubt."""
     using = [source for source in project.files if source.uses.keys() & set(frameworks)]
     programs = [source for source in using if source.is_program] or using
     if len(programs) > 1:

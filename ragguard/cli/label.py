@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -9,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import check_output
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
     from ragguard.analysis.labels.items import LabelItem
@@ -65,11 +66,12 @@ def run(
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     if page is not None and by:
         raise InvalidInput("--by", by, "nothing beside --page, which asks for the name")
-    check_output("--page", page) if page is not None else check_output("--out", out)
+    output_path("--out" if page is None else "--page", page or out)
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:
         write_label_page(drawn, page, _ASKED)
-        say(f"{len(drawn)} items in {page}: open it in a browser; then: report {data} --labels labels.jsonl")
+        then = f"ragguard report {shlex.quote(data)} --labels labels.jsonl"
+        say(f"{len(drawn)} items in {page}: open it in a browser; then: {then}")
         return
     known = read_label_file(out) if out.exists() and out.stat().st_size else []
     done = {label.place for label in known if label.by == by}
@@ -80,7 +82,8 @@ def run(
             file.flush()
     labels = read_label_file(out) if out.stat().st_size else []
     mine = sum(label.by == by for label in labels)
-    say(f"{mine} labels by {by} in {out}; next: ragguard report {data} --labels {out}")
+    here, there = shlex.quote(data), shlex.quote(str(out))
+    say(f"{mine} labels by {by} in {out}; next: ragguard report {here} --labels {there}")
     for sentence in agreements(labels):
         say(sentence)
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-
-from ragguard.errors import InvalidInput
 
 RunFiles: TypeAlias = Annotated[
     list[str],
@@ -32,13 +29,3 @@ PromptSetName: TypeAlias = Annotated[
     str | None,
     typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/how-to/prompts.md)."),
 ]
-
-
-def check_output(option: str, path: Path | None) -> None:
-    """Raises InvalidInput where no file can be written at the path of an option; called before the work whose result
-    goes there. None is an option that is not given."""
-    if path is None:
-        return
-    folder = path.absolute().parent
-    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
-        raise InvalidInput(option, str(path), "a file that can be written, in a folder that is there")

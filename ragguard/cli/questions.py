@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ragguard.cli.options import EngineAddress, PromptSetName, check_output
+from ragguard.cli.options import EngineAddress, PromptSetName
 from ragguard.cli.terminal import notes, say
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
     from ragguard.analysis.report_questions import ReferenceReport
@@ -45,7 +46,7 @@ def run(
         raise InvalidInput(
             "--out", str(out), "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
         )
-    check_output("--out", out)
+    output_path("--out", out)
     given = list(read_reports(reports))
     made, problems = asyncio.run(_made(given, engine, prompts))
     for problem in problems:

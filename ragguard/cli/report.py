@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.options import LabelFile, check_output
+from ragguard.cli.options import LabelFile
 from ragguard.cli.terminal import Column, say, screen, show_table
 from ragguard.errors import InvalidInput
+from ragguard.runtime.arguments import output_path
 from ragguard.scorers.run_facts import BeliefGain
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def run(
     html: Annotated[
         Path | None, typer.Option(help="Write one self-contained page to this file instead.")
     ] = None,
-    run_id: Annotated[str, typer.Option("--run", help="Show one run with all its hops.")] = "",
+    run_id: Annotated[str | None, typer.Option("--run", help="Show one run with all its hops.")] = None,
     sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
     most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
     labels: LabelFile = None,
@@ -47,13 +48,16 @@ def run(
 
     if sort not in _ORDERS:
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
+    if run_id == "":
+        raise InvalidInput("--run", run_id, "an id, or a part of one")
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
     if as_json and html is not None:
         raise InvalidInput("--json", str(html), "one of --json and --html")
     if labels is not None and (html is not None or run_id):
         raise InvalidInput("--labels", str(labels), "neither --html nor --run beside it: means are corrected")
-    check_output("--html", html)
+    if html is not None:
+        output_path("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
     source = open_source(data)
     found = None
@@ -181,7 +185,7 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
 
-def _print_json(source: ScoredSource, wanted: str, corrected: Corrections | None) -> None:
+def _print_json(source: ScoredSource, wanted: str | None, corrected: Corrections | None) -> None:
     import json
     from dataclasses import asdict
 

@@ -31,6 +31,14 @@ class RunSource:
         for file in files:  # all files are checked before the first is scored, which may take hours
             if not file.startswith(SCHEMES):
                 check_run_file(file)
+        if since:
+            from ragguard.traces.pulled import since_time
+
+            if not all(file.startswith(SCHEMES) for file in files):
+                raise InvalidInput(
+                    "--since", since, "nothing beside files: it is for phoenix:// and langfuse://"
+                )
+            since_time(since)
         self._files, self._console, self._since = files, console, since
         self._references = ReferenceTable(references)
         self.rejected = 0

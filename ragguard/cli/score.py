@@ -6,6 +6,7 @@ import asyncio
 import math
 import os
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import aclosing, contextmanager
@@ -155,6 +156,11 @@ def run(
     console = notes()
     names = None if scorers is None else tuple(name.strip() for name in scorers.split(",") if name.strip())
     if on is not None:
+        if since or write_back:
+            name = "--since" if since else "--write-back"
+            raise InvalidInput(
+                name, since or write_back, "nothing with --on, which scores files into a folder"
+            )
         planned = score_in_parts(
             files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
             dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus, retry_failures=retry_failures,
@@ -287,7 +293,7 @@ class _Tally:
         reasons = Counter(
             {f"{', '.join(sorted(self.scorers[why]))}, {why}": count for why, count in self.reasons.items()}
         )
-        return "\n".join([*lines, *reason_lines(reasons, f"`ragguard report {store}`")])
+        return "\n".join([*lines, *reason_lines(reasons, f"`ragguard report {shlex.quote(store)}`")])
 
 
 def _cause(message: str) -> str:

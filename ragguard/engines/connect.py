@@ -15,7 +15,7 @@ from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
 from ragguard.engines.foreign import CALL_S, ForeignEngine
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.runtime.arguments import number_between
+from ragguard.runtime.arguments import number_between, output_path
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
@@ -55,7 +55,8 @@ def connect(
         api_key: The key that a server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take, or one call of an Engine of your own. None: 120 for a
             server, 600 for an engine of your own.
-        cache: A file that keeps answers between processes. None: answers are kept in memory only.
+        cache: A file that keeps answers between processes, in a folder that is there. None: answers are kept in memory
+            only.
         budget: Limits for this engine alone (`requests`, `tokens`, `money` with a `price`), or an Account that
             several engines share.
         engine_args: vLLM's own engine arguments for `vllm:MODEL`, such as `{"max_model_len": 8192,
@@ -64,6 +65,8 @@ def connect(
             RAGGUARD_HEADERS alone, one `NAME: VALUE` a line.
     """
     account = Account.of(budget)
+    if cache is not None:
+        output_path("cache", cache)
     _check_engine_args(engine, engine_args)
     if isinstance(engine, Layer):
         return Budget(engine, account) if account else engine

@@ -33,7 +33,7 @@ from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cau
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, PolicyChoice, UtilityThreshold
 from ragguard.records import Decision, Dropped, Passage
-from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, whole_number
+from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, true_or_false, whole_number
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
@@ -91,7 +91,7 @@ class DistractorGuard:
         pause_s: float = 5.0,
         shadow: bool = False,
     ) -> None:
-        self.shadow = shadow
+        self.shadow = true_or_false("shadow", shadow)
         self.budget_ms = milliseconds("budget_ms", budget_ms)
         number_between("pause_s", pause_s, 0, LARGEST, "a number of seconds, 0 or more")
         whole_number("min_keep", min_keep, 0)

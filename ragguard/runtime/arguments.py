@@ -77,6 +77,16 @@ def file_path(argument: str, value: object) -> Path:
     return path
 
 
+def output_path(argument: str, value: object) -> Path:
+    """Returns the path of a file that can be written, in a folder that is there; for use before the work whose result
+    goes there."""
+    path = file_path(argument, value)
+    folder = path.absolute().parent
+    if path.is_dir() or not folder.is_dir() or not os.access(path if path.exists() else folder, os.W_OK):
+        raise InvalidInput(argument, str(path), "a file that can be written, in a folder that is there")
+    return path
+
+
 def references_of(value: object) -> list[str] | None:
     """Returns references as a list: one text is a list of one, None and an empty list are no references.
 

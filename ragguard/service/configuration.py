@@ -19,6 +19,7 @@ from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact
 from ragguard.storage.sqlite.store import Durability
+from ragguard.telemetry.content import Content
 from ragguard.telemetry.sink import Sink
 
 if TYPE_CHECKING:
@@ -89,6 +90,7 @@ class Configuration:
         if self.references is not None and not callable(self.find_references):
             allowed = "a function of the question, or a mapping from questions to right answers"
             raise InvalidInput("references", self.references, allowed)
+        Content.chosen(self.capture_content)
         _seconds(self.retention)
         object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 

@@ -150,8 +150,9 @@ def test_calibration_without_a_passage_to_drop_is_a_sentence(tmp_path):
     assert not out.exists()
 
 
-def test_labels_of_one_class_are_a_sentence(tmp_path):
-    path = tmp_path / "labels.jsonl"
-    lines = [{"context": f"r{n}", "item": "q", "judge": True, "labels": {"ann": True}} for n in range(8)]
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    assert "allowed: items of both kinds: some answered, some not" in said("validate", path)
+@pytest.mark.parametrize(
+    "options", [("--since", "5x"), ("--since", "24h"), ("--since", "1d", "--on", "processes:1", "--out", "x"),
+                ("--write-back", "--on", "processes:1", "--out", "x")]
+)  # fmt: skip
+def test_score_of_files_refuses_what_is_for_servers(stores, options):
+    assert said("score", stores / "runs.jsonl", *options).startswith(f"ragguard score: {options[0]}: got ")

@@ -133,3 +133,29 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
         tmp_path / "n.md",
     )
     assert "| not decisive |" in (tmp_path / "n.md").read_text()
+
+
+def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path, ragguard):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    stored(store, seen(side(0), "later-"))
+    said = ragguard("baseline", store, "main").output
+    assert "main was the name of 40 earlier runs" in said
+    assert len(ragguard("baseline", store).output.splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [("baseline", "STORE", ""), ("baseline", "STORE", "--remove"),
+                                   ("baseline", "STORE", "", "--remove"), ("compare", "STORE", "--baseline", ""),
+                                   ("report", "STORE", "--run", "")])  # fmt: skip
+def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
+    store = stored(tmp_path / "a.db", seen(side(0)))
+    ragguard("baseline", store, "main")
+    done = ragguard(*(store if word == "STORE" else word for word in words))
+    assert done.exit_code == 2, done.output
+    assert len(done.output.splitlines()) == 1
+    assert "main" in ragguard("baseline", store).output
+
+
+def test_a_command_that_is_told_quotes_a_path_with_spaces(tmp_path, ragguard):
+    store = stored(tmp_path / "my runs.db", seen(side(0)))
+    assert f"`ragguard baseline '{store}' NAME`" in ragguard("baseline", store).output

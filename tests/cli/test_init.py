@@ -208,6 +208,13 @@ def test_several_files_are_settled_by_the_program_or_by_the_option(make):
     assert "add to a.py, after line 1" in init("--file", "a.py").output
 
 
+def test_a_named_file_that_cannot_be_read_is_refused_also_where_nothing_is_to_be_added(make):
+    make(a_dot_py="import ragguard\n")
+    done = init("--file", "no.py")
+    assert done.exit_code == 2
+    assert "--file" in done.output
+
+
 def test_folders_of_others_and_broken_files_are_passed_over(make, monkeypatch):
     make(
         broken_dot_py="def\n",

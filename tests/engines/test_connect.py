@@ -173,3 +173,10 @@ def test_bad_settings_are_refused(settings):
 def test_timeout_that_is_not_more_than_nothing_is_refused(timeout_s):
     with pytest.raises(InvalidInput, match="more than 0"):
         connect(ScriptedEngine(), timeout_s=timeout_s)
+
+
+def test_a_cache_whose_folder_is_not_there_is_refused(tmp_path):
+    for path in (tmp_path / "no" / "such" / "x.db", tmp_path):
+        with pytest.raises(InvalidInput, match=r"cache: got .*in a folder that is there"):
+            connect("nano", cache=path)
+    assert not (tmp_path / "no").exists()

@@ -42,7 +42,7 @@ def test_json_lines_come_back_as_they_were(tmp_path):
 def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
     check_score_file(tmp_path / "scores.jsonl")
     for path in (tmp_path, tmp_path / "nowhere" / "scores.jsonl"):
-        with pytest.raises(StoreError, match="name another file"):
+        with pytest.raises(InvalidInput, match="in a folder that is there"):
             check_score_file(path)
     with pytest.raises(InvalidInput, match="a file of JSON lines, which `pandas"):
         check_score_file(tmp_path / "scores.parquet")

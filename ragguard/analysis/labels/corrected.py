@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
@@ -65,7 +66,7 @@ class Corrections:
         return asdict(self)
 
 
-def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "the store") -> Corrections:
+def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "ragguard.db") -> Corrections:
     """Returns the means over questions of p_relevant, utility, UDCG, coverage_total, answer_correct and grade by the
     labels of these runs.
 
@@ -85,7 +86,9 @@ def corrected(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str = "
     found = Corrections()
     if not used:
         raise InvalidInput(
-            "--labels", f"{len(known)} labels", f"labels of the runs in {where}: `ragguard label {where}`"
+            "--labels",
+            f"{len(known)} labels",
+            f"labels of the runs in {where}: `ragguard label {shlex.quote(where)}`",
         )
     for name, column in columns.items():
         _correct(found, name, column)

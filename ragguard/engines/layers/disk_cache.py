@@ -115,7 +115,6 @@ class DiskCache:
                 self.disconnect()
 
     def _open(self) -> sqlite3.Connection:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
         if self.path.exists() and not self.path.is_file():  # opening a pipe would wait for its other end
             raise OSError("it is no regular file")
         # The garbage collector may close the connection on any thread.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, fields
 from itertools import groupby
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
+from ragguard.runtime.arguments import output_path
 from ragguard.schema import read_record
 from ragguard.storage.files.runfile import text_file
 from ragguard.storage.sqlite.columns import Data, dump
@@ -50,12 +52,11 @@ def write_scores(runs: Iterable[ScoredRun], path: str | Path) -> int:
 
 
 def check_score_file(path: str | Path) -> None:
-    """Raises the error that `write_scores` would raise for this path, before any work is done."""
-    if Path(path).is_dir() or not Path(path).absolute().parent.is_dir():
-        raise StoreError(f"{path} could not be written (no such folder, or itself one); name another file")
+    """Raises InvalidInput where `write_scores` could not write to this path, before any work is done."""
+    output_path("--out", path)
     if str(path).endswith(".parquet"):
         raise InvalidInput(
-            "out", str(path), "a file of JSON lines, which `pandas.read_json(…, lines=True)` reads"
+            "--out", str(path), "a file of JSON lines, which `pandas.read_json(…, lines=True)` reads"
         )
 
 
@@ -98,7 +99,8 @@ def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failur
         raise InvalidInput("", data, "an object")
     written = str(data.pop("format", None))
     if written.startswith("ragguard.run/"):
-        raise StoreError(f"{path} is a run file; score it first: `ragguard score {path} --store new.db`")
+        command = f"ragguard score {shlex.quote(str(path))} --store new.db"
+        raise StoreError(f"{path} is a run file; score it first: `{command}`")
     if written != FORMAT:
         raise InvalidInput("format", written, repr(FORMAT))
     question = data.pop("question", None)

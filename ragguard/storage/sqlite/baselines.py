@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -52,7 +53,7 @@ def baseline(path: str | Path, name: str) -> Baseline:
     """Returns a baseline of a store; raises UnknownName where it has none of that name."""
     known = baselines(path)
     if name not in known:
-        there = ", ".join(known) or f"none yet: `ragguard baseline {path} {name}` sets it"
+        there = ", ".join(known) or f"none yet: `ragguard baseline {shlex.quote(str(path))} NAME` sets one"
         raise UnknownName("baseline", name, f"a baseline of {path}: {there}")
     return known[name]
 

@@ -7,6 +7,7 @@ the database beside SQLite, since that drops SQLite's locks.
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -82,7 +83,7 @@ def check(path: Path, name: str, *, read_only: bool) -> None:
 
 def way_out(path: Path) -> str:
     """Returns what to do about a damaged file."""
-    return f"`sqlite3 {path} .recover` saves what can be read; then move the file away"
+    return f"`sqlite3 {shlex.quote(str(path))} .recover` saves what can be read; then move the file away"
 
 
 @contextmanager

@@ -117,7 +117,7 @@ def test_labels_of_other_texts_judges_and_runs_are_refused():
         corrected(runs, labels_of(items, right, digest="0" * 16))
     with pytest.raises(InvalidInput, match="label anew, or score with that judge"):
         corrected(runs, labels_of(items, right, judge="other/1"))
-    with pytest.raises(InvalidInput, match="labels of the runs in the store"):
+    with pytest.raises(InvalidInput, match=r"`ragguard label ragguard\.db`"):
         corrected(judged_runs(prefix="b")[0], labels_of(items, right))
 
 

@@ -213,7 +213,7 @@ async def test_bounds_errors_and_cuts_come_back_as_they_were(tmp_path):
 
 
 async def test_the_file_outlives_the_process_and_is_shared(tmp_path):
-    path = tmp_path / "deep" / "cache.db"
+    path = tmp_path / "cache.db"
     script = (
         "import asyncio, sys\n"
         "from ragguard.engines.layers import Cache\n"
