@@ -285,7 +285,8 @@ class DistractorGuard:
         if not readable:
             return GuardOutcome("kept_all", "no passage has a text" if given else "no passages")
         if len(readable) <= self.min_keep:
-            return GuardOutcome("kept_all", f"min_keep is {self.min_keep}")
+            passages = "1 passage" if len(readable) == 1 else f"{len(readable)} passages"
+            return GuardOutcome("kept_all", f"not judged: min_keep {self.min_keep} keeps {passages} anyway")
         judged = [Judged(passage, position) for position, passage in readable]
         if any(policy.needs_utility for policy in self.policies):
             if not query.strip():

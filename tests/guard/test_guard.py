@@ -84,6 +84,11 @@ async def test_min_keep_keeps_the_least_harmful_in_order():
 async def test_where_nothing_can_go_nothing_is_asked(passages, min_keep):
     model = engine()
     decision = await guard(model, min_keep=min_keep).aprune("q", passages)
+    reasons = {
+        1: "not judged: min_keep 1 keeps 1 passage anyway",
+        3: "not judged: min_keep 9 keeps 3 passages anyway",
+    }
+    assert decision.reason == reasons.get(len(passages), "no passages")
     assert (decision.status, texts(decision), model.calls) == ("kept_all", passages, [])
 
 
