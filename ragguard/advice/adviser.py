@@ -27,7 +27,7 @@ from ragguard.advice.calibration import (
 from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
 from ragguard.capture.interfaces import BUDGET_MS, CapturedRun
-from ragguard.errors import AdviceError, InvalidInput
+from ragguard.errors import AdviceError, CalibrationError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.background_loop import BackgroundLoop, running_loop
@@ -234,6 +234,11 @@ class Adviser:
             if isinstance(one, KnownOutcome) or not _lacks(one)
         ]
         check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
+        if all(len(_stages(run, known)) < 2 for run, known in useful):
+            raise CalibrationError(
+                f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
+                "agent that searches several times"
+            )
         before = _identity(await self._asking.ask_about(Run(question="?"), [], priority=SCORING))
         traces = await in_parallel(
             [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
@@ -253,7 +258,7 @@ class Adviser:
         engine is asked where it is not known."""
         enough: list[float] = []
         correct = [] if known is None else list(known.correct)
-        for prefix in (known and known.stages) or _prefixes(run):
+        for prefix in _stages(run, known):
             evidence = None
             if _is_readable(prefix.steps):
                 search = EvidenceSearch(self._contested)
@@ -324,8 +329,10 @@ def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None
     )  # fmt: skip
 
 
-def _prefixes(run: Run) -> list[Run]:
+def _stages(run: Run, known: KnownOutcome | None) -> Sequence[Run]:
     """Returns the run as it stood after each of its turns."""
+    if known is not None and known.stages:
+        return known.stages
     steps = numbered(run.steps)
     ends = [at for at in range(1, len(steps) + 1) if at == len(steps) or steps[at][0] != steps[at - 1][0]]
     return [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]

@@ -190,7 +190,7 @@ def test_a_calibration_is_learnt_saved_and_used(tmp_path):
 async def test_with_references_the_engine_says_how_right_each_step_was():
     runs = [
         world.make_run(case, seed=at, junk=0)
-        for at, case in enumerate(world.cases(12, seed=6, hops=1, known=False))
+        for at, case in enumerate(world.cases(12, seed=6, hops=2, known=False))
     ]
     useless = [world.make_run(world.cases(1, seed=9)[0], references=False)]
     async with RagGuard(store=None, scorers=()) as rg:

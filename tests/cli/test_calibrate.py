@@ -115,7 +115,7 @@ def test_wrong_options(runs, tmp_path, arguments):
 
 def test_advice_gets_a_calibration_of_its_own(tmp_path):
     path, out = tmp_path / "whole.jsonl", tmp_path / "advice.json"
-    cases = world.cases(12, seed=41, hops=1)
+    cases = world.cases(12, seed=41, hops=2)
     write_runs([world.make_run(case, seed=at, junk=0) for at, case in enumerate(cases)], path)
     result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
     assert result.exit_code == 0, result.output
@@ -123,6 +123,15 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
     assert (found.runs, found.max_loss) == (12, 0.1)
     assert "costs at most 0.1 of right answers" in result.output
     assert f"rg.advice.use({str(out)!r})" in result.output
+
+
+def test_runs_of_one_search_say_nothing_about_when_to_stop(tmp_path):
+    path, out = tmp_path / "once.jsonl", tmp_path / "advice.json"
+    write_runs([world.make_run(case, junk=0) for case in world.cases(12, seed=41, hops=1)], path)
+    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
+    assert result.exit_code == 2
+    assert "each of the 12 runs searched once, which says nothing about when to stop" in result.output
+    assert not out.exists()
 
 
 def test_runs_that_advice_cannot_learn_from_are_told_with_the_reason(tmp_path):
