@@ -24,7 +24,7 @@ from ragguard.scorers.probes.question import Ask, SampleQuestion, answered
 from ragguard.scorers.probes.relevance import read_relevance, relevance
 from ragguard.scorers.probes.sub_questions import read_sub_questions, sub_questions
 from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.view import StepView, View, numbered, read_texts
+from ragguard.scorers.view import StepView, View, numbered
 
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
@@ -99,7 +99,8 @@ class EvidenceSearch:
     """The cost of asking so far."""
     _ratings: Ratings = field(default_factory=lambda: Ratings(()))
     _conflicts: Sequence[Conflict] = ()
-    _relevant: set[str] = field(default_factory=set)
+    _relevant: dict[str, list[str]] = field(default_factory=dict)
+    """The texts of each step that are relevant to its query, by the id of the step."""
     _utilities: list[float] = field(default_factory=list)
     _helped: set[str] = field(default_factory=set)
     _p_answer: float = 0.0
@@ -196,7 +197,9 @@ class EvidenceSearch:
             except RagguardError as error:
                 errors.append(error)
         self._note(errors, of=len(read))
-        self._relevant = {step.all[at].text for step, at in relevant}
+        self._relevant = {}
+        for step, at in relevant:
+            self._relevant.setdefault(step.step.id, []).append(step.all[at].text)
         return relevant
 
     def _counted(self, ask: Ask) -> Ask:
@@ -221,7 +224,7 @@ class EvidenceSearch:
 
     def _answered_by(self, steps: Sequence[StepView]) -> set[int]:
         """Returns the sub-questions that relevant passages of the steps answer."""
-        texts = self._relevant.intersection(read_texts(steps))
+        texts = {text for step in steps for text in self._relevant.get(step.step.id, ())}
         return {number for text in texts for number in self._ratings.answered_by(text, self.contested.eta)}
 
     def _redundancy(self, turns: Sequence[Sequence[StepView]]) -> float | None:

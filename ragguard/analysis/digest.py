@@ -84,6 +84,7 @@ def detail(overview: Overview, texts: Texts) -> Data:
             {
                 **_step(step, texts, run["started_ns"], shortened.get(step.seq, ())),
                 "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
+                "stating": sorted(rank for hop, rank in explanation.stating if hop == number),
                 "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
                 "remarks": [
                     *([bridge.remark] if bridge else []),

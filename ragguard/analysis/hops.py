@@ -26,7 +26,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
-from ragguard.scorers.explanation import STATES_WRONG, Explanation, explain
+from ragguard.scorers.explanation import STATES_REFERENCE, STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step
 from ragguard.text.control_characters import strip_control_characters
@@ -107,7 +107,7 @@ def _judged_by(correct: Score) -> str:
     if not correct.value or correct.explanation in ("", SAME_WORDS):
         return ""
     if correct.engine.startswith("nano:"):
-        return ", as nano judges, which errs, and to which all words that it does not know are the same"
+        return ", as nano judges, which errs"
     return ", as a model judges"
 
 
@@ -167,6 +167,8 @@ def _hop(
         bar = colour_of(utility if utility is not None and clear else 0.0)
         if (number, position) in explanation.sources:
             verdict, colour, bar = STATES_WRONG, "red", "red"
+        elif (number, position) in explanation.stating and colour == "red":
+            verdict, colour, bar = STATES_REFERENCE, "yellow", "yellow"
         elif cut:
             other = read_as.get(passage.id)
             verdict, colour = f"read as {other}" if other else "cut", "yellow"

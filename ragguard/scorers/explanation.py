@@ -33,7 +33,8 @@ abstention:
 - `not_used`: the reference was read, and the answer stands in no passage.
 - `needless_abstention`: the reference was read, and no answer given.
 
-Empty: the answer was not judged, or cannot be looked for in texts."""
+Empty: the answer was not judged, cannot be looked for in texts, or has the reference's words though it was judged
+wrong."""
 KNOWN_BEFORE = 0.8
 """The least belief before any retrieval at which the model is said to have known the answer."""
 _SHOWN = 3
@@ -42,6 +43,8 @@ _LONGEST_SHOWN = 80
 """The most characters of a text that is quoted."""
 STATES_WRONG = "wrong answer"
 """The verdict on a passage in which the answer of a wrong run stands."""
+STATES_REFERENCE = "misleads? has the reference"
+"""The verdict on a passage that the model got and that misleads by its utility, though a reference stands in it."""
 Place = tuple[int, int]
 """A passage as its hop and its rank, both from 1."""
 
@@ -71,6 +74,8 @@ class Explanation:
     sentences: Sequence[str]
     sources: frozenset[Place] = frozenset()
     """The passages that state the wrong answer of a wrong run."""
+    stating: frozenset[Place] = frozenset()
+    """The passages that were read and state a reference."""
     bridges: Mapping[int, Bridge] = field(default_factory=dict)
     """The hops that a later one needed, by number."""
 
@@ -104,9 +109,12 @@ def explain_facts(facts: RunFacts) -> Explanation:
     bridges = dict(_bridges(facts))
     sentences = [about_answer, _about_hops(facts, bridges)]
     return Explanation(
-        cause, [sentence for sentence in sentences if sentence],
-        answer.sources if facts.verdict == "wrong" else frozenset(), bridges,
-    )  # fmt: skip
+        cause,
+        [sentence for sentence in sentences if sentence],
+        sources=answer.sources if facts.verdict == "wrong" else frozenset(),
+        stating=answer.stating,
+        bridges=bridges,
+    )
 
 
 class _AnswerEvidence:
@@ -164,27 +172,38 @@ class _AnswerEvidence:
         reference = f"the reference {_quoted(self._facts.references[0])}"
         if verdict == "abstained":
             source = ""
+        elif mentions(self._facts.answer, findable(self._facts.references)):
+            return "", f"Judged wrong, though the answer has the words of {reference}."
         if self._reference_at:
             return self._though_read(outcome, source, reference)
         return self._unread(outcome, source, reference)
 
     @property
+    def stating(self) -> frozenset[Place]:
+        """The passages that were read and state a reference."""
+        return frozenset(self._reference_at)
+
+    @property
     def sources(self) -> frozenset[Place]:
         """The passages that state the answer and no reference."""
-        return frozenset(self.places) - frozenset(self._reference_at)
+        return frozenset(self.places) - self.stating
 
     def _right(self, *, supported: bool) -> tuple[Cause, str]:
         quoted, words = _quoted(self._facts.answer), normalise(self._facts.answer)
         right = "Right" if words in map(normalise, self._facts.references) else "Judged right"
-        if not supported:
-            return "unsupported", f"{right}, but no passage that was read supports {quoted}."
+        found = ""
         if self.places:
-            return "right", f"{right}: {_quoted(self.phrase)} is in {_places(self.places)}."
-        if self._reference_at:
-            reference = _quoted(self._facts.references[0])
-            return "right", f"{right}: the reference {reference} is in {_places(self._reference_at)}."
-        found = f": {quoted} is in no passage that was read" if self._answer_findable else ""
-        return "right", f"{right}{found}."
+            found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
+        elif self._reference_at:
+            found = f"the reference {_quoted(self._facts.references[0])} is in {_places(self._reference_at)}"
+        if not supported:
+            if found:
+                found += ", though the judge calls no passage that was read relevant"
+                return "unsupported", f"{right}: {found}."
+            return "unsupported", f"{right}, but no passage that was read supports {quoted}."
+        if not found and self._answer_findable:
+            found = f"{quoted} is in no passage that was read"
+        return "right", f"{right}: {found}." if found else f"{right}."
 
     def _unjudged(self) -> str:
         if self.places:
@@ -232,8 +251,14 @@ class _AnswerEvidence:
         return any(utility > CLEAR for utility in self._utilities)
 
     def _missing(self) -> str:
-        """Returns which hop found nothing for its query, or which given sub-question nothing answers; "" for none."""
-        answered = {normalise(hop.query) for hop in self._facts.hops if hop.answers_its_query}
+        """Returns which hop found nothing for its query, or which given sub-question nothing answers; "" for none.
+
+        A hop that found the reference found something, whatever the judge says of it.
+        """
+        stating = {hop for hop, _ in self._reference_at}
+        answered = {
+            normalise(hop.query) for hop in self._facts.hops if hop.answers_its_query or hop.number in stating
+        }
         whole = normalise(self._facts.question) if len(self._facts.hops) > 1 else ""
         without = [
             hop
@@ -244,7 +269,7 @@ class _AnswerEvidence:
             numbers = _listed([str(hop.number) for hop in without])
             own = "its query" if len(without) == 1 else "their queries"
             return f"hop{'' if len(without) == 1 else 's'} {numbers} found nothing that answers {own}"
-        if self._facts.unanswered:
+        if self._facts.unanswered and not (stating and len(self._facts.sub_questions) == 1):
             return f"no passage that was read answers {_quoted(self._facts.unanswered[0])}"
         return ""
 

@@ -41,6 +41,17 @@ def test_hop_by_hop_a_run_comes_to_its_answer(rg):
     assert [step.advice for step in run.steps] == [lost, first, second]
 
 
+def test_a_passage_counts_as_answering_only_behind_a_query_that_it_is_relevant_to(rg):
+    with rg.run(CASE.question) as run:
+        run.retrieved("Who directs Zantek Foods?", [CASE.gold[0]])
+        lost = run.advise(LONG)
+        run.retrieved(CASE.sub_questions[0], [CASE.gold[0]])
+        first = run.advise(LONG)
+    assert (lost.numbers["coverage"], len(lost.open_sub_questions)) == (0.0, 2)
+    assert (first.numbers["delta_coverage"], first.numbers["redundancy"]) == (0.5, 0.0)
+    assert not any("answered before" in reason for reason in first.reasons)
+
+
 def test_contradictions_are_distrusted(rg):
     false = near(2, "contradiction")
     with rg.run(CASE.question) as run:

@@ -7,7 +7,6 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ragguard import RagGuard
 from ragguard.analysis.hops import hop_table, print_hops
 from ragguard.errors import InvalidInput
 from ragguard.records import (
@@ -21,6 +20,7 @@ from ragguard.records import (
     Run,
     Score,
 )
+from ragguard.scorers.answers import SAME_WORDS
 
 
 def shown(run, scores, failures=()):
@@ -57,29 +57,26 @@ def test_query_passages_scores_and_what_was_dropped_are_shown():
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("engine", "how", "said"),
     [
-        ("Ada Berg", "answer: Ada Berg (correct)"),
-        (
-            "Nobody",
-            "answer: Nobody (correct, as nano judges, which errs, and to which all words that it does not know are "
-            "the same)",
-        ),
+        ("nano:1", SAME_WORDS, "(correct)"),
+        ("nano:1", "they follow", "(correct, as nano judges, which errs)"),
+        ("a model", "they follow", "(correct, as a model judges)"),
     ],
-)  # fmt: skip
-def test_a_verdict_says_whose_judgement_it_is_where_the_words_do_not_tell(answer, said):
-    question = "Who founded the firm based in Oslo?"
-    with RagGuard("nano", store=None) as rg:
-        with rg.run(question, references=["Ada Berg"]) as run:
-            run.retrieved(question, [Passage("Ada Berg founded Fjord Foods, based in Oslo.")])
-            run.answered(answer)
-        rg.flush(timeout=60)
-        text = shown(rg.runs()[0], rg.scores(run.id))
-    assert said in text
-    judged = Score(
-        "answer_correct", 1.0, "run", "r", label="correct", engine="a model", explanation="they follow"
-    )
-    assert "(correct, as a model judges)" in shown(guarded(), [judged])
+)
+def test_a_verdict_says_whose_judgement_it_is_where_the_words_do_not_tell(engine, how, said):
+    judged = Score("answer_correct", 1.0, "run", "r", label="correct", engine=engine, explanation=how)
+    assert said in shown(guarded(), [judged])
+
+
+def test_a_passage_that_misleads_by_its_utility_and_has_the_reference_is_called_doubtful():
+    found = Passage("The tyre needs 2.4 bar.")
+    step = RetrievalStep("s", "r", 0, 0, "Which pressure?", [found], [found])
+    run = Run("r", "Which pressure?", ["2.4 bar"], "2.4 bar", [step])
+    text = shown(run, [Score("utility", -0.9, "passage", "r", "s", position=1)])
+    assert "misleads? has the reference" in text
+    run.references = ["3 bar"]
+    assert "misleads? has" not in shown(run, [Score("utility", -0.9, "passage", "r", "s", position=1)])
 
 
 def test_passages_that_contradict_each_other_are_named():

@@ -62,6 +62,14 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, so
             run_of([IDLE], [IDLE], "East Dundale"), "correct, unsupported", "unsupported",
             "Right, but no passage that was read supports “East Dundale”.",
         ),
+        (
+            run_of([IDLE], [BIRTH], "East Dundale"), "correct, unsupported", "unsupported",
+            "Right: “East Dundale” is in passage 2.1, though the judge calls no passage that was read relevant.",
+        ),
+        (
+            run_of([FOUNDER], [BIRTH], "Born in East Dundale, I think."), "wrong", "",
+            "Judged wrong, though the answer has the words of the reference “East Dundale”.",
+        ),
         (run_of([], []), "wrong", "nothing_read", "Wrong: no passage was retrieved."),
         (
             run_of([FOUNDER], [IDLE]), "wrong", "not_found",
@@ -129,6 +137,25 @@ def test_a_judged_passage_with_the_wrong_answer_misled():
     assert explain(run, scores).sources == {(2, 1)}
     unclear = [replace(score, stderr=0.5) if score.name == "utility" else score for score in scores]
     assert explain(run, unclear).cause == "not_found"
+
+
+def test_a_hop_that_found_the_reference_is_never_said_to_have_found_nothing():
+    run = run_of([BIRTH], [])
+    del run.steps[1]
+    run.sub_questions = [QUESTION]
+    scores = [
+        Score("answer_correct", 0.0, "run", "r", label="wrong"),
+        Score("utility", -0.9, "passage", "r", "a", position=1),
+        Score("answerability", 1.0, "passage", "r", "a", position=1, sub_question=0),
+    ]
+    found = explain(run, scores)
+    assert (found.cause, found.text) == (
+        "not_used", "Wrong, though the reference “East Dundale” is in passage 1.1.",
+    )  # fmt: skip
+    assert found.stating == {(1, 1)}
+    run = run_of([FOUNDER], [BIRTH])
+    judged = [replace(score, value=-0.9) if score.step_id == "b" else score for score in scores_of(run)]
+    assert explain(run, judged).cause == "not_used"
 
 
 def test_a_reference_in_a_dropped_passage_is_laid_to_the_guard():

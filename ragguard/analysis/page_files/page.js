@@ -51,7 +51,7 @@
       steps.set(step.place, step);
       step.scores = ofSteps.filter(([place]) => place === step.place).map(score);
       step.passages = step.texts.map((text, row) =>
-        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", wrong: step.wrong.includes(row + 1), ratings: {} }));
+        ({ text, kept: step.kept[row], reason: step.reasons[row + 1] || "", wrong: step.wrong.includes(row + 1), stating: step.stating.includes(row + 1), ratings: {} }));
     }
     for (const [place, rank, name, value, sub, error] of ofPassages) {
       const passage = steps.has(place) && steps.get(place).passages[rank - 1];
@@ -240,7 +240,8 @@
   function bar(passage) {
     const utility = passage.utility;
     if (utility == null) return el("span", { class: "soft" }, "not judged");
-    const kind = " " + (passage.wrong ? "bad" : kindOfUtility(passage));
+    const found = kindOfUtility(passage);
+    const kind = " " + (passage.wrong ? "bad" : found === "bad" && passage.stating ? "unclear" : found);
     const fill = el("i", { class: (utility < 0 ? "down" : "up") + kind });
     fill.style.width = Math.min(50, Math.abs(utility) * 50) + "%";
     return el("span", {}, el("span", { class: "bar", role: "img", "aria-label": "utility " + signed(utility) }, fill), " " + signed(utility));
@@ -253,6 +254,7 @@
     else if (passage.utility != null) {
       const found = kindOfUtility(passage);
       if (found === "unclear") words.unshift("unclear");
+      else if (found === "bad" && passage.stating) words.unshift("misleads? has the reference");
       else if (found === "bad") { words.unshift(passage.kept ? "misleads" : "would mislead"); kind = passage.kept ? "bad" : "soft"; }
       else if (found === "good") { words.unshift(passage.kept ? "helps" : "would help"); kind = passage.kept ? "good" : "soft"; }
       else words.unshift(passage.kept ? "does little" : "would do little");

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,7 @@ _NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
 """The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
+_STRANGE_TEXT = "nano does not know the words that a text of a prompt, such as an answer, depends on. {}"
 
 
 class NanoEngine(LocalEngine):
@@ -107,17 +109,18 @@ class NanoTokens:
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
-        UnfitText where nano does not know a seventh of the words of a prompt."""
+        UnfitText where nano does not know a seventh of the words of a prompt, or cannot read a text in it."""
         rows = await self.render(prompts)
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
             raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
-        for prompt, row in zip(prompts, rows, strict=True):
-            if unknown in row:
-                # The number and not the words: a log is no place for what a user asked.
-                NOTICES.once("words that nano does not know", partial(self._strange, prompt))
-                break
+        strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
+        if any(self._has_strange_text(prompt) for prompt in strange):
+            raise UnfitText(_STRANGE_TEXT.format(_FOR_REAL_TEXT))
+        for prompt in strange[:1]:
+            # The number and not the words: a log is no place for what a user asked.
+            NOTICES.once("words that nano does not know", partial(self._strange, prompt))
         return rows
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
@@ -146,6 +149,18 @@ class NanoTokens:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(ids)
+
+    def _has_strange_text(self, prompt: Prompt) -> bool:
+        """Returns whether nano knows no word of a text in a prompt, or none of those in which two texts differ."""
+        unknown = self._tokenizer.unknown
+        seen: set[tuple[int, ...]] = set()
+        for text in {prompt.messages[at].content[start:end] for at, start, end in prompt.cuttable}:
+            ids = self._tokenizer.encode(text)
+            merged = tuple(one for one, after in pairwise([*ids, -1]) if not one == after == unknown)
+            if merged == (unknown,) or (unknown in merged and merged in seen):
+                return True
+            seen.add(merged)
+        return False
 
     def _strange(self, prompt: Prompt) -> str:
         words = {word for turn in prompt.messages for word in self._tokenizer.unknown_words(turn.content)}

@@ -6,6 +6,7 @@ import pytest
 
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect
 from ragguard.engines.base import Message
+from ragguard.engines.entailment.entailer import EngineEntailer, Pair
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.errors import UnfitText
 
@@ -42,6 +43,16 @@ async def test_the_share_that_is_named_is_above_the_largest_one():
 async def test_text_of_nanos_world_with_a_strange_name_is_answered():
     probs = await connect("nano").label_probs(["Records show that Kalle Berg is a teacher in Oslo."], ["A"])
     assert probs.p.shape == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference"), [("Nowhere", "Paris"), ("Nobody", "Ada Berg"), ("Kalle Berg", "Xaver Berg")]
+)
+async def test_answers_that_differ_in_words_that_nano_does_not_know_are_not_called_the_same(
+    answer, reference
+):
+    with pytest.raises(UnfitText, match="nano does not know the words that a text of a prompt"):
+        await EngineEntailer(connect("nano")).entail([Pair("Where was Ada Berg born?", answer, reference)])
 
 
 def test_guard_on_nano_keeps_real_text_with_the_status_unfit():
