@@ -116,10 +116,12 @@ class SinkDelivery:
     """Gives scored runs to one sink, one at a time, and leaves out a sink that keeps timing out."""
 
     def __init__(self, sink: Sink, store: Store, faults: Faults) -> None:
-        self.sink, self.name = sink, type(sink).__name__
+        self.sink, self.name = sink, getattr(sink, "destination", "") or type(sink).__name__
         self._store, self._faults = store, faults
         self.waiting = 0
         """The number of runs that the sink was given and has neither taken nor failed to take."""
+        self.taken = 0
+        """The number of runs that the sink took."""
         self.lost = 0
         """The number of runs that did not reach the sink."""
         self.cause = ""
@@ -194,6 +196,7 @@ class SinkDelivery:
         if isinstance(error, DestinationAway):
             self._circuit.left(attempt)
             return error
+        self.taken += error is None
         if error is not None:
             self.lost += 1
             self.cause = describe(error)[:_CAUSE_CHARACTERS]
@@ -231,6 +234,8 @@ class Delivery:
         self._sinks = self._chosen.sinks()
         self._awaits_application = self._chosen.awaits_application
         self._to = [SinkDelivery(sink, self._store, self._faults) for sink in self._sinks]
+        self.sent_to = self._to[-1].name if settings.forwards else ""
+        """The address of the service that scores, where runs are captured alone and sent; else ''."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __bool__(self) -> bool:
@@ -239,6 +244,11 @@ class Delivery:
             self._to.append(SinkDelivery(sink, self._store, self._faults))
             self._awaits_application = False
         return bool(self._sinks)
+
+    @property
+    def delivered(self) -> int:
+        """The most runs that a sink has taken."""
+        return max((one.taken for one in self._to), default=0)
 
     @property
     def buffers(self) -> bool:
@@ -250,7 +260,7 @@ class Delivery:
         found, causes = Counter[str](), dict[str, str]()
         for one in self._to:
             if one.lost:
-                what = f"scored runs to {one.name}"
+                what = f"{'runs' if self.sent_to else 'scored runs'} to {one.name}"
                 found[what] += one.lost
                 causes[what] = one.cause
             if isinstance(one.sink, BufferingSink):

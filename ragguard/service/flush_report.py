@@ -44,8 +44,12 @@ class Report:
     """Runs that were not captured, because of `sample_rate`."""
     undelivered: tuple[Undelivered, ...] = ()
     """The losses on the way to sinks."""
+    delivered: int = 0
+    """Runs that a sink has taken, also those of earlier processes; one that was sent once more counts again."""
     delivering: int = 0
     """Runs whose scoring is done and which are still to be delivered to a sink."""
+    sent_to: str = ""
+    """The address of the service that scores, where this RagGuard captures alone and sends."""
     sinks_under_way: tuple[str, ...] = ()
     """The names of the sinks that were given a run and have not taken it yet."""
     cause_failed: str = ""
@@ -76,6 +80,11 @@ class Report:
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
 
     @property
+    def kind(self) -> str:
+        """What is delivered, as a sentence has it."""
+        return "runs" if self.sent_to else "scored runs"
+
+    @property
     def slow_sinks(self) -> str:
         """The names of the sinks that have not taken a run yet, as a sentence has them."""
         return ", ".join(self.sinks_under_way) or "the sinks"
@@ -90,14 +99,22 @@ class Report:
         if self.failed:
             return "done, but not everything could be scored"
         if not (self.captured or self.scored or self.unscored):
+            if self.delivered:
+                return "everything is delivered"
             return "no run has ended" if self.open else "nothing was captured by this RagGuard"
+        if self.sent_to:
+            return "everything is stored and sent"
         return "everything is stored" if self.unscored else "everything is scored and stored"
 
     def _parts(self) -> Iterator[str]:
         if self.scored:
             yield f"{self.scored:,} scored"
-        if self.unscored:
+        if self.unscored and not self.sent_to:
             yield f"{self.unscored:,} kept without a score"
+        if self.delivered and self.sent_to:
+            yield f"{self.delivered:,} sent to {self.sent_to}, which scores them"
+        elif self.delivered and not (self.captured or self.scored or self.unscored):
+            yield f"{self.delivered:,} of an earlier process"
         if self.failed:
             yield f"{self.failed:,} with scores that failed for good{_because(self.cause_failed)}"
         if self.empty:
@@ -126,11 +143,12 @@ class Report:
         if self.degraded:
             yield "the disk takes nothing now, and what was captured waits in memory"
         if self.delivering:
-            yield f"{self.delivering:,} scored runs not yet delivered to {self.slow_sinks}"
+            yield f"{self.delivering:,} {self.kind} not yet delivered to {self.slow_sinks}"
         yield from map(str, self.undelivered)
         if self.unsampled:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        counted = self.captured or self.pending or self.open or self.lost or self.late or self.delivering
+        counted = self.captured or self.pending or self.open or self.lost or self.late
+        counted = counted or self.delivering or self.undelivered
         if not self.complete and not counted:
             yield (
                 "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "

@@ -177,7 +177,9 @@ class Service:
             unsampled=captured.unsampled,
             cut_short=captured.cut_short,
             undelivered=undelivered,
+            delivered=self.delivery.delivered,
             delivering=left.undelivered,
+            sent_to=self.delivery.sent_to,
             sinks_under_way=self.delivery.under_way(),
             cause_failed=self._scoring.tally.for_good,
             cause_pending=self._engine_failure(),
@@ -190,7 +192,8 @@ class Service:
         its way."""
         captured = self.recorder.counts
         under_way = captured.runs and not complete
-        if under_way or captured.unsampled or any(self.store.counts[name] for name in _CAPTURED):
+        counted = captured.unsampled or self.delivery.delivered
+        if under_way or counted or any(self.store.counts[name] for name in _CAPTURED):
             return ""
         return what_to_do(self.recorder.calls.total)
 
@@ -276,8 +279,8 @@ class Service:
                 _log.warning("%d runs were not scored and are lost: there is no store", unscored)
             if report.delivering:
                 _log.warning(
-                    "%d scored runs were not delivered to %s: there is no store from which they could be sent later",
-                    report.delivering, report.slow_sinks,
+                    "%d %s were not delivered to %s: there is no store from which they could be sent later",
+                    report.delivering, report.kind, report.slow_sinks,
                 )  # fmt: skip
         elif not self.store.outage:
             if unscored:
@@ -287,8 +290,8 @@ class Service:
                 )  # fmt: skip
             if report.delivering:
                 _log.info(
-                    "%d scored runs are still to be delivered to %s; they are in %s and are sent when it is opened "
-                    "again", report.delivering, report.slow_sinks, self.store.path,
+                    "%d %s are still to be delivered to %s; they are in %s and are sent when it is opened again",
+                    report.delivering, report.kind, report.slow_sinks, self.store.path,
                 )  # fmt: skip
 
     def _is_own_thread(self) -> bool:

@@ -49,13 +49,14 @@ class ForwardingSink:
     """
 
     def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
-        self._url, self._authorization = endpoint(otlp)
+        self.destination, self._authorization = endpoint(otlp)
+        """The name by which reports call this sink."""
         content = Content.chosen(capture_content)
         self._whole = content.spans and content.inputs and content.outputs
         if not content.spans:
             NOTICES.warn(
-                f"no texts {self._url}",
-                f"what is sent to {self._url} holds no texts, so that nothing can be scored there: "
+                f"no texts {self.destination}",
+                f"what is sent to {self.destination} holds no texts, so that nothing can be scored there: "
                 "RagGuard(engine=None, otlp=..., capture_content=True) sends them",
             )
         self._ids, self._ended = _SpanIds(), _SpansOfRun()
@@ -87,16 +88,16 @@ class ForwardingSink:
         self._spans.write(replace(scored, run=sent))
         body = encode_spans(self._ended.taken()).SerializeToString()
         try:
-            reply = await self._client.get().post(f"{self._url}/v1/traces", content=gzip.compress(body, 1))
+            reply = await self._client.get().post(f"{self.destination}/v1/traces", content=gzip.compress(body, 1))
         except httpx.HTTPError as error:
-            raise DestinationAway(f"{self._url} cannot be reached ({describe(error)})") from error
+            raise DestinationAway(f"{self.destination} cannot be reached ({describe(error)})") from error
         if not reply.is_success:
             kind = DestinationAway if reply.status_code in _LATER else ExportError
-            raise kind(f"{self._url} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}")
+            raise kind(f"{self.destination} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}")
         if "protobuf" in reply.headers.get("content-type", ""):
             partial = ExportTraceServiceResponse.FromString(reply.content).partial_success
             if partial.rejected_spans:
-                raise ExportError(f"{self._url} refused spans of the run {run.id!r}: {partial.error_message}")
+                raise ExportError(f"{self.destination} refused spans of the run {run.id!r}: {partial.error_message}")
 
     async def aclose(self) -> None:
         """Closes the connections."""

@@ -179,6 +179,10 @@ def test_what_a_service_that_is_away_does_not_take_is_sent_once_it_answers(tmp_p
         ask(rg, "second?")
         report = rg.flush(0.5)
         assert (report.complete, report.delivering, report.undelivered) == (False, 1, ())
+        to = f"http://127.0.0.1:{port}"
+        assert str(report).startswith(
+            f"not everything was delivered: 1 sent to {to}, which scores them; 1 runs not yet delivered to {to} ("
+        )
         rg.close(timeout=0.5)
     with guard() as rg:
         ask(rg, "third?")
@@ -190,6 +194,7 @@ def test_what_a_service_that_is_away_does_not_take_is_sent_once_it_answers(tmp_p
             assert rg.flush(60)
             wait_for(4)
             found = [one.run for one in runs_in(tmp_path).values()]
+            assert str(rg.flush(60)).startswith(f"everything is stored and sent: 3 sent to {to}, which scores")
     assert sorted(run.question for run in found) == ["first?", "fourth?", "second?", "third?"]
     assert {len(run.steps[0].passages[0].text) for run in found} == {4, 50_000}
 
