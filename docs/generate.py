@@ -186,13 +186,15 @@ def settings() -> str:
 
 
 def commands() -> Iterator[tuple[str, str, list[Argument]]]:
-    """Every command with its summary and its options."""
+    """Every command with its summary, which ends with its exit codes, and its options."""
     from ragguard.cli.app import COMMANDS, LazyGroup
 
     group = LazyGroup()
     for name, summary in COMMANDS.items():
-        found = []
-        for parameter in group.get_command(None, name).params:
+        found, command = [], group.get_command(None, name)
+        codes = re.search(r"Exit code 0[^\n]*(\n[^\n]+)*", command.help or "")
+        summary += f" {' '.join(codes[0].split())}" if codes else ""
+        for parameter in command.params:
             is_option = parameter.param_type_name == "option"
             shown = (
                 ", ".join(parameter.opts + parameter.secondary_opts) if is_option else parameter.name.upper()

@@ -13,7 +13,7 @@ LONGEST = 200
 """The most characters of a question that is shown in one line."""
 _LINE = 2000
 SHORTEST = 8
-_NAMED = 5
+_NAMED, _LATEST = 5, 3
 
 
 def line_of(text: str) -> str:
@@ -55,9 +55,13 @@ def run_of_part(part: str, ids: Sequence[str]) -> str:
     for found in ([one for one in at_ends if one == part], at_ends, meant):
         if len(found) == 1:
             return found[0]
-    allowed = "the id of a run, or any part of it that no other run has"
-    if meant:
-        shown = short_ids(ids)
-        more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
-        allowed += f"; it fits {', '.join(shown[one] for one in meant[:_NAMED])}{more}"
+    if not meant:
+        latest = ", ".join(reversed(ids[-_LATEST:])) or "none"
+        raise UnknownName(
+            "--run", part, "the id of a run, the id that the application gave it, or any part of an id that no other "
+            f"run has; the latest are {latest}, and `ragguard report` lists all with their questions",
+        )  # fmt: skip
+    shown = ", ".join(short_ids(ids)[one] for one in meant[:_NAMED])
+    more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
+    allowed = f"any part of an id that no other run has; it fits {shown}{more}"
     raise UnknownName("--run", f"{part} ({len(meant)} runs)", allowed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from typing import Annotated
 
 import typer
@@ -49,9 +50,11 @@ def run(
 ) -> None:
     """Take traces and runs over HTTP, score them into a store, and answer agents in any language.
 
-    Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /compute_info_gain, /metrics,
-    /healthz, /readyz.
-    Ctrl-C or SIGTERM ends it; what was taken and is not scored goes on when it starts again.
+    Addresses: / (a live page), /v1/traces (OTLP), /v1/runs, /v1/prune, /v1/advise, /v1/feedback, /compute_info_gain,
+    /metrics, /healthz, /readyz.
+    What was taken and is not scored when it ends goes on when it starts again.
+    Exit code 0: ended by Ctrl-C or SIGTERM. 2: it could not begin: a wrong option or engine, no store, or an
+    address that is taken.
     """
     token = os.environ.get(TOKEN, "")
     if host not in _HERE and not token:
@@ -97,4 +100,6 @@ def run(
     listening.listen(config.backlog)  # requests that come from now on wait until they are taken
     at = listening.getsockname()
     say(f"listening at http://{at[0]}:{at[1]}; runs and scores go to {store}", error=True)
+    for one in (signal.SIGINT, signal.SIGTERM):  # uvicorn raises again the one that has ended it
+        signal.signal(one, lambda *_: None)
     uvicorn.Server(config).run(sockets=[listening])

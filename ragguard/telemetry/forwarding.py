@@ -88,16 +88,22 @@ class ForwardingSink:
         self._spans.write(replace(scored, run=sent))
         body = encode_spans(self._ended.taken()).SerializeToString()
         try:
-            reply = await self._client.get().post(f"{self.destination}/v1/traces", content=gzip.compress(body, 1))
+            reply = await self._client.get().post(
+                f"{self.destination}/v1/traces", content=gzip.compress(body, 1)
+            )
         except httpx.HTTPError as error:
             raise DestinationAway(f"{self.destination} cannot be reached ({describe(error)})") from error
         if not reply.is_success:
             kind = DestinationAway if reply.status_code in _LATER else ExportError
-            raise kind(f"{self.destination} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}")
+            raise kind(
+                f"{self.destination} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}"
+            )
         if "protobuf" in reply.headers.get("content-type", ""):
             partial = ExportTraceServiceResponse.FromString(reply.content).partial_success
             if partial.rejected_spans:
-                raise ExportError(f"{self.destination} refused spans of the run {run.id!r}: {partial.error_message}")
+                raise ExportError(
+                    f"{self.destination} refused spans of the run {run.id!r}: {partial.error_message}"
+                )
 
     async def aclose(self) -> None:
         """Closes the connections."""

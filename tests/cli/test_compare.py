@@ -218,6 +218,12 @@ def test_a_store_that_has_nothing_to_show_says_why(tmp_path, command):
     assert not (tmp_path / "x.html").exists()
 
 
+def test_an_id_that_no_run_has_is_answered_with_the_latest_ids(tmp_path, command):
+    said = command("report", stored(tmp_path / "a.db", side(0)), "--run", "nope").output
+    assert "--run: got 'nope'; allowed: the id of a run, the id that the application gave it" in said
+    assert "the latest are r39, r38, r37, and `ragguard report` lists all" in said
+
+
 def test_compare_of_wrong_input_ends_in_one_sentence(tmp_path, command):
     a = stored(tmp_path / "a.db", side(0))
     other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])

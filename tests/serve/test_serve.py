@@ -194,7 +194,9 @@ def test_what_a_service_that_is_away_does_not_take_is_sent_once_it_answers(tmp_p
             assert rg.flush(60)
             wait_for(4)
             found = [one.run for one in runs_in(tmp_path).values()]
-            assert str(rg.flush(60)).startswith(f"everything is stored and sent: 3 sent to {to}, which scores")
+            assert str(rg.flush(60)).startswith(
+                f"everything is stored and sent: 3 sent to {to}, which scores"
+            )
     assert sorted(run.question for run in found) == ["first?", "fourth?", "second?", "third?"]
     assert {len(run.steps[0].passages[0].text) for run in found} == {4, 50_000}
 
@@ -241,7 +243,7 @@ def test_nothing_that_was_answered_is_lost_by_a_kill(tmp_path):
         wait_for_scores(tmp_path, 4)
         assert httpx.get(f"{service.url}/readyz").status_code == 200
         service.process.send_signal(signal.SIGTERM)
-        service.process.wait(30)
+        assert service.process.wait(30) == 0
     assert len(runs_in(tmp_path)) == 4
 
 
