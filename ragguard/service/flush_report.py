@@ -81,7 +81,7 @@ class Report:
 
     @property
     def kind(self) -> str:
-        """What is delivered, as a sentence has it."""
+        """The noun for what is delivered, as a sentence has it."""
         return "runs" if self.sent_to else "scored runs"
 
     @property
@@ -147,8 +147,8 @@ class Report:
         yield from map(str, self.undelivered)
         if self.unsampled:
             yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        counted = self.captured or self.pending or self.open or self.lost or self.late
-        counted = counted or self.delivering or self.undelivered
+        on_the_way = self.delivering or self.undelivered
+        counted = self.captured or self.pending or self.open or self.lost or self.late or on_the_way
         if not self.complete and not counted:
             yield (
                 "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "
