@@ -29,6 +29,7 @@ def test_two_stores_are_compared(tmp_path, command):
     assert done.output.startswith("Better on 40 questions: udcg +0.0")
     assert "40 questions in common" in done.output
     assert "udcg ↑" in done.output
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["a.db", "b.db"]
 
 
 def test_equal_sides_are_identical_in_a_line(tmp_path, command):

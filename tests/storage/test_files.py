@@ -260,3 +260,26 @@ def test_a_log_whose_index_cannot_be_made_is_an_error_with_the_way_out(path):
     copy.with_name(f"{copy.name}-shm").symlink_to(path.parent / "no folder" / "index")
     with pytest.raises(StoreError, match="copy it and its log to a folder that can be written"):
         Store(copy, read_only=True)
+
+
+def test_a_reader_leaves_no_log_behind_and_none_is_taken_from_a_writer(path):
+    writer = in_use(path)
+    names = {path.name, f"{path.name}-wal", f"{path.name}-shm"}
+    assert ids(path) == ["done", "open", "waits"]
+    assert set(os.listdir(path.parent)) == names
+    writer.close()
+    before = path.read_bytes(), path.stat().st_mtime_ns
+    assert ids(path) == ["done", "open", "waits"]
+    assert os.listdir(path.parent) == [path.name]
+    assert (path.read_bytes(), path.stat().st_mtime_ns) == before
+
+
+def test_an_idle_writer_keeps_its_log_beside_a_reader(path):
+    writer = in_use(path)
+    assert writer.housekeep() is None
+    with closed_after(path) as db:
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    assert ids(path) == ["done", "open", "waits"]
+    captured(writer, a_run("later"))
+    assert "later" in ids(path)
+    writer.close()

@@ -100,6 +100,8 @@ class Database:
             if self._db is not None and self.path is not None and not self._read_only:
                 _write_back(self._db)
             self.disconnect()
+            if self.path is not None and self._read_only:
+                files.remove_empty_log(self.path)
 
     def __del__(self) -> None:
         """Closes the connection of a store that nobody closed and nobody can reach any more."""

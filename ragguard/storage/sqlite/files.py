@@ -10,7 +10,7 @@ import os
 import shlex
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -89,9 +89,27 @@ def way_out(path: Path) -> str:
 @contextmanager
 def opened_to_read(path: Path) -> Iterator[sqlite3.Connection]:
     """Opens a connection as `open_to_read` does, and closes it at the end of the block."""
-    with closing(open_to_read(path)) as db:
-        db.row_factory = sqlite3.Row
-        yield db
+    had_log = _logs_of(path)[0].exists()
+    try:
+        with closing(open_to_read(path)) as db:
+            db.row_factory = sqlite3.Row
+            yield db
+    finally:
+        if not had_log:
+            remove_empty_log(path)
+
+
+def remove_empty_log(path: Path) -> None:
+    """Has SQLite delete the log and its index where nothing is in the log and no process has the file open.
+
+    A connection that writes nothing makes both and leaves them. One that may write deletes them as it closes last.
+    """
+    log = _logs_of(path)[0]
+    if not log.exists() or _size(log):
+        return
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    with suppress(sqlite3.Error), closing(sqlite3.connect(address, uri=True, timeout=0)) as db:
+        db.execute("SELECT count(*) FROM sqlite_master").fetchone()
 
 
 def open_to_read(path: Path) -> sqlite3.Connection:
