@@ -4,4 +4,14 @@ Not part of the package. Each study has a module of its own with `study(engine, 
 `results/`, its page is `docs/studies/NAME.md`.
 """
 
-STUDIES = ("distraction", "distractors", "belief", "retrieval", "sets", "coverage", "judges", "likelihood")
+STUDIES = (
+    "distraction",
+    "distractors",
+    "belief",
+    "retrieval",
+    "sets",
+    "coverage",
+    "judges",
+    "decisions",
+    "likelihood",
+)

@@ -198,15 +198,18 @@ def world_runs(questions: int, seed: int) -> dict[str, list[Run]]:
     return found
 
 
+def known_questions() -> list[ExamQuestion]:
+    """Returns questions about what everybody knows, with passages; none is about another subject."""
+    listed = json.loads(_KNOWN.read_text("utf-8"))
+    return [ExamQuestion(question=one.pop("q"), other="", **one) for one in listed]
+
+
 def prose_runs(questions: int) -> dict[str, list[Run]]:
     """Returns two runs a question over ordinary prose: one finds the passage that answers, the other one about its
     subject alone or, for every other question, one that says something else."""
     cases = exam_cases()
-    known = [
-        ExamQuestion(question=one.pop("q"), other="", **one) for one in json.loads(_KNOWN.read_text("utf-8"))
-    ]
     found: dict[str, list[Run]] = {}
-    for name, asked in (("1 hop", cases.questions), ("1 hop, known", known)):
+    for name, asked in (("1 hop", cases.questions), ("1 hop, known", known_questions())):
         runs = found[name] = []
         for at, one in enumerate(asked[:questions]):
             wrong = ("misled", one.contradiction) if at % 2 else ("missed", one.partial)

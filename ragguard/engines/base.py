@@ -270,7 +270,8 @@ class EngineInfo:
     """The longest prompt plus answer, in tokens."""
     capabilities: frozenset[str] = frozenset()
     """The abilities, out of exact_labels, sequence, sample_logprobs, continuations, batch, n_samples, priority, seed,
-    top_logprobs, decisions (it answers typed questions, and writes nothing)."""
+    top_logprobs, decisions (it answers typed questions, and writes nothing), typed_questions (it answers them beside
+    everything else)."""
     location: str = ""
     """The address or the place of the model, without credentials."""
     label_requests: int = 1

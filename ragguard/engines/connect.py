@@ -20,8 +20,8 @@ from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 
 SCHEMES = (
-    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an Engine; as a "
-    "judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
+    "nano, smol, http(s)://HOST:PORT/v1[#MODEL], labels:URL, vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE, auto, or an "
+    "Engine; as a judge also systemone:URL, decisions:URL, or a decision model of LangChain's"
 )
 
 REQUEST_S = 120.0
@@ -47,7 +47,8 @@ def connect(
 
     Args:
         engine: `nano`, `smol`, an address (`http://HOST:PORT/v1`, optionally with `#MODEL`), `vllm:MODEL`,
-            `hf:MODEL`, `gguf:FILE`, or an Engine; to judge alone `systemone:URL`, `decisions:URL` (OpenAI's form or
+            `hf:MODEL`, `gguf:FILE`, or an Engine; `labels:URL` judges by labels where the server answers typed
+            questions, too; to judge alone `systemone:URL`, `decisions:URL` (OpenAI's form or
             SGLang's), or a LangChain decision model. `auto`: the one that RAGGUARD_ENGINE names, else that of
             OPENAI_BASE_URL, OPENAI_API_KEY and OPENAI_MODEL, else a server that answers on this machine, else `smol`
             where it has been fetched.
@@ -113,7 +114,8 @@ def open_engine(
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, colon, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
     decides = scheme in ("systemone", "decisions") and bool(rest)
-    is_server = scheme in ("http", "https") or decides
+    by_labels = scheme == "labels" and bool(rest)
+    is_server = scheme in ("http", "https") or decides or by_labels
     if headers is not None and not is_server:
         raise InvalidInput(
             "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
@@ -135,11 +137,12 @@ def open_engine(
         from ragguard.engines.http.server import ServerEngine
 
         return ServerEngine(
-            engine,
+            rest if by_labels else engine,
             model,
             api_key=api_key,
             timeout_s=timeout_s or REQUEST_S,
             headers=headers,
+            decisions=not by_labels,
         )
     if model is not None:
         raise InvalidInput(

@@ -166,7 +166,9 @@ class PriceList:
         elif isinstance(question, TextQuestion):
             times, written = 1, 1
         else:
-            times, written = info.label_requests, info.label_tokens
+            options = () if isinstance(question, EntailQuestion) else question.prompt.options
+            typed = bool(options) and "typed_questions" in info.capabilities
+            times, written = (1, 0) if typed else (info.label_requests, info.label_tokens)
         together = info is UNKNOWN or "batch" in info.capabilities
         return 1 if together else times * prompts, times, written
 

@@ -42,6 +42,11 @@ class LabelRequest(Request[LabelProbs]):
     def columns(self) -> frozenset[str]:
         return frozenset(self.labels)
 
+    def is_typed(self, info: EngineInfo) -> bool:
+        """Returns whether the engine answers the prompts as typed questions: those about one state in one request."""
+        typed = info.capabilities & {"decisions", "typed_questions"}
+        return bool(typed) and all(prompt.options for prompt in self.prompts)
+
     async def ask(self, engine: Engine) -> LabelProbs:
         reply = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
         given = (reply.bound, reply.stderr)
@@ -57,12 +62,10 @@ class LabelRequest(Request[LabelProbs]):
         """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
         identifies each label: more of them cost such an engine nothing and change no number. So may those of typed
         questions, each of which is answered for its own options."""
-        can = frozenset[str]() if info is None else info.capabilities
-        if "decisions" in can:
-            any_labels = all(prompt.options for prompt in self.prompts)
-        else:
-            first_token = info is not None and (self.mode or info.mode) == "first_token"
-            any_labels = first_token and "exact_labels" in can
+        any_labels = False
+        if info is not None:
+            first_token = (self.mode or info.mode) == "first_token" and "decisions" not in info.capabilities
+            any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
     def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:

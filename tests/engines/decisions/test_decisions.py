@@ -6,14 +6,16 @@ import asyncio
 
 import pytest
 from support.decision_server import FORMS, DecisionServer, overlap
+from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.decisions import decision_engine
 from ragguard.engines.entailment.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText
-from ragguard.records import Run
+from ragguard.records import RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.probes.rating import answerability, grade
 from ragguard.scorers.probes.relevance import relevance
@@ -195,3 +197,70 @@ async def test_decision_model_of_langchain_is_a_judge():
     assert names["p_relevant"].value == pytest.approx(told[0])
     assert names["grade"].engine == "decisions/langchain/Overlaps/overlaps/1"
     await pipeline.aclose()
+
+
+def both_faces(form):
+    """A server of chat completions that answers typed questions as well."""
+    chat = FakeModel(face="openai", top=0)
+    face = DecisionServer(form, models=chat.models)
+
+    def handle(request):
+        typed = request.path in ("/v1/systemone", "/v1/decisions")
+        return (face if typed else chat).handle(request)
+
+    return handle, face
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(form, caplog):
+    handle, face = both_faces(form)
+    async with MisbehavingServer(handle) as server:
+        engine = connect(server.url)
+        info = await engine.info()
+        face.asked.clear()
+        step = RetrievalStep(id="s", run_id="r", query=QUERY, passages=[Passage(PASSAGE)])
+        run = Run(id="r", question=QUERY, steps=[step], sub_questions=["Who is Ursula?"])
+        pipeline = ScoringPipeline(engine, scorers=["utility", "grades", "coverage"])
+        scores = {one.name: one for one in await pipeline.results(run)}
+        decision = await DistractorGuard(engine, budget_ms=60_000, min_keep=0).aprune(
+            QUERY, [Passage(PASSAGE)]
+        )
+        plan = await pipeline.plan(run)
+        await engine.aclose()
+    ((state, questions),) = face.asked  # the guard's question was answered before
+    assert (state, questions) == (f"<document 1>\n{PASSAGE}\n</document>", 3)
+    told = overlap(state, ASKED[0].prompt.messages[0].content, ["yes", "no"])
+    assert scores["p_relevant"].value == pytest.approx(told[0])
+    assert scores["p_relevant"].stderr == 0.0
+    assert scores["p_abstain"].metadata["how"] == "sampled"
+    assert {scores[name].prompts for name in ("p_relevant", "p_abstain", "grade")} == {
+        "default+decisions/1+1"
+    }
+    assert info.fingerprint.endswith(f"+judges:{form}/1")
+    assert decision.status != "error"
+    assert sum(line.output_tokens for line in plan.lines if line.who == "engine") == 160
+    said = f"`labels:{server.url}` judges by labels"
+    assert said in info.notes[-1]
+    assert caplog.text.count(said) == 1
+
+
+async def test_address_that_names_labels_asks_no_typed_question():
+    handle, face = both_faces("systemone")
+    async with MisbehavingServer(handle) as server:
+        engine = connect(f"labels:{server.url}")
+        info = await engine.info()
+        await engine.aclose()
+    assert not face.asked
+    assert (info.prompts, "typed_questions" in info.capabilities) == ("default", False)
+
+
+async def test_published_price_is_a_note():
+    face = DecisionServer("openai", models=("gpt-6-luna",))
+    async with MisbehavingServer(face.handle) as server:
+        host, engine = server.url.partition("//")[2].partition(":")[0], open_engine(f"decisions:{server.url}")
+        assert (await engine.info()).notes == ()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(decision_engine, "_PUBLISHED", {(host, "gpt-6-luna"): 0.10})
+            priced = open_engine(f"decisions:{server.url}")
+            assert "Price(prompt=0.1, output=0)" in (await priced.info()).notes[0]
+        await asyncio.gather(engine.aclose(), priced.aclose())
