@@ -55,7 +55,7 @@ class Judged(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """What one way of asking gave, and what it cost."""
+    """The answers and the costs of one way of asking."""
 
     p: Floats
     """The relevance of each passage in each repeat; nan where the model says something else than a label."""
