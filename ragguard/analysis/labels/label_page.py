@@ -1,4 +1,7 @@
-"""One HTML page on which a person labels items by keyboard. It works from a file, and nothing leaves the machine."""
+"""Writes the page of `ragguard label --page`: one HTML file that a browser opens without a server.
+
+It shows one item after the other, takes the label of each by a key, and saves the file of labels.
+"""
 
 from __future__ import annotations
 
