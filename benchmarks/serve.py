@@ -144,8 +144,10 @@ def served(bodies: list[bytes], scorers: str) -> dict[str, float]:
                 half, using = memory(process.pid), processor(process.pid)
                 counts = client.get("/metrics").text
                 all_traces = f'what="traces"}} {len(bodies) * AT_ONCE}'
+                later = [half]
                 while scorers == "none" and all_traces not in client.get("/metrics").text:
                     time.sleep(0.2)
+                    later.append(memory(process.pid))
                 stored = time.perf_counter() - began
             traces = len(bodies) * AT_ONCE
             return {
@@ -157,7 +159,9 @@ def served(bodies: list[bytes], scorers: str) -> dict[str, float]:
                 "answer, p99 ms": sorted(waits)[int(len(waits) * 0.99)] * 1000,
                 "memory before, MiB": before, "memory after sending, MiB": half,
                 "memory at the end, MiB": memory(process.pid),
-            } | {f"memory after {at + 1} tenths, MiB": value for at, value in enumerate(tenths)} | {
+            } | {f"memory after {at + 1} tenths sent, MiB": value for at, value in enumerate(tenths)} | {
+                f"memory after {at} tenths made runs, MiB": later[at * (len(later) - 1) // 10] for at in range(11)
+            } | {
                 f"after sending, {name}": float(value) for name, value in WAITING.findall(counts)
             }  # fmt: skip
         finally:

@@ -27,7 +27,8 @@ _EVERY = 0.5
 """Seconds between two looks for complete traces."""
 _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 """Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
-_AT_ONCE = 64
+_AT_ONCE, _BATCHES = 64, 16
+"""How many traces become runs in one transaction, and how many of these there are between two clean-ups."""
 _log = logger("ragguard.serve")
 
 
@@ -55,20 +56,26 @@ class Ingest:
     async def run(self) -> None:
         """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again."""
         while True:
+            more = False
             try:
-                await self.hand_over()
+                more = await self.hand_over()
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
                 self.counts["errors"] += 1
                 _log.error(
                     "complete traces could not be handed over, and are tried again: %s", describe(error)
                 )
-            await asyncio.sleep(_EVERY)
+            await asyncio.sleep(0 if more else _EVERY)
 
-    async def hand_over(self) -> None:
-        """Makes runs of the traces that are complete, and stores them; they are scored in the background."""
-        while self.pending() < MOST_PENDING:
+    async def hand_over(self) -> bool:
+        """Makes runs of traces that are complete, and stores them; they are scored in the background. Returns True
+        where more may be complete."""
+        more = False
+        for _ in range(_BATCHES):
+            if self.pending() >= MOST_PENDING:
+                break
             now = self._clock()
             traces = self.spool.complete(now - self._settle, now - self._quiet, _AT_ONCE)
+            more = len(traces) == _AT_ONCE
             if not traces:
                 break
             runs = await asyncio.to_thread(self._runs_in, traces)
@@ -81,6 +88,7 @@ class Ingest:
             await asyncio.to_thread(self.spool.handed, traces, now)
         now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
+        return more and self.pending() < MOST_PENDING
 
     def pending(self) -> int:
         """Returns how many runs wait to be scored or delivered."""

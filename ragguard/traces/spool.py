@@ -26,6 +26,7 @@ MOST_TRACES = 100_000
 """The most traces that wait to become runs; beyond it the spans of new ones are refused."""
 MOST_LATE = 20_000
 """The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
+_FORGOTTEN_AT_ONCE = 2_000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
@@ -140,13 +141,16 @@ class Spool:
 
     def forget(self, quiet_before: float, known_before: float) -> None:
         """Removes the spans of traces that have become runs and of which nothing came since the first time, or which
-        are not among the latest. Their ids are kept until the second, so that later spans are known as such."""
+        are not among the latest; some thousand at a time, since spans that come meanwhile wait. Their ids are kept
+        until the second, so that later spans are known as such."""
         old = f"number <= (SELECT max(number) FROM trace) - {MOST_LATE}"
-        gone = f"FROM trace WHERE handed = 1 AND (last <= ? OR {old})"
+        find = f"SELECT number, id, last FROM trace WHERE handed = 1 AND (last <= ? OR {old}) ORDER BY number LIMIT ?"
         with self._transaction():
-            self._db.execute(f"INSERT OR REPLACE INTO done SELECT id, last {gone}", (quiet_before,))
-            self._db.execute(f"DELETE FROM span WHERE trace IN (SELECT number {gone})", (quiet_before,))
-            self._db.execute(f"DELETE {gone}", (quiet_before,))
+            gone = self._db.execute(find, (quiet_before, _FORGOTTEN_AT_ONCE)).fetchall()
+            numbers = [row[:1] for row in gone]
+            self._db.executemany("INSERT OR REPLACE INTO done VALUES (?, ?)", [row[1:] for row in gone])
+            self._db.executemany("DELETE FROM span WHERE trace = ?", numbers)
+            self._db.executemany("DELETE FROM trace WHERE number = ?", numbers)
             self._db.execute("DELETE FROM done WHERE at < ?", (known_before,))
 
     @contextmanager

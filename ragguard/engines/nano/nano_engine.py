@@ -45,7 +45,9 @@ _NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
 """The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
-_STRANGE_TEXT = "nano does not know the words that a text of a prompt, such as an answer, depends on. {}"
+_STRANGE_ANSWERS = "nano does not know the words that tell two answers apart. {}"
+_COMPARES = "Same:"
+"""The end of a prompt that asks whether two answers mean the same."""
 
 
 class NanoEngine(LocalEngine):
@@ -109,15 +111,15 @@ class NanoTokens:
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
-        UnfitText where nano does not know a seventh of the words of a prompt, or cannot read a text in it."""
+        UnfitText where nano does not know a seventh of the words of a prompt, or what tells apart two answers in it."""
         rows = await self.render(prompts)
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
             raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
         strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
-        if any(self._has_strange_text(prompt) for prompt in strange):
-            raise UnfitText(_STRANGE_TEXT.format(_FOR_REAL_TEXT))
+        if any(self._compares_strange_answers(prompt) for prompt in strange):
+            raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
         for prompt in strange[:1]:
             # The number and not the words: a log is no place for what a user asked.
             NOTICES.once("words that nano does not know", partial(self._strange, prompt))
@@ -150,8 +152,10 @@ class NanoTokens:
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(ids)
 
-    def _has_strange_text(self, prompt: Prompt) -> bool:
-        """Returns whether nano knows no word of a text in a prompt, or none of those in which two texts differ."""
+    def _compares_strange_answers(self, prompt: Prompt) -> bool:
+        """Returns whether nano knows no word of an answer that a prompt compares, or none in which two differ."""
+        if not prompt.messages[-1].content.endswith(_COMPARES):
+            return False
         unknown = self._tokenizer.unknown
         seen: set[tuple[int, ...]] = set()
         for text in {prompt.messages[at].content[start:end] for at, start, end in prompt.cuttable}:

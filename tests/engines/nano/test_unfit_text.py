@@ -51,7 +51,7 @@ async def test_text_of_nanos_world_with_a_strange_name_is_answered():
 async def test_answers_that_differ_in_words_that_nano_does_not_know_are_not_called_the_same(
     answer, reference
 ):
-    with pytest.raises(UnfitText, match="nano does not know the words that a text of a prompt"):
+    with pytest.raises(UnfitText, match="nano does not know the words that tell two answers apart"):
         await EngineEntailer(connect("nano")).entail([Pair("Where was Ada Berg born?", answer, reference)])
 
 
