@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 _OVERHEAD = 250
-"""What a fact takes beside its text: many short texts need no less memory than few long ones."""
+"""The characters that a fact counts for beside its text: many short texts need no less memory than few long ones."""
 
 
 class TextMemo(Generic[T]):
