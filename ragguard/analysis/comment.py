@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from ragguard.analysis.comparison import UNDECIDED, MovedQuestion
 from ragguard.analysis.gate_check import GateCheck
 from ragguard.analysis.text import question_line
@@ -19,7 +17,7 @@ def comment_of(checked: GateCheck) -> str:
     correct, and the questions that fell."""
     found = checked.found
     rows = tuple(
-        (change.metric, change.questions, change.before, change.after, _difference(change), _verdict(change))
+        (change.metric, change.questions, change.before, change.after, change.shown, _verdict(change))
         for change in checked.decisive
     )
     columns = ("metric", "questions", "before", "after", "difference (95 %)", "verdict")
@@ -29,11 +27,8 @@ def comment_of(checked: GateCheck) -> str:
     if checked.gates:
         parts.append("".join(f"- {gate if gate.passed else f'**{gate}**'}\n" for gate in checked.gates))
     if checked.changes is not None:
-        corrected = tuple(
-            (name, one.value, f"{one.low:+.3f} … {one.high:+.3f}", one.verdict)
-            for name, one in checked.changes.differences.items()
-        )
-        titles, remarks = ("metric", "difference", "95 %", "verdict"), tuple(checked.changes.remarks)
+        corrected = tuple((name, one.shown, one.verdict) for name, one in checked.changes.differences.items())
+        titles, remarks = ("metric", "difference (95 %)", "verdict"), tuple(checked.changes.remarks)
         parts.append(
             Table("corrected", "Corrected by labels of people", titles, corrected, notes=remarks).markdown()
         )
@@ -49,11 +44,6 @@ def _line(item: MovedQuestion) -> str:
     """Returns a question as code, in which no markup and no @name means anything, and how far it fell."""
     moves = ", ".join(f"{move.metric} {move.before:.3f} → {move.after:.3f}" for move in item.moves)
     return f"- `{question_line(item.question).replace('`', chr(39))}`: {moves}"
-
-
-def _difference(change: Change) -> str:
-    bounds = f" ({change.low:+z.3f} … {change.high:+z.3f})" if math.isfinite(change.low) else ""
-    return f"{change.difference:+z.3f}{bounds}"
 
 
 def _verdict(change: Change) -> str:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from ragguard.analysis.comparison import Comparison
-from ragguard.analysis.verdict import Change
+from ragguard.analysis.verdict import Change, interval_text
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Level
 
 _CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
 _OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+T = TypeVar("T")
 _LEVELS = get_args(Level)
 """The endings by which `titles` tells series of one name apart."""
 
@@ -39,7 +41,7 @@ class Condition:
         """Returns whether a difference satisfies the bound."""
         return bool(_OPERATORS[self.sign](difference, self.bound))
 
-    def corrected(self, differences: Mapping[str, float]) -> float:
+    def corrected(self, differences: Mapping[str, T]) -> T:
         """Returns the metric's difference among those that labels correct; raises where it is not corrected."""
         if self.metric not in differences:
             known = ", ".join(sorted(differences)) or "none: label both sides"
@@ -86,6 +88,8 @@ class CheckedCondition:
     metric: str
     """The metric's name in the table."""
     difference: float
+    low: float
+    high: float
 
     @property
     def passed(self) -> bool:
@@ -94,8 +98,11 @@ class CheckedCondition:
 
     def __str__(self) -> str:
         verdict = f"passed: {self.condition} does not hold" if self.passed else f"FAILED: {self.condition}"
-        return f"{verdict} (the difference is {self.difference:+.4g})"
+        return f"{verdict}; the difference is {self.difference:+.4g}{interval_text(self.low, self.high)}"
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
-        return asdict(self) | {"condition": str(self.condition), "passed": self.passed}
+        found = (
+            {"low": self.low, "high": self.high} if math.isfinite(self.low) else {"low": None, "high": None}
+        )
+        return asdict(self) | found | {"condition": str(self.condition), "passed": self.passed}

@@ -50,20 +50,6 @@ class GateCheck:
         first = self.found.decisive
         return [*first, *(one for one in self.found.changes if one.metric in gated and one not in first)]
 
-    def differences(self) -> list[str]:
-        """Returns the differences to which the broken bounds were held, a line each."""
-        if self.on_corrected and self.changes is not None:
-            named = {condition.metric for condition in self.broken}
-            return [
-                f"{name}: corrected difference {one.value:+z.3f} ({one.low:+z.3f} … {one.high:+z.3f}), {one.verdict}"
-                for name, one in self.changes.differences.items() if name in named
-            ]  # fmt: skip
-        return [
-            f"{one.metric}: {one.before:.3f} → {one.after:.3f}, difference {one.difference:+z.3f} "
-            f"({one.low:+z.3f} … {one.high:+z.3f}) over {one.questions} questions, p {one.p_corrected:.3f}"
-            for one in dict.fromkeys(condition.of(self.found) for condition in self.broken)
-        ]
-
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
         more = {
@@ -120,15 +106,19 @@ def check(before: str | Path, after: str | Path | None, settings: GateSettings) 
         changes = corrected_changes((before, spans[0]), (after, spans[1]), labels)
     conditions = settings.conditions
     if changes is not None and settings.corrected:
-        differences = {name: one.value for name, one in changes.differences.items()}
-        gates = [CheckedCondition(one, one.metric, one.corrected(differences)) for one in conditions]
+        gaps = [(one, one.corrected(changes.differences)) for one in conditions]
+        gates = [
+            CheckedCondition(one, one.metric, gap.value, low=gap.low, high=gap.high) for one, gap in gaps
+        ]
         return GateCheck(
             found, changes, gates, [*changes.remarks, *doubts], documents=said, on_corrected=True
         )
     if not settings.trust_failed:
         _refuse_failed(conditions, sides, found)
     meant = [(condition, condition.of(found)) for condition in conditions]
-    gates = [CheckedCondition(condition, change.metric, change.difference) for condition, change in meant]
+    gates = [
+        CheckedCondition(one, gap.metric, gap.difference, low=gap.low, high=gap.high) for one, gap in meant
+    ]
     thin = [
         one for metric in dict.fromkeys(gate.metric for gate in gates) if (one := found.resting_on(metric))
     ]

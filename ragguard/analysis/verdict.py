@@ -56,6 +56,11 @@ class Change:
     primary: bool = False
     """True for the metrics on which the comparison's verdict rests."""
 
+    @property
+    def shown(self) -> str:
+        """The difference as text, with its interval where there is one."""
+        return f"{self.difference:+z.3f}{interval_text(self.low, self.high)}"
+
 
 @dataclass(frozen=True, slots=True)
 class ComparisonVerdict:
@@ -63,6 +68,11 @@ class ComparisonVerdict:
 
     word: Word
     sentence: str
+
+
+def interval_text(low: float, high: float) -> str:
+    """Returns a 95 % interval as it stands behind a difference; empty where too few questions give none."""
+    return f" ({low:+z.3f} … {high:+z.3f})" if math.isfinite(low) else ""
 
 
 def primary_of(compared: Iterable[Series]) -> set[Series]:
@@ -138,10 +148,9 @@ def _undecided(changes: Sequence[Change], paired: int) -> str:
 
 def _named(changes: Sequence[Change]) -> str:
     """Lists metrics with their differences; if there is only one, with its interval."""
-    if len(changes) > 1 or not math.isfinite(changes[0].low):
-        return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
-    (one,) = changes
-    return f"{one.metric} {one.difference:+z.3f} ({one.low:+z.3f} … {one.high:+z.3f})"
+    if len(changes) == 1:
+        return f"{changes[0].metric} {changes[0].shown}"
+    return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
 
 
 def _questions(count: int) -> str:

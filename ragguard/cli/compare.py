@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -184,7 +183,7 @@ def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
         Column("metric", [name for name, _ in rows]),
         Column("before", [f"{a.value:z.3f} (judge {a.raw:z.3f})" for a, _ in sides], right=True),
         Column("after", [f"{b.value:z.3f} (judge {b.raw:z.3f})" for _, b in sides], right=True),
-        Column("difference (95 %)", [f"{d.value:+z.3f} ({d.low:+z.3f} … {d.high:+z.3f})" for _, d in rows], right=True),
+        Column("difference (95 %)", [d.shown for _, d in rows], right=True),
         Column("labels", [f"{a.labels} + {b.labels}" for a, b in sides], right=True, spare=1),
         Column("verdict", [d.verdict for _, d in rows]),
     ])  # fmt: skip
@@ -202,7 +201,7 @@ def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> N
         *([Column("questions", [_questions(change, paired) for change in changes], right=True)] if thin else []),
         Column("before", [f"{change.before:z.3f}" for change in changes], right=True, spare=2),
         Column("after", [f"{change.after:z.3f}" for change in changes], right=True, spare=2),
-        Column("difference (95 %)", [_difference(change) for change in changes], right=True),
+        Column("difference (95 %)", [change.shown for change in changes], right=True),
         Column("effect", [f"{change.effect:+z.2f}" for change in changes], right=True, spare=1),
         Column("p", [f"{change.p_corrected:.3f}" for change in changes], right=True),
         Column("verdict", [f"[{_COLOURS.get(change.verdict, 'dim')}]{change.verdict}[/]" for change in changes]),
@@ -212,9 +211,3 @@ def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> N
 def _questions(change: Change, paired: int) -> str:
     colour = "yellow" if change.questions < paired else "dim"
     return f"[{colour}]{change.questions}[/]"
-
-
-def _difference(change: Change) -> str:
-    if not math.isfinite(change.low):  # too few questions for an interval
-        return f"{change.difference:+z.3f}"
-    return f"{change.difference:+z.3f} ({change.low:+z.3f} … {change.high:+z.3f})"

@@ -121,7 +121,7 @@ def test_comment_names_the_questions_that_fell_although_the_mean_did_not(tmp_pat
     text = (tmp_path / "comment.md").read_text()
     assert "of 40 questions fell</summary>" in text
     assert "- `Is '@all' <img src=x> a | trap?`: udcg" in text
-    assert "- **FAILED: udcg > 0 (the difference is +0.0" in text
+    assert "- **FAILED: udcg > 0; the difference is +0.0" in text
     noisy = side(0)
     for number, one in enumerate(noisy):
         one.scores[0].value += 0.01 * (-1) ** number

@@ -130,8 +130,8 @@ def test_bounds_on_a_metric_beside_the_primary_ones_show_it_and_each_its_differe
     assert "harm ↓" in said
     assert "1 more metric" not in said
     for shown in (said, comment):
-        assert "passed: harm > 0.5 does not hold (the difference is +0.4)" in shown
-        assert "FAILED: harm > 0.3 (the difference is +0.4)" in shown
+        assert "passed: harm > 0.5 does not hold; the difference is +0.4 (+0.400 … +0.400)" in shown
+        assert "FAILED: harm > 0.3; the difference is +0.4" in shown
     assert "| harm | 40 | 0.100 | 0.500 | +0.400" in comment
     gates = json.loads(command(*words, "--json").output)["gates"]
     assert [(gate["condition"], gate["passed"]) for gate in gates] == [

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 
 from ragguard.analysis.labels.corrected import Corrections, corrected
 from ragguard.analysis.labels.label_file import Label
+from ragguard.analysis.verdict import interval_text
 from ragguard.metrics.prediction_powered import CorrectedMean
 from ragguard.storage.source import open_source
 
@@ -25,6 +26,11 @@ class CorrectedDifference:
     value: float
     low: float
     high: float
+
+    @property
+    def shown(self) -> str:
+        """The difference as text."""
+        return f"{self.value:+z.3f}{interval_text(self.low, self.high)}"
 
     @property
     def verdict(self) -> str:
