@@ -14,7 +14,7 @@ from ragguard.records import Passage
 from ragguard.traces.convention import Convention, Kind
 from ragguard.traces.conventions import CONVENTIONS
 from ragguard.traces.span import TraceSpan
-from ragguard.traces.texts import answer_in, messages_in, parsed, question_in, text_in
+from ragguard.traces.texts import USER, answer_in, messages_in, parsed, question_in, text_in
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event in which OpenTelemetry's conventions report an evaluation."""
@@ -44,8 +44,9 @@ class Record:
     question: str = ""
     answer: str = ""
     asked: list[str] = field(default_factory=list)
-    """The texts that a model was given, and those of its reply."""
+    """The texts that a model was given, or of a task those of the user in its input."""
     replied: list[str] = field(default_factory=list)
+    """The texts of a model's reply."""
     call: dict[str, Any] = field(default_factory=dict)
     """The cost of a call of a model: its name, tokens, money and seconds, as far as these are known."""
     tool: str = ""
@@ -76,7 +77,10 @@ def read_span(span: TraceSpan) -> Record:
     references = json_of(str(span.attributes.get(_REFERENCES, "")))
     if isinstance(references, list) and all(isinstance(one, str) for one in references):
         record.references = references or None
-    record.question = question_in(_first(span, names, "input"))
+    given = _first(span, names, "input")
+    record.question = question_in(given)
+    if record.kind == "task":
+        record.asked = [one.text for one in messages_in(given) if one.role in USER]
     record.answer = answer_in(_first(span, names, "output"))
     if record.kind in (*_RETRIEVES, "tool", "task"):
         _read_documents(record, names)

@@ -250,7 +250,10 @@ def _question(top: Node, nodes: Sequence[Node], steps: Sequence[RetrievalStep]) 
     first = min((step.started_ns for step in steps), default=0)
     records = [top.record, *(node.record for node in nodes if node.record.kind in ("agent", "chain"))]
     records += [
-        node.record for node in nodes if node.record.kind == "model" and node.record.span.started_ns < first
+        one.record
+        for one in nodes
+        if one.record.span.started_ns < first
+        and (one.record.kind == "model" or (one.record.kind == "task" and one.record.asked))
     ]
     for record in records:
         if record.kind is not None and (found := (record.query or record.question).strip()):

@@ -15,7 +15,7 @@ QUESTION_NAMES = (
     "user_input", "search_query", "q", "prompt", "text", "kwargs", "args", "arguments",
 )  # fmt: skip
 """Names under which pipelines, retrievers and tools take a question, the most usual ones first."""
-_USER, _ASSISTANT = ("user", "human"), ("assistant", "ai", "model")
+USER, _ASSISTANT = ("user", "human"), ("assistant", "ai", "model")
 _MESSAGES = ("messages", "message", "input_messages", "chat_history", "input")
 _DEEPEST = 8
 _CHAT_MESSAGE = re.compile(
@@ -52,7 +52,7 @@ def question_in(value: Any, depth: int = _DEEPEST) -> str:
     if not depth:
         return ""
     for message in reversed(messages_in(value)):
-        if message.role in _USER and message.text.strip():
+        if message.role in USER and message.text.strip():
             return message.text
     if isinstance(value, list):
         return question_in(value[0], depth - 1) if len(value) == 1 else ""
@@ -106,7 +106,7 @@ def _messages(value: Any, depth: int) -> Iterator[ChatText]:
         if (
             len(value) == 2
             and all(isinstance(one, str) for one in value)
-            and value[0] in (*_USER, *_ASSISTANT)
+            and value[0] in (*USER, *_ASSISTANT)
         ):
             yield ChatText(value[0], value[1])  # a pair, as LangChain takes one
             return

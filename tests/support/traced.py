@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -12,6 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from ragguard import RagGuard
 from ragguard.records import Run
 from ragguard.traces import read
 from ragguard.traces.span import SpanEvent, TraceSpan
@@ -111,3 +114,21 @@ def exported(exporter: InMemorySpanExporter) -> bytes:
     finished = exporter.get_finished_spans()
     others = [one for one in finished if one.instrumentation_scope.name != "ragguard"]
     return bytes(encode_spans(others).SerializeToString())
+
+
+def numbers(run: Run, engine: Any) -> list[tuple[Any, ...]]:
+    """All scores and failures of a run, without the ids of its steps; those of a turn in the order of their queries,
+    since parallel retrievals begin in any order."""
+    steps = sorted(run.steps, key=lambda step: (step.turn, step.query))
+    run = replace(run, steps=[replace(step, index=index) for index, step in enumerate(steps)])
+
+    async def scored() -> Any:
+        async with RagGuard(engine, store=None) as rg:
+            return await rg.score(run)
+
+    scores, hops = asyncio.run(scored()), {step.id: step.index for step in run.steps}
+    found = [
+        (one.name, hops.get(one.step_id), one.position, one.sub_question, one.value, one.stderr)
+        for one in scores
+    ]
+    return found + [(one.scorer, hops.get(one.step_id), one.error, one.message) for one in scores.failures]

@@ -1,7 +1,5 @@
 """Agents under OpenInference's instrumentation: their spans give the runs and scores that ragguard's hooks give."""
 
-import threading
-
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
 from langchain_core.documents import BaseDocumentCompressor
@@ -10,13 +8,13 @@ from langchain_core.runnables import RunnablePassthrough
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index_instrumentation import get_dispatcher
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from openinference.instrumentation.llama_index import LlamaIndexInstrumentor
 from support import llamaindex_parts
 from support.langchain_agents import PARALLEL, QUESTION, SEQUENTIAL, agent, asked
 from support.langchain_parts import ListRetriever, says
-from support.traced import exported, instrumented
+from support.scripted_engine import ScriptedEngine
+from support.traced import exported, instrumented, numbers
 
 import ragguard_langchain
 import ragguard_langchain.demo
@@ -29,15 +27,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pydantic.warnings.PydanticDeprecationWarning"),
     pytest.mark.filterwarnings("ignore:is_running called from within a step:DeprecationWarning"),
 ]
-
-
-@pytest.fixture(autouse=True)
-def handlers_as_before():
-    """OpenInference leaves handlers at LlamaIndex' dispatcher, which the next test's would fight with."""
-    dispatcher = get_dispatcher("root")
-    spans, events = list(dispatcher.span_handlers), list(dispatcher.event_handlers)
-    yield
-    dispatcher.span_handlers, dispatcher.event_handlers = spans, events
 
 
 def seen(run):
@@ -124,6 +113,7 @@ def test_langchain(shape):
     (captured,), (traced,) = both(ragguard_langchain, LangChainInstrumentor(), LANGCHAIN[shape])
     assert seen(traced) == seen(captured)
     assert traced.steps
+    assert numbers(traced, ScriptedEngine()) == numbers(captured, ScriptedEngine())
 
 
 @pytest.mark.parametrize("shape", LLAMAINDEX)
@@ -131,32 +121,20 @@ def test_llamaindex(shape):
     (captured,), (traced,) = both(ragguard_llamaindex, LlamaIndexInstrumentor(), LLAMAINDEX[shape])
     assert seen(traced) == seen(captured)
     assert traced.steps
+    assert numbers(traced, ScriptedEngine()) == numbers(captured, ScriptedEngine())
 
 
 @pytest.mark.parametrize(("framework", "instrumentor"), [
     (ragguard_langchain, LangChainInstrumentor), (ragguard_llamaindex, LlamaIndexInstrumentor),
 ])  # fmt: skip
-async def test_the_agents_of_the_demo_get_the_same_scores(framework, instrumentor):
+def test_the_agents_of_the_demo_get_the_same_scores(framework, instrumentor):
     case, search = world.cases(1, hops=2)[0], world.retriever(k=3)
     ask = framework.demo.agent(
         lambda _: case.sub_questions, search, lambda _, lines: lines[0].split()[0], None
     )
 
-    def work():
-        thread = threading.Thread(target=ask, args=(case.question,))  # an agent has a loop of its own
-        thread.start()
-        thread.join()
-
-    (captured,), (traced,) = both(framework, instrumentor(), work)
+    (captured,), (traced,) = both(framework, instrumentor(), lambda: ask(case.question))
     assert seen(traced) == seen(captured)
     assert len(traced.steps) == 2
-    async with RagGuard("nano", store=None) as rg:
-        numbers = [
-            [
-                (one.name, one.level, one.position, one.sub_question, one.value, one.stderr)
-                for one in await rg.score(run)
-            ]
-            for run in (captured, traced)
-        ]
-    assert numbers[0] == numbers[1]
-    assert {"utility", "delta_seper"} <= {name for name, *_ in numbers[0]}
+    assert numbers(traced, "nano") == (found := numbers(captured, "nano"))
+    assert {"utility", "delta_seper"} <= {name for name, *_ in found}

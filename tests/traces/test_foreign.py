@@ -7,11 +7,13 @@ from textwrap import dedent
 import pytest
 from support.foreign import foreign
 from support.langchain_agents import SEQUENTIAL, agent, asked
-from support.traced import exported, instrumented
+from support.traced import exported, instrumented, numbers
 
 import ragguard_langchain
+import ragguard_langchain.demo
 import ragguard_llamaindex
-from ragguard import RagGuard
+import ragguard_llamaindex.demo
+from ragguard import RagGuard, world
 from ragguard.traces import read
 
 QUESTION = "Who founded the firm based in Oslo?"
@@ -29,6 +31,13 @@ def ask_engine():
     engine.query(QUESTION)
 
 
+def ask_demo(framework):
+    """Asks the agent of the demo, whose tool hands on what it found as an artifact, or is a retriever's."""
+    case, search = world.cases(1, hops=2)[0], world.retriever(k=3)
+    plan, read_first = (lambda _: case.sub_questions), (lambda _, lines: lines[0].split()[0])
+    framework.demo.agent(plan, search, read_first, None)(case.question)
+
+
 def of_step(step, left_out):
     id, text = "id" not in left_out, "text" not in left_out
     found = [(one.id if id else "", one.text if text else "", one.score) for one in step.passages]
@@ -40,10 +49,12 @@ def of_step(step, left_out):
 @pytest.mark.parametrize(("framework", "work", "module", "name", "left_out"), [
     (ragguard_langchain, ask_agent, "langchain", "LangchainInstrumentor", {"id"}),
     (ragguard_llamaindex, ask_engine, "llamaindex", "LlamaIndexInstrumentor", set()),
-    (ragguard_langchain, ask_agent, "genai.langchain", "LangChainInstrumentor", {"text"}),
+    (ragguard_langchain, ask_agent, "genai.langchain", "LangChainInstrumentor", {"text", "artifact"}),
     (ragguard_llamaindex, ask_engine, "genai.llama_index", "LlamaIndexInstrumentor", {"text", "answer"}),
 ], ids=["OpenLLMetry's LangChain", "OpenLLMetry's LlamaIndex", "GenAI's LangChain", "GenAI's LlamaIndex"])  # fmt: skip
-def test_their_spans_give_the_steps_of_our_hooks(framework, work, module, name, left_out, monkeypatch):
+def test_their_spans_give_the_steps_and_scores_of_our_hooks(
+    framework, work, module, name, left_out, monkeypatch
+):
     monkeypatch.setenv("OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT", "SPAN_ONLY")
     monkeypatch.setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "gen_ai_latest_experimental")
     instrumentor = getattr(import_module(f"opentelemetry.instrumentation.{module}"), name)()
@@ -51,17 +62,25 @@ def test_their_spans_give_the_steps_of_our_hooks(framework, work, module, name, 
         framework.instrument(rg)
         try:
             work()
+            ask_demo(framework)
         finally:
             framework.uninstrument()
         rg.flush(10)
-        (captured,) = rg.runs()
-        (found,) = read(exported(exporter))
+        captured, demo = rg.runs()
+        found, *traced = read(exported(exporter))
     assert [of_step(one, left_out) for one in found.run.steps] == [
         of_step(one, left_out) for one in captured.steps
     ]
     assert found.run.question == captured.question
     assert found.run.answer == (None if "answer" in left_out else captured.answer)
     assert any("without their texts" in remark for remark in found.remarks) == ("text" in left_out)
+    scores = [numbers(one.run, "nano") for one in traced]
+    if "text" not in left_out:
+        assert scores == [numbers(demo, "nano")]
+    elif "artifact" in left_out:
+        assert scores == []
+    else:
+        assert [one[0] for one in scores[0] if one[2] != "NoText"] == ["answer_coverage"]
 
 
 SERVER = dedent(

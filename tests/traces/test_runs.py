@@ -178,3 +178,16 @@ def test_a_whole_run_that_cannot_be_read_is_a_remark_and_the_spans_are_read():
     )
     assert [ids(step.passages) for step in run.steps] == [["a"]]
     assert "the run in the span 'span 1' is not read" in run.metadata["remarks"][0]
+
+
+def test_a_question_that_no_root_has_is_that_of_the_first_task_that_was_given_messages():
+    asked = {"messages": [{"role": "user", "blocks": [{"block_type": "text", "text": "Who?"}]}]}
+    spans = [
+        span(1, at=(1, 99), traceloop__span__kind="workflow", traceloop__entity__output={"result": "Ada"}),
+        span(
+            2, 1, traceloop__span__kind="task", traceloop__entity__input={"kwargs": {"query": "no question"}}
+        ),
+        span(3, 1, traceloop__span__kind="task", traceloop__entity__input=asked),
+        hop(4, 1, "a", query="who"),
+    ]
+    assert only_run(*spans).question == "Who?"
