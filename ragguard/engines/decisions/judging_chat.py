@@ -11,11 +11,12 @@ from ragguard.engines.decisions.decision_model import FORM, DecisionModel
 from ragguard.engines.decisions.wires import WIRES
 from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.openai import ChatModel
 from ragguard.engines.http.served import ServedModel
 from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
 from ragguard.engines.requests.draws import DrawRequest
 from ragguard.engines.requests.labels import LabelRequest
-from ragguard.errors import EngineError
+from ragguard.errors import EngineError, EngineProtocolError
 from ragguard.runtime.notices import NOTICES
 
 
@@ -41,7 +42,7 @@ class JudgingChat:
 
 
 async def with_decisions(
-    reader: FoundModel, client: HttpClient, served: ServedModel, at_once: int
+    reader: ChatModel, client: HttpClient, served: ServedModel, at_once: int
 ) -> FoundModel:
     """Returns a model that judges by typed questions where its server answers these, else the model as it is.
 
@@ -52,8 +53,11 @@ async def with_decisions(
         judge = await find_decisions(
             client, served, [wire for some in WIRES.values() for wire in some], at_once
         )
-    except EngineError:
+    except EngineProtocolError:  # something answers there, and not typed questions
         return reader
+    except EngineError as error:
+        unknown = f"labels judge: whether the server answers typed questions could not be found out ({error})"
+        return replace(reader, info=replace(reader.info, notes=(*reader.info.notes, unknown)))
     if not isinstance(judge, DecisionModel):
         return reader
     form = judge.info.fingerprint.split("/")[1]

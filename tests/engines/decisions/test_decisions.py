@@ -244,6 +244,21 @@ async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(
     assert caplog.text.count(said) == 1
 
 
+@pytest.mark.parametrize(("reply", "said"), [(Reply({"detail": "x"}, 429), True), (Reply({"ok": 1}), False)])
+async def test_labels_judge_where_typed_questions_are_not_answered_and_doubt_is_a_note(reply, said):
+    chat = FakeModel(face="openai")
+
+    def handle(request):
+        return chat.handle(request) if request.path in ("/v1/models", "/v1/chat/completions") else reply
+
+    async with MisbehavingServer(handle) as server:
+        engine = open_engine(server.url)
+        info = await engine.info()
+        await engine.aclose()
+    assert info.prompts == "default"
+    assert any("could not be found out" in note for note in info.notes) is said
+
+
 async def test_address_that_names_labels_asks_no_typed_question():
     handle, face = both_faces("systemone")
     async with MisbehavingServer(handle) as server:
