@@ -173,11 +173,6 @@ def _parallel(before: Node, node: Node, nodes: Sequence[Node]) -> bool:
     return not any(first.started_ns < at < second.started_ns for at in asked)
 
 
-def _tool_of(node: Node) -> Node | None:
-    """Returns the call of a tool that a retrieval is, or is inside of."""
-    return next((one for one in (node, *node.around()) if one.record.kind == "tool"), None)
-
-
 def _apply_choosers(steps: list[RetrievalStep], chosen: Sequence[Node], nodes: Sequence[Node]) -> None:
     """Leaves of each step's passages those that rerankers and guards kept of them."""
     of_step = dict(zip(chosen, range(len(steps)), strict=True))

@@ -19,9 +19,7 @@ from ragguard.records import (
     FEEDBACK,
     K_ERROR,
     LEFT_OUT,
-    Dropped,
     Failure,
-    Passage,
     RetrievalStep,
     Usage,
     places_of,
@@ -105,12 +103,6 @@ class StepLine:
     """A notice for readers of the step's numbers where it is unknown what the model read."""
     texts_known: bool = True
     """False where the store lacks the text of a passage, as one made from a folder of parts does."""
-
-    @property
-    def drops(self) -> dict[int, Dropped]:
-        """Returns the passages that the guard dropped, by rank, with their numbers and without their texts."""
-        given = [] if self.decision is None else self.decision["dropped"]
-        return {rank: Dropped(Passage(""), rank, *rest) for _, rank, *rest in given}
 
 
 @dataclass(frozen=True, slots=True)

@@ -125,7 +125,7 @@ async def test_a_context_that_the_model_cannot_take_stays_without_an_answer_alon
     contexts[2] = replace(contexts[2], passages=(Passage("poison"),))
     answered = await with_answers(contexts, Counting(refuse))
     assert [one.answer for one in answered] == ["Nobody", "Nobody", None, "Nobody"]
-    assert (await with_outcomes(answered, Counting()))[2].outcome is None
+    assert (await with_outcomes(answered, None))[2].outcome is None
 
 
 async def test_an_engine_that_is_away_is_said():
