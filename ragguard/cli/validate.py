@@ -31,6 +31,11 @@ def run(
             metavar="DATA", help="Contexts with outcomes: a file or a folder; see docs/how-to/validation.md."
         ),
     ],
+    format: Annotated[
+        str,
+        typer.Option(help="The format of DATA: auto, contexts, runs, beir or trec."),
+    ] = "auto",
+    k: Annotated[int, typer.Option("-k", min=1, help="How much of a ranking is a context.")] = 10,
     engine: Annotated[
         list[str] | None,
         typer.Option(
@@ -103,7 +108,7 @@ def run(
         elif named is not None:
             tables, failed = asyncio.run(_entailers(data, named, seed))
         else:
-            contexts = read_dataset(data, remarks=remarks)
+            contexts = read_dataset(data, format, k, remarks=remarks)
             if engine and len(engine) > 1:
                 tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, seed, tell))
             else:

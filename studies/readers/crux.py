@@ -18,8 +18,8 @@ import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
 from ragguard.analysis.validation.readers.fields import json_lines
+from ragguard.analysis.validation.readers.rankings import Folder, Question, qrel_files, read_qrels
 from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
-from studies.readers.rankings import Folder, Question, qrel_files, read_qrels
 
 ENOUGH = 3
 """The least rating with which a passage answers a sub-question."""

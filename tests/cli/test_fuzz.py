@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
     "report": (1, {"--html": PATH, "--run": ["r1", "r", "s"], "--sort": ["harm", "new"], "--most": ["1", "5"]}),
     "compare": (2, {"--fail-if": ["udcg < 0", "t>1"], "--draws": ["100"], "--seed": ["3"]}),
     "validate": (1, {
-        "--metric": ["udcg"],
+        "--format": ["runs", "beir", "crux", "trec", "udcg", "responses"], "--k": ["5"], "--metric": ["udcg"],
         "--seed": ["1"], "--markdown": PATH, "--json": PATH,
     }),
     "score": (1, {

@@ -123,6 +123,8 @@ def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
         (("DATA", "--engine", "http://127.0.0.1:9/v1"), "check the address"),
         (("DATA",), "--engine"),
         (("DATA", "--scorers", "utilty"), "--engine, for --scorers and --judge"),
+        (("DATA", "--format", "excel"), "'excel'"),
+        (("DATA", "--format", "udcg"), "auto, contexts, runs, beir, trec"),
         (("DATA", "--engine", "ftp://x"), "ftp"),
         (("DATA", "--engine", "nano", "--scorers", "utilty"), "utilty"),
         (("DATA", "--engine", "nano", "--metric", "udgc"), "one of"),

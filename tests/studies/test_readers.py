@@ -13,7 +13,6 @@ from ragguard.metrics import coverage, udcg
 from studies.readers import crux
 from studies.readers import responses as retrieval_responses
 from studies.readers import udcg as udcg_release
-from studies.readers.rankings import Folder, qrel_files, read_qrels
 
 
 def lines(path, *objects):
@@ -121,79 +120,6 @@ def test_a_crux_folder(tmp_path):
     lines(tmp_path / "ratings.jsonl", {"id": "t", "docid": "d1", "rating": [5, 0]})
     with pytest.raises(InvalidInput, match=r"line 1, rating: .*3 numbers"):
         list(crux.read(tmp_path, 10))
-
-
-@pytest.fixture
-def trec(tmp_path):
-    (tmp_path / "qrels.txt").write_text("q1 0 d1 2\nq1 0 d2 0\nq1 0 d9 1\nq2 0 d1 -1\n")
-    (tmp_path / "good.run").write_text("q1 Q0 d2 2 0.5 x\nq1 Q0 d1 1 0.9 x\nq2 Q0 d1 1 1 x\nq3 Q0 d1 1 1 x\n")
-    (tmp_path / "bad.run").write_text("q1 Q0 d7 1 3 x\n")
-    lines(
-        tmp_path / "outcomes.jsonl",
-        {"question_id": "q1", "run": "good", "outcome": 2},
-        {"question_id": "q1", "run": "bad", "answer": "Ada", "references": ["Bo"]},
-    )
-    return tmp_path
-
-
-def ranked(path, k=10):
-    return list(Folder(path, read_qrels(qrel_files(path))).contexts(k))
-
-
-def test_a_folder_of_rankings(trec):
-    found = {context.id: context for context in ranked(trec)}
-    assert set(found) == {"good/q1", "good/q2", "bad/q1"}  # q3 was not judged
-    good = found["good/q1"]
-    assert [passage.id for passage in good.passages] == ["d1", "d2"]  # by score, not as they stand
-    assert (good.relevance, good.ideal, good.outcome, good.question) == ((2, 0), (2, 1, 0), 2, "q1")
-    assert found["good/q2"].relevance == (0,)
-    assert (found["bad/q1"].answer, found["bad/q1"].references, found["bad/q1"].outcome) == (
-        "Ada",
-        ("Bo",),
-        None,
-    )
-    (only, *_) = ranked(trec, 1)
-    assert len(only.passages) == 1
-
-
-def test_a_system_that_found_nothing_has_no_line_but_an_outcome(trec):
-    with (trec / "outcomes.jsonl").open("a") as file:
-        file.write('{"question_id": "q2", "run": "bad", "outcome": 0}\n')
-        file.write('{"question_id": "q3", "run": "bad", "outcome": 0}\n')  # q3 was not judged
-    found = {context.id: context for context in ranked(trec)}
-    assert set(found) == {"good/q1", "good/q2", "bad/q1", "bad/q2"}
-    assert (found["bad/q2"].found_nothing, found["bad/q2"].outcome) == (True, 0)
-
-
-def test_runs_and_judgements_of_other_queries(trec):
-    (trec / "qrels.txt").write_text("other 0 d1 1\n")
-    with pytest.raises(InvalidInput, match="no query in common"):
-        ranked(trec)
-    for run in trec.glob("*.run"):
-        run.unlink()
-    with pytest.raises(InvalidInput, match=r"no \*\.run file"):
-        ranked(trec)
-
-
-@pytest.mark.parametrize(
-    ("name", "text", "told"),
-    [
-        ("qrels.txt", "q1 d1\n", "qrels.txt, line 1: .*query 0 document grade"),
-        (
-            "qrels.txt",
-            "q1 0 d1 2\nq1 0 d1 2\nq1 0 d1 0\n",
-            "line 3: .*one grade a document: it has 2 already",
-        ),
-        ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
-        ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
-        ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1: .*JSON"),
-        ("outcomes.jsonl", '{"run": "good"}\n', "question_id: .*needed"),
-    ],
-)
-def test_broken_lines_of_rankings(trec, name, text, told):
-    (trec / name).write_text(text)
-    with pytest.raises(InvalidInput, match=told):
-        ranked(trec)
 
 
 README = Path(__file__).parents[2] / "studies" / "readers" / "README.md"

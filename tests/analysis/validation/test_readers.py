@@ -7,9 +7,9 @@ import math
 import pytest
 
 from ragguard import RagGuard, world
-from ragguard.analysis.validation.readers.dataset import read_dataset
+from ragguard.analysis.validation.readers.dataset import FILES, FOLDERS, format_of, read_dataset
 from ragguard.analysis.validation.scoring import rank_values, run_of
-from ragguard.errors import InvalidInput, RagguardError, StoreError
+from ragguard.errors import InvalidInput, RagguardError, StoreError, UnknownName
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.storage.files.runfile import write_runs
 
@@ -143,17 +143,103 @@ def test_stores_bring_their_scores(tmp_path):
             run.answered(case.references[0])
         assert rg.flush(60)
     (found,) = read_dataset(path)
+    assert format_of(path) == "runs"
     assert found.passages[0].text == case.gold[0].text
     assert found.outcome == 1.0
     assert "udcg_context" in found.given
     assert "answer_correct" not in found.given
 
 
+@pytest.fixture
+def trec(tmp_path):
+    (tmp_path / "qrels.txt").write_text("q1 0 d1 2\nq1 0 d2 0\nq1 0 d9 1\nq2 0 d1 -1\n")
+    (tmp_path / "good.run").write_text("q1 Q0 d2 2 0.5 x\nq1 Q0 d1 1 0.9 x\nq2 Q0 d1 1 1 x\nq3 Q0 d1 1 1 x\n")
+    (tmp_path / "bad.run").write_text("q1 Q0 d7 1 3 x\n")
+    lines(
+        tmp_path / "outcomes.jsonl",
+        {"question_id": "q1", "run": "good", "outcome": 2},
+        {"question_id": "q1", "run": "bad", "answer": "Ada", "references": ["Bo"]},
+    )
+    return tmp_path
+
+
+def test_a_folder_of_trec_files(trec):
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "good/q2", "bad/q1"}  # q3 was not judged
+    good = found["good/q1"]
+    assert [passage.id for passage in good.passages] == ["d1", "d2"]  # by score, not as they stand
+    assert (good.relevance, good.ideal, good.outcome, good.question) == ((2, 0), (2, 1, 0), 2, "q1")
+    assert found["good/q2"].relevance == (0,)
+    assert (found["bad/q1"].answer, found["bad/q1"].references, found["bad/q1"].outcome) == (
+        "Ada",
+        ("Bo",),
+        None,
+    )
+    (trec / "topics.tsv").write_text("q1\twho founded it?\n")
+    (only, *_) = read_dataset(trec, k=1)
+    assert (only.question, len(only.passages)) == ("who founded it?", 1)
+
+
+def test_a_system_that_found_nothing_has_no_line_but_an_outcome(trec):
+    with (trec / "outcomes.jsonl").open("a") as file:
+        file.write('{"question_id": "q2", "run": "bad", "outcome": 0}\n')
+        file.write('{"question_id": "q3", "run": "bad", "outcome": 0}\n')  # q3 was not judged
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "good/q2", "bad/q1", "bad/q2"}
+    assert (found["bad/q2"].found_nothing, found["bad/q2"].outcome) == (True, 0)
+
+
+def test_a_beir_folder(trec):
+    lines(trec / "queries.jsonl", {"_id": "q1", "text": "who?", "answers": ["Ada"]})
+    lines(trec / "corpus.jsonl", *({"_id": f"d{n}", "title": "T", "text": f"text {n}"} for n in range(9)))
+    (trec / "qrels.txt").unlink()
+    (trec / "qrels").mkdir()
+    (trec / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq1\td1\t1\n")
+    found = {context.id: context for context in read_dataset(trec)}
+    assert set(found) == {"good/q1", "bad/q1"}
+    assert [passage.text for passage in found["good/q1"].passages] == ["T\ntext 1", "T\ntext 2"]
+    assert found["good/q1"].references == ("Ada",)
+
+
+def test_runs_and_judgements_of_other_queries(trec):
+    (trec / "qrels.txt").write_text("other 0 d1 1\n")
+    with pytest.raises(InvalidInput, match="no query in common"):
+        read_dataset(trec)
+    for run in trec.glob("*.run"):
+        run.unlink()
+    with pytest.raises(InvalidInput, match=r"no \*\.run file"):
+        read_dataset(trec)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("qrels.txt", "q1 d1\n", "qrels.txt, line 1: .*query 0 document grade"),
+        (
+            "qrels.txt",
+            "q1 0 d1 2\nq1 0 d1 2\nq1 0 d1 0\n",
+            "line 3: .*one grade a document: it has 2 already",
+        ),
+        ("qrels.txt", "q1 0 d1 much\n", "a number in place of 'much'"),
+        ("good.run", "q1 Q0 d1 1\n", "good.run, line 1: .*rank score name"),
+        ("outcomes.jsonl", "{\n", "outcomes.jsonl, line 1: .*JSON"),
+        ("outcomes.jsonl", '{"run": "good"}\n', "question_id: .*needed"),
+        ("topics.tsv", "q1 no tab\n", "a tab and its text"),
+    ],
+)
+def test_broken_lines_of_rankings(trec, name, text, told):
+    (trec / name).write_text(text)
+    with pytest.raises(InvalidInput, match=told):
+        read_dataset(trec)
+
+
 def test_path_without_a_data_set_is_refused(tmp_path):
     with pytest.raises(StoreError, match=r"there is no .*; check the path"):
         read_dataset(tmp_path / "none.jsonl")
-    with pytest.raises(StoreError, match="no folder of scored parts"):
+    with pytest.raises(InvalidInput, match="an empty folder"):
         read_dataset(tmp_path)
+    with pytest.raises(UnknownName, match="'trecc'"):
+        read_dataset(lines(tmp_path / "c.jsonl", CONTEXT), "trecc")
     for name, content in (
         ("text.txt", b"a page of words\n"), ("empty.jsonl", b""), ("other.json", b'{"rows": []}'),
         ("binary.bin", bytes(range(256))), ("list.json", b"[1, 2]"),
@@ -161,3 +247,11 @@ def test_path_without_a_data_set_is_refused(tmp_path):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(RagguardError):
             read_dataset(tmp_path / name)
+    with pytest.raises(InvalidInput, match="k: got 0"):
+        read_dataset(tmp_path / "c.jsonl", k=0)
+    for format in FOLDERS:
+        with pytest.raises(InvalidInput, match="the folder in which its files are"):
+            read_dataset(tmp_path / "c.jsonl", format)
+    for format in FILES:
+        with pytest.raises(InvalidInput, match="one of its files"):
+            read_dataset(tmp_path, format)

@@ -10,7 +10,7 @@ import pytest
 from ragguard.analysis.validation.correlations import measured, tables
 from ragguard.analysis.validation.entailers import read_pairs
 from ragguard.analysis.validation.readers.contexts import KNOWN
-from ragguard.analysis.validation.readers.dataset import read_dataset
+from ragguard.analysis.validation.readers.dataset import FORMATS, read_dataset
 from ragguard.analysis.validation.scoring import score_contexts
 from ragguard.engines.connect import connect
 
@@ -34,6 +34,6 @@ def test_the_lines_on_the_page_are_a_context_and_a_pair(tmp_path):
     assert read_pairs(str(tmp_path / "p.jsonl"))[0].relation == "entailment"
 
 
-@pytest.mark.parametrize("name", [*sorted(KNOWN)])
-def test_every_field_is_on_the_page(name):
+@pytest.mark.parametrize("name", [*sorted(KNOWN), *FORMATS])
+def test_every_field_and_format_is_on_the_page(name):
     assert f"`{name}`" in DATA.read_text()
