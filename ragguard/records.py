@@ -25,6 +25,8 @@ T = TypeVar("T")
 
 CONTENT_KIND = "ragguard.content"
 """Metadata key of a passage without text: what it is instead, such as `image`. Such a passage is not judged."""
+CUT_PASSAGES = "ragguard.cut_passages"
+"""Metadata key of the last passage of a retrieval that gave more than are captured: how many were, in words."""
 SPLIT_ERROR = "ragguard.split_error"
 """Metadata key of a step whose splitter failed: the error. Its one passage is then the whole text."""
 FEEDBACK = "feedback"

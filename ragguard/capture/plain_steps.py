@@ -34,10 +34,13 @@ def record_step(
 
 
 def record_failure(
-    call: CurrentCall, query: str, error: BaseException | str, *, status: Status = "error", tool: str = "",
+    call: CurrentCall, query: str, error: object, *, status: Status = "error", tool: str = "",
     turn: int | None = None,
 ) -> str:  # fmt: skip
     """Records a retrieval that gave nothing, and returns the step's id."""
+    if not isinstance(error, (BaseException, str)):
+        _warn_of_type("error", error, "an exception or a string", "The step has its text as the error")
+        error = text_in(error)
     step_id = start_step(call, query, tool, turn)
     call.recorder.step_failed(step_id, error, status)
     return step_id
@@ -51,7 +54,9 @@ def start_step(
     gives stands beside it, in the step's metadata."""
     step_id, caller_id, metadata = new_id(), text_in(id), call.metadata
     try:
-        asked = text_of(query)[0]
+        asked, other_kind = text_of(query)
+        if other_kind:
+            _warn_of_type("query", query, "a string", "The step has no query, and the run's question counts")
         call.begin(asked)
         if not call.recorder.knows(call.run_id):
             came_late(call, "a retrieval")
@@ -147,7 +152,12 @@ def _turn(value: object) -> int | None:
     except Exception:  # noqa: BLE001, S110 - a number of the user's may raise anything
         pass
     if value is not None:
-        NOTICES.warn(
-            "a turn", f"turn: got {type(value).__name__}; allowed: a whole number. The step got the next turn"
-        )
+        _warn_of_type("turn", value, "a whole number", "The step got the next turn")
     return None
+
+
+def _warn_of_type(argument: str, value: object, allowed: str, then: str) -> None:
+    NOTICES.warn(
+        f"a {argument} of another type",
+        f"{argument}: got {type(value).__name__}; allowed: {allowed}. {then}",
+    )

@@ -7,7 +7,7 @@ type is recorded as what it is: no function here raises for it or changes it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import replace
 from itertools import islice, zip_longest
 from types import NoneType
@@ -15,8 +15,9 @@ from typing import Any
 
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
-from ragguard.records import CONTENT_KIND, GRADE_ERROR, Passage
+from ragguard.records import CONTENT_KIND, CUT_PASSAGES, GRADE_ERROR, Passage
 from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
 from ragguard.text.plain import CUT, METADATA, plain
 from ragguard.text.secret_filter import without_secrets
 
@@ -69,8 +70,14 @@ def _passages_in(items: Iterable[object]) -> list[Passage]:
             else:
                 found.append(passage_of(item))
         if found and next(left, left) is not left:
-            cut = {**found[-1].metadata, CUT: f"the first {MOST_PASSAGES} passages only"}
-            found[-1] = replace(found[-1], metadata=cut)
+            total = f" of {len(items):,}" if isinstance(items, Sized) and len(found) == MOST_PASSAGES else ""
+            cut = f"the first {len(found):,}{total} passages"
+            NOTICES.once(
+                "more passages than are captured",
+                f"only {cut} of a retrieval are captured, and no number counts the others; record fewer passages, "
+                "such as those that the model gets. (Logged once)",
+            )
+            found[-1] = replace(found[-1], metadata={**found[-1].metadata, CUT_PASSAGES: cut})
     except Exception as error:  # noqa: BLE001 - what came before it broke off is kept
         found.append(unreadable(items, error))
     return found
@@ -134,6 +141,8 @@ def _read(item: object) -> Passage:
         return _graded(passage(item.text, item.id, item.score, item.metadata), item.grade)
     if isinstance(item, Mapping):
         content = next((item[key] for key in _TEXTS if key in item), None)
+        if content is None and "type" not in item:  # what has a type is a block of content, such as an image
+            _warn_without_text(item)
         found = passage(content, item.get("id"), item.get("score"), item.get("metadata"))
         return _graded(found, item.get("grade"))
     if (pair := scored(item)) is not None:
@@ -152,7 +161,17 @@ def _read(item: object) -> Passage:
         return passage(
             content, getattr(item, "id", None), getattr(item, "score", None), getattr(item, "metadata", None)
         )
+    if not isinstance(item, (str, list, tuple)):
+        _warn_without_text(item)
     return passage(item, None, None, None)
+
+
+def _warn_without_text(item: object) -> None:
+    NOTICES.once(
+        "a passage without text",
+        f"passages: got {type(item).__name__} without a text; allowed: Passages, texts, mappings with a `text`, or "
+        "documents of a framework. It is recorded as a passage without text, which is not judged. (Logged once)",
+    )
 
 
 def _graded(found: Passage, grade: object) -> Passage:

@@ -7,7 +7,17 @@ import time
 from collections.abc import Awaitable, Sequence
 
 from ragguard.errors import RagguardError
-from ragguard.records import GRADE_ERROR, K_ERROR, SPLIT_ERROR, Failure, Result, Run, Score, ScoredRun
+from ragguard.records import (
+    CUT_PASSAGES,
+    GRADE_ERROR,
+    K_ERROR,
+    SPLIT_ERROR,
+    Failure,
+    Result,
+    Run,
+    Score,
+    ScoredRun,
+)
 from ragguard.runtime.faults import describe
 from ragguard.scorers.score_writer import failure_of
 from ragguard.text.secret_filter import logger
@@ -53,7 +63,8 @@ def _not_finite(run: Run, score: Score) -> Failure:
 
 def capture_failures(run: Run) -> list[Failure]:
     """Returns a failure for each step whose K cannot be right, so that no score which needs K is given, for each
-    passage whose grade is none, and for each step whose splitter failed, so that scores are about its whole text."""
+    passage whose grade is none, for each step whose splitter failed, so that scores are about its whole text, and for
+    each step that gave more passages than are captured."""
     found = [(step, "InvalidInput", step.metadata[K_ERROR]) for step in run.steps if K_ERROR in step.metadata]
     found += [
         (step, "InvalidInput", passage.metadata[GRADE_ERROR])
@@ -70,6 +81,16 @@ def capture_failures(run: Run) -> list[Failure]:
         )
         for step in run.steps
         if SPLIT_ERROR in step.metadata
+    ]
+    found += [
+        (
+            step,
+            "CapExceeded",
+            f"only {passages[-1].metadata[CUT_PASSAGES]} are captured, and no number counts the others; record fewer",
+        )
+        for step in run.steps
+        for passages in [step.candidates or step.passages]
+        if passages and CUT_PASSAGES in passages[-1].metadata
     ]
     return [
         Failure("capture", error, message, run_id=run.id, step_id=step.id) for step, error, message in found

@@ -16,6 +16,7 @@ from ragguard.engines.base import EngineInfo
 from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, LowLabelMass, NoText, RagguardError
 from ragguard.records import (
     CONTENT_KIND,
+    CUT_PASSAGES,
     CUT_TOKENS,
     LEFT_OUT,
     Failure,
@@ -161,7 +162,8 @@ class ScoreWriter:
                 )
             if passages and seen.over_cap:
                 message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"
-                self.fail(CapExceeded(message), f"{seen.over_cap} of {len(seen.all)} passages", seen)
+                captured = seen.all[-1].metadata.get(CUT_PASSAGES, f"{len(seen.all)} passages")
+                self.fail(CapExceeded(message), f"{seen.over_cap} of {captured}", seen)
 
     def results(self) -> list[Result]:
         """Returns all scores, then the failures."""

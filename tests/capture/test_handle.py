@@ -57,6 +57,17 @@ def test_a_turn_that_is_no_number_is_said_and_the_next_one(recorder, captured, c
     assert said == "turn: got str; allowed: a whole number. The step got the next turn"
 
 
+def test_a_query_and_an_error_of_another_type_are_recorded_and_said(recorder, captured, caplog):
+    with RunHandle(recorder, "q") as run:
+        run.retrieved(7, ["a"])
+        run.failed("b", 404)
+    assert [(step.query, step.error) for step in captured.run.steps] == [("", ""), ("b", "404")]
+    assert caplog.messages == [
+        "query: got int; allowed: a string. The step has no query, and the run's question counts",
+        "error: got int; allowed: an exception or a string. The step has its text as the error",
+    ]
+
+
 def test_an_exception_goes_on_and_is_noted(recorder, captured):
     def work():
         with RunHandle(recorder, "q") as run:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ragguard.capture.snapshot import LOST, metadata_of, passage_of, passages_of, score_of, text_of
-from ragguard.records import CONTENT_KIND, Passage
+from ragguard.records import CONTENT_KIND, CUT_PASSAGES, Passage
 from ragguard.text.plain import CUT
 
 
@@ -139,4 +139,24 @@ def test_mapping_of_many_entries_is_copied_as_far_as_it_is_kept():
 def test_passages_beyond_a_thousand_are_left_out_and_that_is_said():
     found = passages_of(f"passage {number}" for number in range(10**9))
     assert len(found) == 1000
-    assert found[-1].metadata[CUT] == "the first 1000 passages only"
+    assert found[-1].metadata[CUT_PASSAGES] == "the first 1,000 passages"
+    assert CUT_PASSAGES not in found[0].metadata
+    found = passages_of(["passage"] * 1500)
+    assert found[-1].metadata[CUT_PASSAGES] == "the first 1,000 of 1,500 passages"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"), [([1, 2], "int"), ({"body": "x"}, "dict"), (7, "int"), ([None], "NoneType")]
+)
+def test_what_holds_no_text_is_warned_about_once_with_what_is_allowed(given, kind, caplog):
+    assert {one.text for one in passages_of(given)} == {""}
+    (warned,) = caplog.messages
+    assert warned.startswith(f"passages: got {kind} without a text; allowed: Passages, texts,")
+
+
+@pytest.mark.parametrize(
+    "given", [["a text"], [{"type": "image", "url": "x"}], [{"text": ""}], [Passage("")]]
+)
+def test_a_text_an_image_and_an_empty_text_are_not_warned_about(given, caplog):
+    passages_of(given)
+    assert not caplog.messages

@@ -3,8 +3,9 @@
 import pytest
 from support.reader import FIRM, FIRM_QUERY, NEAR, QUESTION, reader, run
 
-from ragguard.records import CONTENT_KIND, SPLIT_ERROR, Failure, Passage, RetrievalStep
+from ragguard.records import CONTENT_KIND, CUT_PASSAGES, SPLIT_ERROR, Failure, Passage, RetrievalStep
 from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.settings import Caps
 
 IMAGE = Passage("", "picture", metadata={CONTENT_KIND: "image"})
 SCORERS = ["utility", "coverage", "grades", "belief"]
@@ -15,8 +16,8 @@ def step(query, given):
     return RetrievalStep(query=query, passages=found, candidates=found)
 
 
-async def scored(the_run, scorers=SCORERS):
-    results = await ScoringPipeline(reader(), scorers=scorers).results(the_run)
+async def scored(the_run, scorers=SCORERS, caps=None):
+    results = await ScoringPipeline(reader(), scorers=scorers, caps=caps or Caps()).results(the_run)
     failures = [result for result in results if isinstance(result, Failure)]
     return [result for result in results if not isinstance(result, Failure)], failures
 
@@ -56,6 +57,18 @@ async def test_an_answer_that_an_image_may_have_told_is_not_unsupported():
 
     assert await label([NEAR]) == ["correct, unsupported"]
     assert await label([NEAR, IMAGE]) == ["correct"]
+
+
+async def test_a_step_of_which_passages_were_not_captured_says_so_as_a_failure_and_counts_them():
+    last = Passage(NEAR, "near", metadata={CUT_PASSAGES: "the first 3 of 9 passages"})
+    _, failures = await scored(run(step(FIRM_QUERY, [FIRM, QUESTION, last])), ["utility"], Caps(passages=1))
+    assert [(f.scorer, f.error, f.message.partition(":")[0]) for f in failures] == [
+        ("utility", "CapExceeded", "2 of the first 3 of 9 passages"),
+        (
+            "capture", "CapExceeded",
+            "only the first 3 of 9 passages are captured, and no number counts the others; record fewer",
+        ),
+    ]  # fmt: skip
 
 
 async def test_a_step_whose_splitter_failed_says_so_as_a_failure():
