@@ -211,3 +211,13 @@ def _brief(value: object) -> str:
     except Exception:  # noqa: BLE001 - the value is the caller's, and so is its repr
         text = f"<{type(value).__name__}>"
     return text if len(text) <= 120 else text[:117] + "..."
+
+
+def shown_apart(value: float, limit: float) -> tuple[str, str]:
+    """Returns a number and the limit that it was held against for a message, with two digits, or with as many as tell
+    them apart."""
+    for digits in range(2, 10):
+        shown = f"{value:.{digits}f}", f"{limit:.{digits}f}"
+        if value == limit or shown[0] != shown[1]:
+            break
+    return shown

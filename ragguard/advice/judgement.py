@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.advice.evidence import HELPS, Evidence
+from ragguard.errors import shown_apart
 from ragguard.records import AdviceAction
 
 THRESHOLD = 0.5
@@ -39,8 +40,8 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgemen
     enough = sufficiency(evidence)
     threshold = THRESHOLD if calibration is None else calibration.threshold
     gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
-    digits = 2 if f"{enough:.2f}" != f"{threshold:.2f}" else 4
-    how = f"sufficiency {enough:.{digits}f}, {'at least' if enough >= threshold else 'under'} {threshold:.{digits}f}"
+    shown, limit = shown_apart(enough, threshold)
+    how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
     if enough >= threshold and not (evidence.conflicts and calibration is None):
         return Judgement("answer", [how, *_closed(evidence), *_contradictions(evidence)], gain, stderr)
     action, why = _otherwise(evidence)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from ragguard.cli.terminal import notes, progress_bar, say
-from ragguard.errors import EngineError, EngineRejected
+from ragguard.errors import EngineError, EngineRejected, shown_apart
 from ragguard.text.secret_filter import without_secrets
 
 if TYPE_CHECKING:
@@ -89,11 +89,14 @@ def _show(record: ExamRecord) -> None:
     say(f"{record.model}, prompts {record.prompts}, {record.seconds:.0f} s")
     for name, about in ABOUT.items():
         figure = record.figures.get(name)
-        value = "   –" if figure is None else f"{figure:.2f}"
+        value, needed = "   –" if figure is None else f"{figure:.2f}", NEEDED.get(name)
         verdict = record.failed.get(name) and (
             "FAILED" if figure is not None else f"FAILED: {record.reasons[name]}"
         )
-        least = f" (at least {NEEDED[name]:.2f})" if name in NEEDED and figure is not None else ""
+        least = ""
+        if figure is not None and needed is not None:
+            shown, limit = shown_apart(figure, needed)
+            value, least = value if figure >= needed else shown, f" (at least {limit})"
         say(f"  {value}  {about}{least}{'  ' + verdict if verdict else ''}")
     if record.spread:
         parts = ", ".join(f"{record.spread[one]:.4f} for {one}" for one in ("abstention", "relevance"))

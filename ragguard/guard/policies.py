@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, runtime_checkable
 
-from ragguard.errors import InvalidInput
+from ragguard.errors import InvalidInput, shown_apart
 from ragguard.guard.health import GuardOutcome
 from ragguard.records import Dropped, Passage
 from ragguard.runtime.deadline import seconds_left
@@ -286,12 +286,7 @@ def _within(p: float) -> float:
 
 
 def _less(value: float, limit: float) -> str:
-    """Formats `0.42 < 0.50`, with as many digits as are needed to show the difference."""
-    for digits in range(2, 10):
-        shown, other = f"{value:.{digits}f}", f"{limit:.{digits}f}"
-        if shown != other:
-            break
-    return f"{shown} < {other}"
+    return " < ".join(shown_apart(value, limit))
 
 
 def _by_utility(item: Judged) -> tuple[float, int]:

@@ -13,7 +13,7 @@ from typing import Literal
 
 from ragguard.engines.base import Sample
 from ragguard.engines.entailment.entailer import Pair, same
-from ragguard.errors import LowLabelMass, RagguardError
+from ragguard.errors import LowLabelMass, RagguardError, shown_apart
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage
 from ragguard.scorers.probes.question import Ask, EntailAnswer, EntailQuestion, answered
@@ -178,9 +178,9 @@ class Meanings:
 def relation(answer: EntailAnswer) -> tuple[float, float, float]:
     """Returns (entailment, neutral, contradiction); raises LowLabelMass where a model puts little on these labels."""
     if answer.mass < LEAST_MASS:
+        shown, least = shown_apart(answer.mass, LEAST_MASS)
         raise LowLabelMass(
-            f"the model that compares answers puts only {answer.mass:.2f} on its labels (at least {LEAST_MASS} is "
-            "needed)",
+            f"the model that compares answers puts only {shown} on its labels (at least {least} is needed)",
             "give RagGuard an `entailer`, or, where the model thinks, switch its thinking off",
         )
     return answer.p

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import LowLabelMass
+from ragguard.errors import LowLabelMass, shown_apart
 from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.probes.abstention import abstention
 from ragguard.scorers.probes.belief import belief
@@ -30,9 +30,10 @@ async def check_models(engine: Engine, judge: Engine, prompts: PromptSet | None 
     (answer,) = await models.respond([question])
     mass = sum(getattr(answered(answer), "p", ()))
     if mass < LEAST_MASS:
+        shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
-            f"the model does not answer {' or '.join(question.labels)}: it puts {mass:.2f} of its probability on them, "
-            f"and {LEAST_MASS} is needed",
+            f"the model does not answer {' or '.join(question.labels)}: it puts {shown} of its probability on them, "
+            f"and {least} is needed",
             "take an instruction-tuned model or another --judge, or, where the model thinks, switch its thinking off",
         )
     await models.respond([abstention(mine, _QUESTION, _PASSAGE)])

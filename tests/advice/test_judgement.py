@@ -21,6 +21,18 @@ def evidence(**changes):
 CONFLICT = Conflict(1, "Ada was born in Rome.", "Rome", "Ada was born in Oslo.", second_answer="Oslo")
 
 
+@pytest.mark.parametrize(
+    ("p_answer", "said"),
+    [
+        (0.5, "sufficiency 0.50, at least 0.50"),
+        (0.4999, "sufficiency 0.4999, under 0.5000"),
+        (0.501, "sufficiency 0.501, at least 0.500"),
+    ],
+)
+def test_a_sufficiency_is_shown_apart_from_its_threshold(p_answer, said):
+    assert said in judge(evidence(p_answer=p_answer), None).reasons
+
+
 def test_sufficient_passages_are_answered_from():
     found = judge(evidence(), None)
     assert found.action == "answer"

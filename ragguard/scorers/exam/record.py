@@ -16,6 +16,7 @@ from pathlib import Path
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
+from ragguard.errors import shown_apart
 from ragguard.scorers.exam.cases import VERSION
 
 NEEDED: Mapping[str, float] = {
@@ -91,7 +92,7 @@ class ExamRecord:
         for probe, needed in NEEDED.items():
             figure = self.figures.get(probe)
             if figure is not None and figure < needed:
-                found[probe] = f"{figure:.2f}, {needed:.2f} is needed"
+                found[probe] = "{}, {} is needed".format(*shown_apart(figure, needed))
             elif probe in self.reasons:
                 found[probe] = self.reasons[probe]
         return found

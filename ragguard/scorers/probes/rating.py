@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ragguard.engines.prompts import PromptSet
-from ragguard.errors import LowLabelMass
+from ragguard.errors import LowLabelMass, shown_apart
 from ragguard.records import Usage
 from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, Subject
 
@@ -44,9 +44,10 @@ def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
     else."""
     mass = sum(answer.p)
     if mass < LEAST_MASS:
+        shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
-            f"the judge was asked for one of {', '.join(labels)} and puts only {mass:.2f} on them "
-            f"(at least {LEAST_MASS} is needed)",
+            f"the judge was asked for one of {', '.join(labels)} and puts only {shown} on them "
+            f"(at least {least} is needed)",
             "choose a prompt set it follows, or, where the model thinks, switch its thinking off",
         )
     return mass

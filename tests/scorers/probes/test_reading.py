@@ -83,6 +83,8 @@ def test_relevance_is_the_share_of_yes():
     assert read_relevance(question, LabelAnswer((0.3, 0.6))).p == pytest.approx(1 / 3)
     with pytest.raises(LowLabelMass, match=r"0\.40"):
         read_relevance(question, LabelAnswer((0.1, 0.3)))
+    with pytest.raises(LowLabelMass, match=r"puts only 0\.499 on them \(at least 0\.500 is needed\)"):
+        read_relevance(question, LabelAnswer((0.1, 0.399)))
 
 
 def test_relevance_estimated_by_sampling_has_the_error_of_a_share():
