@@ -184,7 +184,8 @@ def _hop(
         *_contested(scores),
         would_drop([drop.position for drop in step.decision.would_drop] if step.decision else []),
     ]
-    about = "   ".join(filter(None, [_places(step), numbers or _outcome(step, scored=bool(scores))]))
+    outcome = _outcome(step, scored=bool(scores)) if not (numbers and rows) else ""
+    about = "   ".join(filter(None, [_places(step), outcome, numbers]))
     lines = [
         Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
         *map(Text, [about, *remarks]),
@@ -330,7 +331,7 @@ class Hops:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
         for hop in self._hops:
             yield from hop.lines
-            yield from _table(hop.rows, options.max_width)
+            yield from _table(hop.rows, options.max_width) if hop.rows else (Text(""),)
 
 
 def colour_of(value: float) -> str:

@@ -29,7 +29,8 @@ K = 3
 ANSWER_TOKENS = 32
 SCORING_S = 600.0
 LEGEND = """
-likelihood: how probable the answer's words are to the model after what it read; delta: what the hop added.
+likelihood: how probable a word of the answer is to the model after what it read, on average; likelihood_total: how
+probable the whole answer is; delta_likelihood, log_gain: what the hop added to the likelihood, and to its logarithm.
 fit: how much likelier (in log-probability) a word of your question is after the passage; 0 is no help."""
 """The meaning of the numbers of a model that does not judge by label."""
 
@@ -129,8 +130,7 @@ def run(
 
 def _about(texts: Texts, folder: Path, engine: str) -> str:
     """Says what was read, and who answers."""
-    skipped = "".join(f"; {count:,} not read: {reason}" for reason, count in texts.skipped.items())
-    skipped += f"; {texts.cut}" if texts.cut else ""
+    skipped = "".join(f"; {remark}" for remark in texts.remarks)
     files = "1 file" if texts.files == 1 else f"{texts.files:,} files"
     passages = "1 passage" if len(texts.passages) == 1 else f"{len(texts.passages):,} passages"
     about = f"{folder}: {files}, {passages}{skipped}. Answers and numbers: {engine}"
@@ -198,7 +198,8 @@ def _ask(
     if not found:
         say("No passage has a word of this question; ask it in the words of the texts.")
     else:
-        say(f"\nThe second search was for: {left or 'nothing, since all words were found'}")
+        none = "" if second else "; it found no other passage"
+        say(f"\nThe second search was for: {left or 'nothing, since all words were found'}{none}")
         say("Where each passage is from:")
     places = [f"1.{number}" for number in range(1, len(first) + 1)]
     places += [f"2.{number}" for number in range(1, len(second) + 1)]

@@ -31,6 +31,8 @@ _LONGEST_WORD = 200
 """The longest word of a text; longer ones are of a script without spaces, or no words."""
 _CUT = 600
 """The characters of a passage of such a text."""
+_NAMED = 3
+"""The most files that a remark names."""
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
@@ -47,10 +49,19 @@ class Texts:
 
     passages: list[Passage] = field(default_factory=list)
     files: int = 0
-    skipped: Counter[str] = field(default_factory=Counter)
-    """How many files were not read, by the reason."""
+    skipped: dict[str, list[str]] = field(default_factory=dict)
+    """The files that were not read, by the reason."""
     cut: str = ""
     """The sentence about a folder that is too large to be read as a whole."""
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was not read, with the reason, and the first files' names."""
+        found = [
+            f"{len(names):,} not read, {reason}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
+            for reason, names in self.skipped.items()
+        ]
+        return [*found, self.cut] if self.cut else found
 
     @property
     def is_english(self) -> bool:
@@ -63,7 +74,7 @@ class Texts:
 def read_folder(folder: Path) -> Texts:
     """Reads the texts of a folder and of those below it; raises InvalidInput where there is none.
 
-    Hidden files and folders are passed over. A file that is no UTF-8 text or too long is counted by its reason.
+    Hidden files and folders are passed over. A file that is no UTF-8 text or too long is noted with the reason.
     """
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
@@ -72,17 +83,16 @@ def read_folder(folder: Path) -> Texts:
         if found.files == MOST_FILES:
             found.cut = f"only the first {MOST_FILES:,} texts were read; name a folder below for the others"
             break
+        name = path.relative_to(folder).as_posix()
         try:
             text = _text_of(path)
         except _NotRead as reason:
-            found.skipped[str(reason)] += 1
+            found.skipped.setdefault(str(reason), []).append(name)
             continue
         found.files += 1
-        name = path.relative_to(folder).as_posix()
         found.passages += [Passage(part, f"{name}#{number}") for number, part in enumerate(split(text), 1)]
     if not found.passages:
-        why = "".join(f"; {count:,} {reason}" for reason, count in found.skipped.items())
-        why += f"; {found.cut}" if found.cut else ""
+        why = "".join(f"; {remark}" for remark in found.remarks)
         raise InvalidInput("FOLDER", str(folder), f"a folder with texts ({', '.join(KINDS)}){why}")
     return found
 
@@ -167,8 +177,10 @@ def _text_of(path: Path) -> str:
         if path.stat().st_size > most:
             raise _NotRead(f"over {most // 1_000_000} MB (split it)")
         text = _pdf(path) if kind == ".pdf" else path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        raise _NotRead("not readable as UTF-8") from None
+    except OSError as error:
+        raise _NotRead(error.strerror or type(error).__name__) from None
+    except UnicodeDecodeError:
+        raise _NotRead("no UTF-8 text") from None
     if "\0" in text:
         raise _NotRead("binary")
     return _visible(text) if kind == ".html" else text

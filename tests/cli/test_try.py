@@ -37,6 +37,18 @@ def test_question_is_searched_twice_answered_scored_and_written_to_a_page(texts)
     assert QUESTION in (out / "report.html").read_text()
 
 
+def test_a_second_search_that_finds_nothing_is_said_and_has_no_table(texts):
+    (texts / "places.md").unlink()
+    (texts / "latin.md").write_bytes(b"caf\xe9")
+    done, _ = tried(texts, QUESTION, "--engine", "nano")
+    assert done.exit_code == 0, done.output
+    assert "1 not read, no UTF-8 text: latin.md" in done.output
+    assert "it found no other passage" in done.output
+    second = done.output.partition("hop 2:")[2]
+    assert "nothing was found" in second
+    assert "verdict" not in second
+
+
 def test_model_in_the_process_credits_the_passages_by_likelihood(texts, tmp_path):
     pytest.importorskip("gguf")
     _, file = make_gguf(tmp_path / "model")

@@ -19,7 +19,10 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
     (tmp_path / "a.md").write_text("# Tea\n\nTea is grown in Assam.")
     (tmp_path / "binary.txt").write_bytes(b"\0\1\2")
     (tmp_path / "latin.txt").write_bytes(b"caf\xe9")
-    (tmp_path / "large.txt").write_bytes(b"a" * (search.LONGEST_FILE + 1))
+    for number in range(4):
+        (tmp_path / f"latin{number}.txt").write_bytes(b"caf\xe9")
+    for name in ("large.txt", "large2.txt"):
+        (tmp_path / name).write_bytes(b"a" * (search.LONGEST_FILE + 1))
     (tmp_path / "picture.png").write_bytes(b"\x89PNG")
     (tmp_path / ".hidden.md").write_text("not read")
     (tmp_path / "_build").mkdir()
@@ -29,7 +32,11 @@ def test_folder_gives_passages_of_its_texts_named_by_file_and_counts_what_it_ski
         ("a.md#1", "# Tea\nTea is grown in Assam."),
         ("below/page.html#1", "Ada was born in London."),
     ]
-    assert found.skipped == {"binary": 1, "not readable as UTF-8": 1, "over 2 MB (split it)": 1}
+    assert found.remarks == [
+        "1 not read, binary: binary.txt",
+        "2 not read, over 2 MB (split it): large.txt, large2.txt",
+        "5 not read, no UTF-8 text: latin.txt, latin0.txt, latin1.txt, …",
+    ]
 
 
 def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monkeypatch):
@@ -52,7 +59,7 @@ def test_folder_with_more_entries_than_are_looked_at_says_so(tmp_path, monkeypat
 def test_file_of_two_gigabytes_is_passed_over_unread(tmp_path):
     with (tmp_path / "large.txt").open("wb") as file:
         file.truncate(2**31)
-    with pytest.raises(InvalidInput, match=r"1 over 2 MB \(split it\)"):
+    with pytest.raises(InvalidInput, match=r"1 not read, over 2 MB \(split it\): large\.txt"):
         read_folder(tmp_path)
 
 
@@ -79,15 +86,15 @@ def test_pdf_is_read_where_pypdf_is_there(tmp_path):
     found = read_folder(tmp_path)
     assert [(one.id, one.text) for one in found.passages] == [("tea.pdf#1", "Tea is grown in Assam.")]
     assert found.skipped == {
-        "PDF that is damaged or encrypted": 1,
-        "PDF without text, as of a scan (recognise its text first)": 1,
+        "PDF that is damaged or encrypted": ["cut.pdf"],
+        "PDF without text, as of a scan (recognise its text first)": ["scan.pdf"],
     }
 
 
 def test_pdf_without_pypdf_is_counted_with_the_way_to_read_it(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pypdf", None)
     (tmp_path / "tea.pdf").write_bytes(pdf("Tea"))
-    with pytest.raises(InvalidInput, match=r"1 PDF \(pip install 'ragguard\[pdf\]' reads them\)"):
+    with pytest.raises(InvalidInput, match=r"1 not read, PDF \(pip install 'ragguard\[pdf\]' reads them\)"):
         read_folder(tmp_path)
 
 
