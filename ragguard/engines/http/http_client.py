@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import re
 import time
@@ -41,6 +42,7 @@ from ragguard.errors import (
 )
 from ragguard.runtime.deadline import in_words, until
 from ragguard.runtime.faults import brief
+from ragguard.runtime.notices import NOTICES
 from ragguard.text.credentials import (
     checked_headers,
     checked_key,
@@ -49,6 +51,8 @@ from ragguard.text.credentials import (
 from ragguard.text.secret_filter import clean_cause
 
 _CONNECT_S = 10.0
+_SILENT_S = 3.0
+"""Seconds after which a server that has answered nothing yet is said to be waited for."""
 _LOOKED_AT = 4000
 """The number of characters of an answer that are read for an error message, which is then cut further."""
 _TOO_LONG = re.compile(
@@ -171,14 +175,27 @@ class HttpClient:
         proxies = {} if self.address.loopback else getproxies()
         return self.address.base.startswith("https:") or any(p.startswith("https:") for p in proxies.values())
 
+    def _say_waiting(self, url: str, most: float) -> None:
+        NOTICES.warn(
+            f"no answer from {self.address.base}",
+            f"{url} has not answered for {_SILENT_S:.0f} s; this request is given up after {most:.0f} s. "
+            "Is the server up, and is this its address?",
+        )
+
     async def _ask(
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
     ) -> Any:
         url = (self.address.root if root else self.address.base) + path
         count_request()
-        patience = time.monotonic() + self.timeout_s
+        began = time.monotonic()
+        limit = min(math.inf if deadline is None else deadline, began + self.timeout_s)
+        patient: asyncio.TimerHandle | None = None
+        if (
+            not self._answered
+        ):  # a server that hangs would leave a user without a word until the request's end
+            patient = asyncio.get_running_loop().call_later(_SILENT_S, self._say_waiting, url, limit - began)
         try:
-            async with until(patience if deadline is None else min(deadline, patience), f"{method} {url}"):
+            async with until(limit, f"{method} {url}"):
                 status, headers, body = await self._exchange(method, url, content)
         except httpx.ConnectTimeout as error:
             raise EngineUnreachable(
@@ -204,6 +221,9 @@ class HttpClient:
                 f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
                 "is this an OpenAI-compatible server?"
             ) from error
+        finally:
+            if patient is not None:
+                patient.cancel()
         if status != 200:
             refusal = _refusal(method, url, status, headers, body, known=url in self._answered)
             if status in (401, 403):

@@ -17,6 +17,7 @@ from support.misbehaving_server import MisbehavingServer, Reply
 from support.polling import aeventually
 
 from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.http import http_client
 from ragguard.engines.http.http_client import HttpClient
 from ragguard.engines.http.openai import OpenAIEngine
 from ragguard.engines.http.vllm import VllmEngine
@@ -31,6 +32,7 @@ from ragguard.errors import (
     EngineUnreachable,
     PromptTooLong,
 )
+from ragguard.runtime.notices import NOTICES
 
 LABELS = ("NO-RESPONSE", "A", "B")
 KEY = "sk-very-secret-0123456789"
@@ -137,6 +139,25 @@ async def test_without_a_deadline_the_engines_own_patience_counts():
         await engine.info()
         server.script([Reply({}, wait_s=30)])
         assert isinstance(await failure(engine), EngineTimeout)
+
+
+async def test_a_server_that_takes_the_connection_and_is_silent_is_said_to_be_waited_for(monkeypatch, caplog):
+    monkeypatch.setattr(http_client, "_SILENT_S", 0.1)
+    async with (
+        MisbehavingServer(FakeModel().handle) as server,
+        aclosing(open_engine(server.url, timeout_s=1.0)) as engine,
+    ):
+        server.script([Reply({}, wait_s=30)])
+        assert isinstance(await failure(engine), EngineTimeout)
+        (said,) = caplog.messages
+        assert said.startswith(
+            f"{server.url}/models has not answered for 0 s; this request is given up after 1 s."
+        )
+        NOTICES.forget()
+        assert await works(engine)
+        server.script([Reply({}, wait_s=30)])
+        assert isinstance(await failure(engine), EngineTimeout)
+        assert len(caplog.messages) == 1, "it has answered, so that it is only slow"
 
 
 @pytest.mark.parametrize(
