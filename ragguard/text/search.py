@@ -56,7 +56,7 @@ class Texts:
 
     @property
     def remarks(self) -> list[str]:
-        """What was not read, with the reason, and the first files' names."""
+        """Sentences on the files that were not read: the reason, and the names of the first ones."""
         found = [
             f"{len(names):,} not read, {reason}: {', '.join(names[:_NAMED])}{', …' if len(names) > _NAMED else ''}"
             for reason, names in self.skipped.items()
