@@ -71,11 +71,13 @@ def words_of(text: str) -> str:
     plain = _SMALL_SPACE.sub("", _POSSESSIVE.sub("", text))
     for sign, spaced in _SPACED:
         plain = plain.replace(sign, spaced)
-    return normalise(" ".join(_figure(word) if _DIGIT.search(word) else word for word in plain.split()))
+    return normalise(" ".join([word if word.isalpha() else _figure(word) for word in plain.split()]))
 
 
 def _figure(word: str) -> str:
-    """Returns a word with digits with letters in place of the marks that belong to the figure."""
+    """Returns a word with letters in place of the marks that belong to a figure in it."""
+    if not _DIGIT.search(word):
+        return word
     for mark, form in _FORMS:
         word = mark.sub(form, word)
     return word
