@@ -239,10 +239,12 @@ def _table(heads: tuple[str, str, str], rows: list[Argument]) -> list[str]:
 
 
 def metrics() -> str:
-    """Every metric, as Markdown: what `ragguard metrics --markdown` prints."""
-    from ragguard.metrics.registry import as_markdown, by_level
+    """Every metric, as Markdown."""
+    from ragguard.metrics.registry import by_level
 
-    return as_markdown(by_level()) + "\n"
+    rows = [metric.cells() for metric in by_level()]
+    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)]
+    return "".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |\n" for line in lines)
 
 
 def telemetry() -> str:

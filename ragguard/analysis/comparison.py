@@ -96,7 +96,7 @@ class Comparison:
     def decisive(self) -> list[Change]:
         """The changes on which the verdict rests: of the primary metrics, or of all where none of these was
         compared."""
-        return [change for change in self.changes if change.primary] or self.changes
+        return _decisive(self.changes)
 
     @property
     def verdict(self) -> ComparisonVerdict:
@@ -251,16 +251,12 @@ def compare(
             move = Move(named[series], float(a[i]), float(b[i]))
             moves[questions[i]].append((abs(float(gap[i])) / spread, move))
     changes = _changes(compared, named, draws, seed)
-    decides = any(change.primary for change in changes)
-    signs = {
-        change.metric: _SIGNS[change.direction] for change in changes
-        if (change.primary or not decides) and change.direction in _SIGNS
-    }  # fmt: skip
-    worse = {
-        question: [one for one in some if (one[1].after - one[1].before) * signs.get(one[1].metric, 0) < 0]
-        for question, some in moves.items()
-    }
-    fell = {question: some for question, some in worse.items() if some}
+    signs = {change.metric: _SIGNS.get(change.direction, 0) for change in _decisive(changes)}
+    fell: dict[str, list[tuple[float, Move]]] = defaultdict(list)
+    for question, some in moves.items():
+        for size, move in some:
+            if (move.after - move.before) * signs.get(move.metric, 0) < 0:
+                fell[question].append((size, move))
     return Comparison(
         changes,
         _most_moved(moves, after.asked, most),
@@ -286,6 +282,10 @@ def compare(
         remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
         draws=draws,
     )
+
+
+def _decisive(changes: list[Change]) -> list[Change]:
+    return [change for change in changes if change.primary] or changes
 
 
 def _empty(side: Questions, named: Mapping[Series, str]) -> EmptyRuns:

@@ -71,10 +71,7 @@ def _write(
     runs: Iterable[Overview], page: IO[str], title: str, remarks: Callable[[], Sequence[str]], events: str
 ) -> int:
     style, script = ((PAGE_FILES / name).read_text(encoding="utf-8") for name in ("page.css", "page.js"))
-    policy = (
-        f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; "
-        "base-uri 'none'; form-action 'none'" + ("; connect-src 'self'" if events else "")
-    )
+    policy = content_policy(style, script) + ("; connect-src 'self'" if events else "")
     head, _, foot = (PAGE_FILES / "page.html").read_text(encoding="utf-8").partition("<!-- data -->")
     page.write(
         head.replace("{{policy}}", policy).replace("{{title}}", escape(title)).replace("{{style}}", style)
@@ -132,9 +129,11 @@ def write_data(page: IO[str], name: str, text: str) -> None:
     page.write(f'<script type="application/json" id="{name}">{text}</script>\n')
 
 
-def policy_hash(text: str) -> str:
-    """Returns the hash by which a content security policy lets a script or a style in."""
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+def content_policy(style: str, script: str) -> str:
+    """Returns the content security policy that lets in these two by their hashes, and nothing else."""
+    hashes = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (style, script))
+    allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'".format(*hashes)
+    return f"default-src 'none'; {allowed}; base-uri 'none'; form-action 'none'"
 
 
 def _ends(ends: tuple[float, float]) -> list[float | None]:

@@ -13,7 +13,7 @@ import typer
 from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource
 from ragguard.cli.terminal import notes, say
-from ragguard.errors import InvalidInput, RagguardError
+from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
@@ -80,54 +80,46 @@ def run(
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
+    from ragguard.client import RagGuard
     from ragguard.guard import DistractorGuard
 
     console = notes()
-    count = _LabelCount()
-    try:
-        _check_options(
-            what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
-        )
-        output_path("--out", out)
-        if what == "udcg":
-            for option, value in (("--prompts", prompts), ("--labels", labels)):
-                if value is not None:
-                    raise InvalidInput(option, value, "an option of the guard and of advice")
-            say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
-            return
-        source = RunSource(files, console, {})
-        runs: Iterable[Run] = source.runs()
-        if labels is not None:
-            from ragguard.analysis.labels.label_file import read_label_file
-            from ragguard.analysis.labels.labelled_runs import with_labels
+    _check_options(
+        what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
+    )
+    output_path("--out", out)
+    if what == "udcg":
+        for option, value in (("--prompts", prompts), ("--labels", labels)):
+            if value is not None:
+                raise InvalidInput(option, value, "an option of the guard and of advice")
+        say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
+        return
+    source = RunSource(files, console, {})
+    runs: Iterable[Run] = source.runs()
+    if labels is not None:
+        from ragguard.analysis.labels.label_file import read_label_file
+        from ragguard.analysis.labels.labelled_runs import with_labels
 
-            runs = with_labels(runs, read_label_file(labels))
-        if what == "advice":
-            advice = _calibrate_advice(
-                runs, engine, judge, prompts, max_loss=0.02 if max_loss is None else max_loss
-            )
-            advice.save(out)
-            say(_advice_sentence(advice, out))
-            _end(source, console)
-            return
+        runs = with_labels(runs, read_label_file(labels))
+    if what == "advice":
+        with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
+            advice = rg.advice.calibrate(runs, 0.02 if max_loss is None else max_loss)
+        advice.save(out)
+        say(_advice_sentence(advice, out))
+    else:
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
-        given = count.examples(runs)
-        found = asyncio.run(_calibrate(guard, given, max_gold_loss, confidence, order))
+        count = _LabelCount()
+        try:
+            found = asyncio.run(_calibrate(guard, count.examples(runs), max_gold_loss, confidence, order))
+        except CalibrationError:
+            if count.unlabelled and not count.used:
+                console.print(
+                    "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
+                    '"gold": true or false in their metadata'
+                )
+            raise
         found.save(out)
-    except (RagguardError, OSError) as error:
-        say(f"ragguard calibrate: {error}", error=True)
-        if count.unlabelled and not count.used:
-            console.print(
-                "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
-                '"gold": true or false in their metadata'
-            )
-        raise typer.Exit(2) from error
-    say(_sentence(found, count, out))
-    _end(source, console)
-
-
-def _end(source: RunSource, console: Console) -> None:
-    """Ends with exit code 1 where lines could not be read."""
+        say(_sentence(found, count, out))
     if source.rejected:
         console.print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)
@@ -148,15 +140,6 @@ def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None
             what,
             "no option of the guard beside it; --max-gold-loss, --confidence, --order and --min-keep are the guard's",
         )
-
-
-def _calibrate_advice(
-    runs: Iterable[Run], engine: str, judge: str | None, prompts: str | None, *, max_loss: float
-) -> AdviceCalibration:
-    from ragguard.client import RagGuard
-
-    with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
-        return rg.advice.calibrate(runs, max_loss)
 
 
 async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:

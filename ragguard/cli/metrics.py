@@ -16,25 +16,18 @@ def run(
         list[str] | None, typer.Argument(help="The metrics to print; where none is named, four that decide.")
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Print every metric.")] = False,
-    markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the table of docs/reference/metrics.md.")
-    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print what metrics say: range, direction, unit, what each needs, its paper."""
     from ragguard.analysis.verdict import PRIMARY
     from ragguard.metrics import find
-    from ragguard.metrics.registry import as_markdown, by_level
+    from ragguard.metrics.registry import by_level
 
-    if markdown and as_json:
-        raise typer.BadParameter("--markdown and --json: choose one")
     try:
         known = [find(name) for name in names] if names else by_level()
     except UnknownName as error:
         raise typer.BadParameter(str(error)) from error
-    if markdown:
-        typer.echo(as_markdown(known))
-    elif as_json:
+    if as_json:
         typer.echo(json.dumps([metric.as_dict() for metric in known], indent=2, ensure_ascii=False))
     else:
         first = [find(group[0]) for group in PRIMARY]

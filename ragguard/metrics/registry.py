@@ -6,7 +6,7 @@ Each family has one table of declarations behind its functions. The page docs/re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from types import MappingProxyType
@@ -102,10 +102,3 @@ def by_level() -> list[Metric]:
     """Returns all declarations: those of scores of passages, of steps and of runs, then those that no scorer gives."""
     order: dict[Level | None, int] = {"passage": 0, "step": 1, "run": 2, None: 3}
     return sorted(_declared.values(), key=lambda metric: order[metric.levels[0] if metric.levels else None])
-
-
-def as_markdown(metrics: Iterable[Metric]) -> str:
-    """Returns the table of all metrics as Markdown."""
-    rows = [metric.cells() for metric in metrics]
-    lines = [list(rows[0]), ["---"] * len(rows[0]), *(list(row.values()) for row in rows)] if rows else []
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)

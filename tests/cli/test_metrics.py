@@ -7,7 +7,6 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.metrics import METRICS
-from ragguard.metrics.registry import as_markdown, by_level
 
 
 def run(*arguments, width="200"):
@@ -38,11 +37,6 @@ def test_one_metric_by_name():
     assert "udcg" not in result.stdout
 
 
-def test_markdown_is_the_readmes_table():
-    assert run("--markdown").stdout.strip() == as_markdown(by_level())
-    assert len(run("--markdown", "t", "udcg").stdout.strip().splitlines()) == 4
-
-
 def test_json_is_read_back():
     found = {metric["name"]: metric for metric in json.loads(run("--json").stdout)}
     assert set(found) == set(METRICS)
@@ -57,9 +51,3 @@ def test_an_unknown_name_is_refused():
     assert result.exit_code == 2
     assert "ndgc" in result.stderr
     assert "ndcg" in result.stderr
-
-
-def test_two_forms_at_once_are_refused():
-    result = run("--json", "--markdown")
-    assert result.exit_code == 2
-    assert "choose one" in result.stderr

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ragguard.analysis.labels.items import LabelItem
 from ragguard.analysis.labels.label_file import line_of
-from ragguard.analysis.page import PAGE_FILES, page_json, policy_hash, write_data
+from ragguard.analysis.page import PAGE_FILES, content_policy, page_json, write_data
 
 
 def write_label_page(items: Sequence[LabelItem], path: Path, asked: Mapping[str, str]) -> None:
@@ -26,14 +26,10 @@ def write_label_page(items: Sequence[LabelItem], path: Path, asked: Mapping[str,
     page, style, script = (
         (PAGE_FILES / f"label.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js")
     )
-    policy = (
-        f"default-src 'none'; style-src '{policy_hash(style)}'; script-src '{policy_hash(script)}'; base-uri 'none'; "
-        "form-action 'none'"
-    )
     data = io.StringIO()
     write_data(
         data, "items", page_json({"items": [json.loads(line_of(item)) for item in items], "asked": asked})
     )
-    for name, text in (("policy", policy), ("style", style), ("script", script)):
+    for name, text in (("policy", content_policy(style, script)), ("style", style), ("script", script)):
         page = page.replace(f"{{{{{name}}}}}", text)
     path.write_text(page.replace("<!-- data -->", data.getvalue()), encoding="utf-8")
