@@ -25,7 +25,7 @@ help:
 	@echo "make bench-NAME    a benchmark of benchmarks/, such as bench-metrics"
 	@echo "make docs          the site of docs/ with the reference from the docstrings, in docs/_build"
 	@echo "make pictures      the pictures of the report and of Phoenix in docs/images, anew (needs Chromium)"
-	@echo "make study-NAME     a study on nano's world: distraction, distractors, belief, retrieval, sets, coverage, judges, decisions, likelihood"
+	@echo "make study-NAME     a study on nano's world: distraction, distractors, belief, retrieval, sets, coverage, judges, decisions, likelihood, lists"
 	@echo "make train-nano     the small model that ships with ragguard, anew: about an hour on two cores (ARGS=...)"
 	@echo "make evaluate-nano  its figures on held-out cases, into its card"
 	@echo "make clean         remove .venv and caches of this folder"

@@ -14,4 +14,5 @@ STUDIES = (
     "judges",
     "decisions",
     "likelihood",
+    "lists",
 )
