@@ -2,7 +2,8 @@
 
 `--questions N` makes a smaller run, which is printed and not kept; so is a run on another engine for which the page
 has no place (`<!-- study: NAME_ENGINE -->`); `--keep` keeps a smaller run as the
-study's results. `--cache FILE` keeps answers, so that a run that was stopped goes on.
+study's results. `--cache FILE` keeps answers, so that a run that was stopped goes on. `--engine` several times makes
+one table with rows of each (`likelihood`; its place is NAME_ENGINE_ENGINE).
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import asyncio
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from importlib import import_module
 
 from benchmarks.machine import machine
 from ragguard import connect
-from ragguard.errors import RagguardError
+from ragguard.analysis.validation.tables import Table
+from ragguard.errors import InvalidInput, RagguardError
 from studies import STUDIES
 from studies.page import has_place, keep, write_page
 
@@ -24,35 +28,57 @@ SEED = 0
 
 
 async def run(
-    names: Sequence[str], engine: str, judge: str | None, questions: int | None, seed: int, *,
+    names: Sequence[str], engines: Sequence[str], judge: str | None, questions: int | None, seed: int, *,
     cache: str | None, whole: bool,
 ) -> None:  # fmt: skip
     """Runs each study whole, or over so many questions."""
-    reader = connect(engine, cache=cache)
+    several = len(engines) > 1
+    for name in names if several else ():
+        if "together" not in import_module(f"studies.{name}").study.__kwdefaults__:
+            raise InvalidInput("engine", list(engines), f"one engine: {name} compares no readers")
+    readers = [connect(engine, cache=cache) for engine in engines]
     judged_by = None if judge is None else connect(judge)
     try:
-        model = (await reader.info()).fingerprint
+        models = [await reader.info() for reader in readers]
         for name in names:
             study = import_module(f"studies.{name}").study
             size = questions or study.__kwdefaults__["questions"]
+            if several:
+                study = partial(study, together=True)
             began = time.perf_counter()
-            tables = await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
+            found = [
+                await study(reader, judge=judged_by, questions=size, seed=seed, progress=show_progress)
+                for reader in readers
+            ]
+            tables = joined(found, [one.model for one in models]) if several else found[0]
             print("\n".join(table.markdown() for table in tables), flush=True)
-            key = name if engine == "nano" else f"{name}_{engine}"
+            key = name if list(engines) == ["nano"] else "_".join([name, *engines])
             if (judge, seed) == (None, SEED) and (whole or questions is None) and has_place(name, key):
                 seconds = (
                     None if cache else round(time.perf_counter() - began, 1)
                 )  # a part of it, with a cache
                 keep(key, {
-                    "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name, "engine": model,
+                    "measured": time.strftime("%Y-%m-%d"), "machine": machine(), "study": name,
+                    "engine": "`, `".join(one.fingerprint for one in models),
                     "questions": size, "seed": seed, "seconds": seconds,
                     "tables": [table.as_dict() for table in tables],
                 })  # fmt: skip
                 print(f"written: {write_page(name)}", file=sys.stderr)
     finally:
-        await reader.aclose()
-        if judged_by is not None:
-            await judged_by.aclose()
+        for one in (*readers, judged_by):
+            if one is not None:
+                await one.aclose()
+
+
+def joined(found: Sequence[Sequence[Table]], names: Sequence[str]) -> list[Table]:
+    """Returns one table for the tables of several readers that are alike, with the reader before each row."""
+    return [
+        replace(
+            alike[0], columns=("reader", *alike[0].columns),
+            rows=tuple((name, *row) for name, table in zip(names, alike, strict=True) for row in table.rows),
+        )
+        for alike in zip(*found, strict=True)
+    ]  # fmt: skip
 
 
 def show_progress(what: str, done: int, of: int, /) -> None:
@@ -72,7 +98,11 @@ def main() -> None:
     parser.add_argument(
         "names", nargs="+", choices=[*STUDIES, "all"], metavar="NAME", help=", ".join(STUDIES)
     )
-    parser.add_argument("--engine", default="nano", help="the reader, and the judge unless another is named")
+    parser.add_argument(
+        "--engine",
+        action="append",
+        help="the reader, and the judge unless another is named (nano); several for one table",
+    )
     parser.add_argument("--judge", help="another engine, for relevance and grades")
     parser.add_argument("--questions", type=int, help="fewer or more questions than the study's own number")
     parser.add_argument("--seed", type=int, default=SEED)
@@ -86,7 +116,7 @@ def main() -> None:
         asyncio.run(
             run(
                 names,
-                given.engine,
+                list(dict.fromkeys(given.engine or ["nano"])),
                 given.judge,
                 given.questions,
                 given.seed,

@@ -36,6 +36,8 @@ from studies.rated import direct, rightness
 
 GROUPS = (("1 hop", 1, False), ("1 hop, known", 1, True), ("2 hops", 2, False), ("2 hops, known", 2, True),
           ("3 hops", 3, False))  # fmt: skip
+TOGETHER = "1 hop", "1 hop, known", "2 hops"
+"""The runs that several readers are compared on. Known is what nano knows by heart."""
 
 _CHANGES = "delta_likelihood", "delta_seper"
 _METHODS = "Δ likelihood", "ΔSePer", "rated directly", "difference of ratings"
@@ -62,18 +64,22 @@ async def study(
     seed: int = 0,
     progress: Progress = silent,
     judge: Engine | None = None,
+    together: bool = False,
 ) -> list[Table]:
-    """Makes the tables, over as many questions of each kind; of prose, over as many as there are."""
+    """Makes the tables, over as many questions of each kind; of prose, over as many as there are. For several engines
+    `together` all read the same runs of nano's world, and words say whether an answer is the reference."""
     reader = connect(engine)
     info = await reader.info()
     nano = info.prompts == "nano"
     prompts = load_prompts(info.prompts)
-    groups = world_runs(questions, seed) if nano else prose_runs(questions)
+    groups = world_runs(questions, seed) if nano or together else prose_runs(questions)
+    if together:
+        groups = {name: groups[name] for name in TOGETHER}
     likely = ScoringPipeline(reader, judge=judge, scorers=[Belief(by="likelihood")], owned=())
     drawn = ScoringPipeline(
         reader, judge=judge, scorers=[Belief()], owned=(),
         # What small models say of entailment in prose is chance: there, words say whether an answer is the reference.
-        entailer=None if nano else WordEntailer(), prompts=None if nano else _brief(prompts),
+        entailer=None if nano and not together else WordEntailer(), prompts=None if nano else _brief(prompts),
     )  # fmt: skip
     agreement: list[tuple[Cell, ...]] = []
     steps: dict[str, list[Measured]] = {}
@@ -86,17 +92,17 @@ async def study(
             progress(name, at, len(runs))
             results = [*await likely.results(run), *await drawn.results(run)]
             found = {(one.name, one.step_id): one.value for one in results if isinstance(one, Score)}
-            rated = [()] * len(run.steps) if nano else await _ratings(reader, run)
+            rated = [()] * len(run.steps) if nano or together else await _ratings(reader, run)
             for step, ratings in zip(run.steps, rated, strict=True):
                 changes = tuple(found.get((metric, step.id), math.nan) for metric in _CHANGES)
                 of_steps.append(Measured(run.question, (*changes, *ratings), step.metadata["role"] == "gold"))
             totals = tuple(found.get((f"{metric}_total", ""), math.nan) for metric in _CHANGES)
             wholes.append(Measured(run.question, totals, await _right(reader, run)))
-            if run.steps[-1].metadata["role"] == "gold":
+            if _complete(run):
                 last = found.get(("seper", run.steps[-1].id), math.nan)
                 beliefs.append((found.get(("seper_closed_book", ""), math.nan), last))
         agreement.append((name, *_row(of_steps, seed, rank=True), *_row(wholes, seed, rank=False)))
-        if not nano:
+        if not nano or together:
             reading.append((name, *await _reading(reader, runs, wholes), *_beliefs(beliefs, seed)))
     tables = [
         Table(
@@ -111,7 +117,15 @@ async def study(
             ),
         )
     ]  # fmt: skip
+    if together:
+        return [replace(tables[0], name="likelihood-together", title="Δ likelihood and ΔSePer by reader"),
+                _reading_table(reading)]  # fmt: skip
     return tables if nano else [*tables, _by_method(steps, seed), _reading_table(reading)]
+
+
+def _complete(run: Run) -> bool:
+    """Returns whether all that the question needs was found."""
+    return all(step.metadata["role"] in ("gold", "useless") for step in run.steps)
 
 
 def _brief(prompts: PromptSet) -> PromptSet:
@@ -159,7 +173,7 @@ async def _reading(reader: Engine, runs: Sequence[Run], wholes: Sequence[Measure
     """Returns the shares of right answers without a passage, after all that was needed, and after less."""
     closed = {run.question: replace(run, steps=[]) for run in runs}
     alone = [await _right(reader, run) for run in closed.values()]
-    complete = [run.steps[-1].metadata["role"] == "gold" for run in runs]
+    complete = [_complete(run) for run in runs]
     right = [one.truth for one in wholes]
     return [
         100 * float(np.mean(some)) if len(some) else None

@@ -3,7 +3,8 @@
 import pytest
 
 from ragguard import connect
-from studies.likelihood import GROUPS, prose_runs, study, world_runs
+from studies.__main__ import joined
+from studies.likelihood import GROUPS, TOGETHER, prose_runs, study, world_runs
 from studies.rated import rightness
 
 pytestmark = pytest.mark.slow
@@ -43,3 +44,17 @@ async def test_table_has_a_row_for_each_kind_and_orders_what_is_plain():
     assert [row[0] for row in table.rows] == [name for name, _, _ in GROUPS]
     assert table.rows[0][4] == 1.0  # one hop: the step with the answer has the larger change of likelihood
     assert table.rows[0][-2:] == (6, 3)
+
+
+async def test_readers_of_the_same_runs_stand_in_one_table():
+    one = await study(connect("nano"), questions=3, together=True)
+    agreement, reading = joined([one, one], ["first", "second"])
+    assert [row[:2] for row in agreement.rows] == [
+        (reader, name) for reader in ("first", "second") for name in TOGETHER
+    ]
+    assert agreement.columns[:2] == ("reader", "Runs")
+    known = {row[1]: dict(zip(reading.columns, row, strict=True)) for row in reading.rows}
+    # What nano knows by heart it answers without a passage; one run of three finds all, two do not.
+    assert known["1 hop, known"]["SePer without"] > known["1 hop"]["SePer without"]
+    assert known["1 hop"]["right with what is needed, %"] == 100
+    assert {row["questions"] for row in known.values()} == {1}

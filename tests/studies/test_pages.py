@@ -55,7 +55,11 @@ def test_a_small_study_is_printed_and_not_kept():
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(("udcg",), "coverage"), (("belief", "--engine", "x"), "nano")],
+    [
+        (("udcg",), "coverage"),
+        (("belief", "--engine", "x"), "nano"),
+        (("lists", "--engine", "nano", "--engine", "smol"), "lists compares no readers"),
+    ],
 )
 def test_study_that_cannot_run_is_one_sentence(words, said):
     done = studies(*words)
