@@ -96,11 +96,11 @@ class Found:
     """The answers of one engine about lists of one kind, in each way."""
 
     passages: dict[str, list[Floats]] = field(default_factory=dict)
-    """By way, a score of each passage for each list."""
+    """The scores of the passages of each list, by way."""
     suffices: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
-    """By way, a score of each list with the passage that answers, and of the same list without it."""
+    """The scores of each list with the passage that answers and of the same list without it, by way."""
     costs: dict[str, Cost] = field(default_factory=dict)
-    """By way, over the lists that have the passage."""
+    """The costs over the lists that have the passage, by way."""
 
 
 async def study(
