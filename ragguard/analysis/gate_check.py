@@ -87,6 +87,8 @@ class GateSettings:
         self.conditions.extend(map(Condition.parse, wanted))
         if self.corrected and self.labels is None:
             raise InvalidInput("--corrected", True, "--labels FILE beside it")
+        if self.corrected and not self.conditions:
+            raise InvalidInput("--corrected", True, "--fail-if beside it, which it is about")
 
 
 def check(before: str | Path, after: str | Path | None, settings: GateSettings) -> GateCheck:

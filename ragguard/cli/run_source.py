@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.runtime.arguments import references_of
+from ragguard.runtime.faults import why_unreadable
 from ragguard.text.control_characters import strip_control_characters
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def read_references(path: Path) -> dict[str, list[str]]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} could not be read ({error}); check the path") from error
+        raise StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path") from error
     found: dict[str, list[str]] = {}
     first: dict[tuple[bool, str], tuple[int, list[str]]] = {}
     for number, line in enumerate(lines, 1):
@@ -128,7 +129,7 @@ def read_references(path: Path) -> dict[str, list[str]]:
             found[name] = answers = references_of(data["references"]) or []
             by_id = bool(data.get("id"))
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            allowed = f'{{"question": "...", "references": ["..."]}}; {error!r}'
+            allowed = '{"question": "...", "references": ["..."]}'
             raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
         line_before, answers_before = first.setdefault(
             (by_id, name if by_id else spelled(name)), (number, answers)

@@ -88,6 +88,11 @@ def describe(error: BaseException) -> str:
     return brief(f"{type(error).__name__}: {message_of(error)}".removesuffix(": "))
 
 
+def why_unreadable(error: OSError | UnicodeDecodeError) -> str:
+    """Returns in plain words why a text file could not be read."""
+    return "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error.strerror or message_of(error)
+
+
 def message_of(error: BaseException) -> str:
     """Returns an error's own text; '' where that fails, so that the error is still recorded by its type."""
     try:

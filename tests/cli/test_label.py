@@ -208,6 +208,11 @@ def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(she
         (("label", store, "--by", "ann", "--out", folder), here),
         (("label", store, "--by", "ann", "--page", folder / "x.html"), "nothing beside --page"),
         (("compare", store, store, "--markdown", folder), here),
+        (("compare", store, store, "--labels", labels, "--corrected"), "--fail-if beside it"),
+        (
+            ("compare", store, folder / "none.jsonl"),
+            "none.jsonl could not be read (No such file or directory)",
+        ),
     ):
         done = ragguard(*words)
         assert done.exit_code == 2, (words, done.output)

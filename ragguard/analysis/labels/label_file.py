@@ -15,6 +15,7 @@ from statistics import fmean
 from ragguard.analysis.labels.items import GRADED, KINDS, LabelItem, Place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.errors import InvalidInput
+from ragguard.runtime.faults import why_unreadable
 
 _MODEL = re.compile(
     r"gpt|claude|gemini|llama|qwen|mistral|deepseek|gemma|grok|command-r|\bjev\b|nano:|smol|openai|anthropic|vllm|\bllm\b",
@@ -71,8 +72,8 @@ def read_label_file(path: str | Path, *, models: bool = False) -> list[Label]:
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or "not UTF-8"
-        raise InvalidInput("--labels", str(path), f"a file that `ragguard label` wrote ({why})") from error
+        allowed = f"a file that `ragguard label` wrote ({why_unreadable(error)})"
+        raise InvalidInput("--labels", str(path), allowed) from error
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue

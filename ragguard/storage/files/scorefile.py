@@ -12,6 +12,7 @@ from pathlib import Path
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.arguments import output_path
+from ragguard.runtime.faults import why_unreadable
 from ragguard.schema import read_record
 from ragguard.storage.files.runfile import text_file
 from ragguard.storage.sqlite.columns import Data, dump
@@ -81,7 +82,7 @@ def _records(path: str | Path) -> Iterator[tuple[str, str, Score | Failure]]:
                 if line.strip():
                     yield _record(line, number, path)
     except (OSError, UnicodeDecodeError) as error:
-        raise StoreError(f"{path} could not be read ({error}); check the path") from error
+        raise StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path") from error
 
 
 def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score | Failure]:
