@@ -69,7 +69,7 @@ class Recorder:
         if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
         whole_number("max_open", max_open, 1)
-        self._intake, self._clock, self._ttl, self._max_open = intake, clock, ttl, max_open
+        self.intake, self._clock, self._ttl, self._max_open = intake, clock, ttl, max_open
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
@@ -199,7 +199,7 @@ class Recorder:
                     return
                 here.counts.runs += 1
                 here.counts.steps += 1
-            self._intake(run)
+            self.intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)
 

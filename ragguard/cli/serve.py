@@ -79,7 +79,7 @@ def run(
     rg = RagGuard(engine, judge=judge, scorers=names, prompts=prompts, store=store, exit_timeout=0.0)
     service = Endpoints(
         rg,
-        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet),
+        Ingest(rg, Spool(f"{store}-spans"), settle=settle, quiet=quiet, live=names != ()),
         DistractorGuard(rg.engine, threshold, budget_ms, judge=judge, prompts=prompts),
         InfoGain(rg.engine, judge),
     )

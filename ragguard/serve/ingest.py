@@ -16,6 +16,7 @@ from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.records import Run
 from ragguard.runtime.faults import describe
+from ragguard.serve.live_traces import LiveTraces
 from ragguard.text.secret_filter import logger
 from ragguard.traces.runs import runs_of_trace
 from ragguard.traces.span import TraceSpan
@@ -42,12 +43,15 @@ class Ingest:
         *,
         settle: float,
         quiet: float,
+        live: bool = True,
         clock: Callable[[], float] = time.time,
     ) -> None:
+        """Takes `live`, with which steps are scored as they end."""
         self.spool, self.counts, self.remarks = spool, Counter[str](), Counter[str]()
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
+        self._live, self._looked = LiveTraces(rg.recorder.intake, spool) if live else None, 0.0
 
     async def take(self, spans: Callable[[], Iterable[TraceSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
@@ -59,6 +63,7 @@ class Ingest:
             more = False
             try:
                 more = await self.hand_over()
+                await self.show_open()
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
                 self.counts["errors"] += 1
                 _log.error(
@@ -90,6 +95,16 @@ class Ingest:
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
         return more and self.pending() < MOST_PENDING
 
+    async def show_open(self) -> None:
+        """Shows the traces that are not complete as open runs, where steps are scored as they end and no complete run
+        waits."""
+        if self._live is not None and not self.pending():
+            since, self._looked = (
+                self._looked,
+                self._clock() - _EVERY,
+            )  # spans that are being written now, too
+            await asyncio.to_thread(self._live.look, since)
+
     def pending(self) -> int:
         """Returns how many runs wait to be scored or delivered."""
         return self._rg.store.left().pending
@@ -97,6 +112,7 @@ class Ingest:
     def _runs_in(self, traces: Sequence[str]) -> list[Run]:
         found: list[Run] = []
         for trace in traces:
+            began = len(found)
             try:
                 for one in runs_of_trace(self.spool.spans(trace)):
                     self.remarks.update(one.remarks if len(self.remarks) < 1000 else ())
@@ -104,4 +120,6 @@ class Ingest:
             except (InvalidInput, ValueError, TypeError, RecursionError) as error:
                 self.counts["traces not understood"] += 1
                 _log.warning("the trace %s is not understood: %s", trace, describe(error))
+            if self._live is not None:
+                self._live.ended(trace, [run.id for run in found[began:]])
         return found

@@ -33,6 +33,8 @@ class TracedRun:
     """A run that was read from a trace."""
 
     run: Run
+    asked: bool = True
+    """False where no span has the run's question, so that the first query stands in its place."""
     remarks: list[str] = field(default_factory=list)
     """The remarks on what of the trace was not understood, in sentences; the run's metadata have the same."""
 
@@ -52,7 +54,7 @@ def _run(root: RunRoot) -> TracedRun:
         except InvalidInput as error:
             remarks[f"the run in the span {top.record.span.name!r} is not read: {error}"] += 1
     steps = _steps(root, nodes, remarks)
-    answer = _answer(top, nodes)
+    question, answer = _question(top, nodes, steps), _answer(top, nodes)
     run_id = f"{top.record.span.trace_id}-{top.record.span.span_id}"
     steps = _as_read(run_id, steps, nodes, answer)
     spans = [node.record.span for node in nodes]
@@ -70,7 +72,7 @@ def _run(root: RunRoot) -> TracedRun:
     }
     run = Run(
         id=run_id,
-        question=_question(top, nodes, steps),
+        question=question or next((step.query for step in steps if step.query), ""),
         references=top.record.references,
         answer=answer or None,
         steps=[replace(step, run_id=run_id, index=index) for index, step in enumerate(steps)],
@@ -81,7 +83,7 @@ def _run(root: RunRoot) -> TracedRun:
         ended_ns=max(span.ended_ns for span in spans),
         trace=_place(top.record.span, foreign=False),
     )
-    return TracedRun(run, said)
+    return TracedRun(run, bool(question), said)
 
 
 def _whole_run(top: TraceSpan, nodes: Sequence[Node]) -> Run:
@@ -241,7 +243,7 @@ def _itself(texts: Any) -> Sequence[str]:
 
 def _question(top: Node, nodes: Sequence[Node], steps: Sequence[RetrievalStep]) -> str:
     """Returns the question from the root; else that of the first pipeline that has one; else what a model was asked
-    before anything was retrieved, as agents are; else the first query."""
+    before anything was retrieved, as agents are; '' where none has one."""
     first = min((step.started_ns for step in steps), default=0)
     records = [top.record, *(node.record for node in nodes if node.record.kind in ("agent", "chain"))]
     records += [
@@ -253,7 +255,7 @@ def _question(top: Node, nodes: Sequence[Node], steps: Sequence[RetrievalStep]) 
     for record in records:
         if record.kind is not None and (found := (record.query or record.question).strip()):
             return found
-    return next((step.query for step in steps if step.query), "")
+    return ""
 
 
 def _answer(top: Node, nodes: Sequence[Node]) -> str:

@@ -121,6 +121,15 @@ class Spool:
             ).fetchall()
         return [row[0] for row in rows]
 
+    def growing(self, since: float, most: int) -> list[tuple[str, int]]:
+        """Returns the traces whose roots have not ended and of which spans came since that time, the latest first, each
+        with how many spans it has."""
+        with self._lock:
+            return self._db.execute(
+                "SELECT id, spans FROM trace WHERE handed = 0 AND NOT ended AND last >= ? ORDER BY last DESC LIMIT ?",
+                (since, most),
+            ).fetchall()
+
     def traces(self) -> Iterator[str]:
         """Yields the ids of all traces, in the order in which they came."""
         return (row[0] for row in self._db.execute("SELECT id FROM trace ORDER BY number").fetchall())

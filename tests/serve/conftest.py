@@ -22,7 +22,7 @@ def client():
     async def made(token="", scorers=("utility",)):
         async with RagGuard("nano", store=None, scorers=scorers) as rg:
             clock = [1000.0]
-            ingest = Ingest(rg, Spool(), settle=5, quiet=60, clock=lambda: clock[0])
+            ingest = Ingest(rg, Spool(), settle=5, quiet=60, live=bool(scorers), clock=lambda: clock[0])
             gain = InfoGain(rg.engine)
             endpoints = Endpoints(rg, ingest, DistractorGuard(rg.engine, budget_ms=60_000), gain)
             transport = httpx.ASGITransport(application(endpoints, token))

@@ -282,3 +282,64 @@ async def test_service_is_ready_once_the_models_are_loaded(client):
         after = await asked.get("/readyz")
     assert (before.status_code, before.json()) == (503, {"status": "the models are being loaded"})
     assert (after.status_code, after.json()) == (200, {"status": "ready"})
+
+
+ASKED = span(5, 1, at=(2, 3), openinference__span__kind="LLM", input__value="Who founded Corwell Mills?")
+FOUND = {"openinference__span__kind": "RETRIEVER", "input__value": QUESTION}
+
+
+async def live(asked, *spans):
+    """The runs of the store once these spans came and what is open was scored."""
+    await send(asked, *spans)
+    await asked.ingest.show_open()
+    waiting = asked.rg._service._live
+    async with asyncio.timeout(60):
+        while (runs := [*asked.rg.runs()]) and runs[0].status == "open" and not asked.rg.scores(runs[0]):
+            await asyncio.sleep(0.02)
+        while waiting._running or waiting.next_in() is not None:
+            await asyncio.sleep(0.02)
+    return list(asked.rg.runs())
+
+
+def document(text):
+    return {"retrieval__documents__0__document__content": text}
+
+
+async def test_steps_of_a_trace_that_is_not_complete_are_scored_as_they_end(client):
+    root = span(1, at=(1, 99), openinference__span__kind="AGENT", input__value=QUESTION, output__value="Ada")
+    async with client() as asked:
+        (run,) = await live(asked, ASKED, span(2, 1, **FOUND, **document(TRUE)))
+        assert (run.status, run.question, len(run.steps)) == ("open", QUESTION, 1)
+        assert {score.provisional for score in asked.rg.scores(run)} == {True}
+        (run,) = await live(asked, span(3, 1, **FOUND, **document(FALSE)))
+        assert (run.status, len(run.steps)) == ("open", 2)
+        assert {score.step_id for score in asked.rg.scores(run)} >= {step.id for step in run.steps}
+        await send(asked, root)
+        assert len(await steps(asked, 6)) == 1
+        await asked.rg.aflush(60)
+        (ended,) = asked.rg.runs()
+        assert (ended.id, ended.status, ended.answer) == (run.id, "ok", "Ada")
+        assert {score.provisional for score in asked.rg.scores(ended)} == {False}
+
+
+async def test_an_open_run_goes_where_a_trace_becomes_a_run_of_another_root(client):
+    async with client() as asked:
+        (run,) = await live(asked, span(3, 2, **FOUND, **document(TRUE)))
+        assert (run.question, run.id[-1]) == ("", "2")
+        (run,) = await live(asked, span(2, 1, at=(5, 60), openinference__span__kind="TOOL"))
+        assert run.id[-1] == "1"
+        other = span(1, 9, at=(1, 99), openinference__span__kind="AGENT", input__value="Another question?")
+        await send(asked, other, span(9, at=(1, 100), openinference__span__kind="CHAIN", input__value="Who?"))
+        assert len(await steps(asked, 6)) == 1
+        (ended,) = asked.rg.runs()
+        assert (ended.id[-1], ended.question, ended.status) == ("9", "Who?", "ok")
+
+
+async def test_traces_apart_are_not_shown_before_they_are_complete(client):
+    async with client() as asked:
+        found = await live(
+            asked, span(3, 2, **FOUND, **document(TRUE)), span(5, 4, **FOUND, **document(TRUE))
+        )
+        assert found == []
+    async with client(scorers=()) as asked:
+        assert await live(asked, span(3, 2, **FOUND, **document(TRUE))) == []

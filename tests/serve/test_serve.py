@@ -76,17 +76,20 @@ def test_spans_of_an_exporter_become_a_scored_run(tmp_path):
         exporter = OTLPSpanExporter(f"{service.url}/v1/traces")
         provider.add_span_processor(SimpleSpanProcessor(exporter))
         tracer = provider.get_tracer("mine")
-        with (
-            tracer.start_as_current_span(
-                "ask", attributes={"openinference.span.kind": "CHAIN", "input.value": "Who?"}
-            ),
-            tracer.start_as_current_span("search") as retrieval,
-        ):
-            retrieval.set_attributes(
-                {"openinference.span.kind": "RETRIEVER", "input.value": "who", **documents("a")}
-            )
+        asked = {"openinference.span.kind": "CHAIN", "input.value": "Who?"}
+        with tracer.start_as_current_span("ask", attributes=asked):
+            with tracer.start_as_current_span("search") as retrieval:
+                retrieval.set_attributes(
+                    {"openinference.span.kind": "RETRIEVER", "input.value": "who", **documents("a")}
+                )
+            wait_for_scores(tmp_path, 1)
+            (found,) = runs_in(tmp_path).values()
+            assert (found.run.status, {score.provisional for score in found.scores}) == ("open", {True})
         provider.shutdown()
-        wait_for_scores(tmp_path, 1)
+        eventually(lambda: [one.run.status for one in runs_in(tmp_path).values()] == ["ok"], 60)
+        eventually(
+            lambda: not any(one.provisional for one in next(iter(runs_in(tmp_path).values())).scores), 60
+        )
         (found,) = runs_in(tmp_path).values()
         assert (found.run.question, found.run.name, found.run.steps[0].passages[0].id) == ("Who?", "ask", "a")
         assert {score.name for score in found.scores} >= {"utility", "p_abstain"}

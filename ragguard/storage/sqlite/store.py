@@ -286,7 +286,9 @@ class Store:
         """Stores the provisional results of an open run; returns the scores that are new or have changed. Returns
         None and stores nothing where the run has ended since."""
         with self._transaction() as db:
-            return ledger.store_provisional(db, run_id, scores, failures, references)
+            new = ledger.store_provisional(db, run_id, scores, failures, references)
+        self.count("scores_provisional", len(new or ()))
+        return new
 
     def keep_unscored(self, due: Due, *, emit: bool) -> None:
         """Marks a run as not to be scored now; with `emit` it is still delivered to the sinks."""

@@ -142,7 +142,7 @@ class Writing:
                 self._step(seq, step)
             return True
         seq, *known, _ = found
-        if known[1] not in ("", columns[1]):
+        if known[3] != "open" and known[1] not in ("", columns[1]):
             raise InvalidInput(
                 "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
             )
