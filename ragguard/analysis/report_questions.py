@@ -23,9 +23,8 @@ from ragguard.scorers.models import Models
 from ragguard.scorers.probes.question import SampleQuestion, answered
 from ragguard.scorers.probes.sub_questions import read_lines, read_sub_questions
 from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.run_facts import ANSWERS
 
-ANSWERS = 3
-"""The rating, from 0 to 5, from which a passage answers a sub-question."""
 LONGEST = 1024
 """The most words of a piece of a document that is rewritten at once."""
 _NO_CAP = 10**12

@@ -20,6 +20,7 @@ from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibr
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
 from ragguard.records import Passage, RetrievalStep
+from ragguard.scorers.grades import RELEVANT
 
 Order = Literal["help", "utility"]
 """The number that passages are ordered by: the probability that they help, or the paper's utility."""
@@ -81,7 +82,7 @@ class Calibration:
 def gold_of(passage: Passage) -> bool | None:
     """Returns whether a passage is gold, by its grade (4 or 5) or its metadata; None where neither says."""
     if passage.grade is not None:
-        return passage.grade >= 4
+        return passage.grade >= RELEVANT
     if "gold" in passage.metadata:
         return bool(passage.metadata["gold"])
     kind = passage.metadata.get("kind")

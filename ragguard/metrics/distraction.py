@@ -18,6 +18,8 @@ from ragguard.metrics import arrays
 from ragguard.metrics.arrays import Floats, Value
 from ragguard.metrics.registry import Metric, declare
 
+GAMMA = 1 / 3
+"""The weight of harm in UDCG where no other was fitted."""
 SOURCE = "Trappolini et al. 2025"
 UDCG_RANGE = (1 / (1 + np.e), np.e / (1 + np.e))
 """The range of UDCG: from all harm at γ = 1 to all gain. At γ = 1/3 the least value is 0.417."""
@@ -49,7 +51,7 @@ def distracting_effect(p_abstain: ArrayLike) -> Value:
     return arrays.plain(1 - arrays.read("p_abstain", p_abstain, low=0, high=1, axes=0))
 
 
-def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None, k: int | None = None) -> Value:
+def udcg(u: ArrayLike, gamma: float = GAMMA, mask: ArrayLike | None = None, k: int | None = None) -> Value:
     """Returns UDCG = σ(Σ u⁺ / k + γ Σ u⁻ / k) of a context's utilities, u⁺ = max(u, 0), u⁻ = min(u, 0) (eq. 4).
 
     `k` is the number of places in the context (default: the number of utilities). A place that is empty, as a guard
@@ -62,7 +64,7 @@ def udcg(u: ArrayLike, gamma: float = 1 / 3, mask: ArrayLike | None = None, k: i
 def udcg_of_parts(
     gain: ArrayLike,
     harm: ArrayLike,
-    gamma: float = 1 / 3,
+    gamma: float = GAMMA,
     mask: ArrayLike | None = None,
     k: int | None = None,
 ) -> Value:

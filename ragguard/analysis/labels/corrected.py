@@ -13,18 +13,17 @@ from typing import Any
 from ragguard.analysis.labels.items import GRADED, READERS, LabelItem, latest
 from ragguard.analysis.labels.label_file import Label, agreements, by_place
 from ragguard.errors import InvalidInput
-from ragguard.metrics.distraction import udcg
+from ragguard.metrics.distraction import GAMMA, udcg
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS
 from ragguard.records import ScoredRun
+from ragguard.scorers.run_facts import ANSWERS
 from ragguard.text.language import normalise
 
-ANSWERED = 3 / 5
+_ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 _FAR = 0.06
 """The distance from the judge's UDCG to the corrected one up to which its slope is right to about 0.003."""
-GAMMA = 1 / 3
-"""The weight of harm in UDCG where no other was fitted."""
 
 
 @dataclass(slots=True)
@@ -178,7 +177,7 @@ def _add_coverage(
     columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
     weight: float,
 ) -> None:  # fmt: skip
-    covered = [float(item.judged >= ANSWERED) for item in items]
+    covered = [float(item.judged >= _ANSWERED) for item in items]
     for item, judged in zip(items, covered, strict=True):
         columns["coverage_total"].add(item, question, weight / len(items), judged, y[item.place])
     for score in latest(scored, "coverage_total"):

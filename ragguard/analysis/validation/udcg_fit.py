@@ -19,14 +19,13 @@ from ragguard.analysis.validation.scoring import Scored
 from ragguard.errors import CalibrationError
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.metrics.distraction import LearnedUdcg, udcg
+from ragguard.metrics.distraction import GAMMA, LearnedUdcg, udcg
 
 UDCG, FITTED_GAMMA, LEARNED = "udcg", "udcg, fitted γ", "learned_udcg"
 FEW = 5
 """The fewest questions with different outcomes on which a fit is made, and into how many parts they are put to test
 it."""
-_USUAL = 1 / 3
-_GAMMAS = np.append(np.linspace(0, 1, 21), _USUAL)
+_GAMMAS = np.append(np.linspace(0, 1, 21), GAMMA)
 _TOLERANCE = 1e-12
 
 
@@ -87,7 +86,7 @@ class _Contexts:
         gaps = (gain[first] - gain[second])[:, None] + (harm[first] - harm[second])[:, None] * _GAMMAS
         rightly = np.where(np.abs(gaps) > _TOLERANCE, np.sign(gaps), 0.0).T @ weights
         best = np.flatnonzero(rightly >= rightly.max() - _TOLERANCE)
-        return float(min(_GAMMAS[best], key=lambda one: abs(one - _USUAL)))
+        return float(min(_GAMMAS[best], key=lambda one: abs(one - GAMMA)))
 
     def theta(self, chosen: Booleans, length: int) -> LearnedUdcg:
         """Returns the weights by place that are learnt from these contexts, all of one length."""
@@ -140,7 +139,7 @@ def fit_udcg(scored: Sequence[Scored], engine: str = "", judge: str = "", *, see
     length, same = contexts.of_one_length()
     theta = contexts.theta(same, length).to_dict() if LEARNED in fitted else None
     usual = np.full(len(scored), np.nan)
-    usual[contexts.rows] = contexts.udcg(everywhere, _USUAL)
+    usual[contexts.rows] = contexts.udcg(everywhere, GAMMA)
     outcome = np.full(len(scored), np.nan)
     outcome[contexts.rows] = contexts.outcome
     groups = [one.context.question_id for one in scored]
