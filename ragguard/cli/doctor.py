@@ -216,6 +216,13 @@ async def _labels(engine: Engine, prompts: PromptSet, found: Examination, tell: 
     found.label_mass = min(1.0, float(first.mass[0]))
     exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
     tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}")
+    can = set(found.capabilities)
+    if can & {"decisions", "typed_questions"} and "label_mass" not in can:
+        tell(
+            "label mass",
+            "not told by the server: a judge that would rather say something else is not noticed",
+        )
+        return latency
     bound = "at most " if found.mass_is_bound else ""
     tell("label mass", f"{bound}{found.label_mass:.1%} on the labels of a relevance question")
     return latency

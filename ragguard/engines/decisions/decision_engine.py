@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from urllib.parse import urlsplit
 
@@ -22,6 +23,8 @@ _LABELS_INSTEAD = (
 )
 _PUBLISHED: Mapping[tuple[str, str], float] = {("api.openai.com", "gpt-6-luna"): 0.10}
 """Published prices of a million tokens read, in dollars, by host and model; answers are free (read 2026-11-23)."""
+_EXACTLY = 1e-9
+"""The distance from 1 up to which a sum is 1: no model puts so little on all else, so that no mass was told."""
 _REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IGNORECASE)
 
 
@@ -77,7 +80,7 @@ async def find_decisions(
     for wire in wires:
         decide = partial(_decide, client, wire, served.id)
         try:
-            await decide("Oslo is a town.", [trial], None)
+            (answer,), _ = await decide("Oslo is a town.", [trial], None)
         except (EngineRejected, EngineOverloaded) as error:
             if error.status not in (400, 404, 405, 415, 422, 501):
                 raise
@@ -90,6 +93,8 @@ async def find_decisions(
                 f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
             )
         info = info_of(served.id, f"{wire.name}/{served.id}/{server}", base, tuple(notes))
+        if sum(answer.p) < 1 - _EXACTLY:
+            info = replace(info, capabilities=info.capabilities | {"label_mass"})
         return DecisionModel(info, decide, Patience(), at_once)
     return faults
 

@@ -47,7 +47,8 @@ async def with_decisions(
     """Returns a model that judges by typed questions where its server answers these, else the model as it is.
 
     A server of chat completions takes one prompt a request: typed questions are fewer requests at equal numbers, and
-    exact where labels would be sampled (docs/studies/decisions.md).
+    exact where labels would be sampled (docs/studies/decisions.md). Labels that the server shows, with how much of its
+    probability lies on them, are not given up for typed questions that do not tell that.
     """
     try:
         judge = await find_decisions(
@@ -60,6 +61,9 @@ async def with_decisions(
         return replace(reader, info=replace(reader.info, notes=(*reader.info.notes, unknown)))
     if not isinstance(judge, DecisionModel):
         return reader
+    tells_mass = judge.info.capabilities & {"label_mass"}
+    if "top_logprobs" in reader.info.capabilities and not tells_mass:
+        return reader
     form = judge.info.fingerprint.split("/")[1]
     said = (
         f"{client.address.base} answers typed questions, too: it judges by these ({form}), all questions about a "
@@ -70,7 +74,7 @@ async def with_decisions(
         reader.info,
         prompts="default+decisions",
         fingerprint=f"{reader.info.fingerprint}+judges:{form}/{FORM}",
-        capabilities=reader.info.capabilities | {"typed_questions"},
+        capabilities=reader.info.capabilities | {"typed_questions"} | tells_mass,
         notes=(*reader.info.notes, said),
     )
     return JudgingChat(info, reader, judge)

@@ -199,10 +199,10 @@ async def test_decision_model_of_langchain_is_a_judge():
     await pipeline.aclose()
 
 
-def both_faces(form):
+def both_faces(form, top=0, mass=None):
     """A server of chat completions that answers typed questions as well."""
-    chat = FakeModel(face="openai", top=0)
-    face = DecisionServer(form, models=chat.models)
+    chat = FakeModel(face="openai", top=top)
+    face = DecisionServer(form, models=chat.models, mass=mass)
 
     def handle(request):
         typed = request.path in ("/v1/systemone", "/v1/decisions")
@@ -257,6 +257,17 @@ async def test_labels_judge_where_typed_questions_are_not_answered_and_doubt_is_
         await engine.aclose()
     assert info.prompts == "default"
     assert any("could not be found out" in note for note in info.notes) is said
+
+
+@pytest.mark.parametrize("mass", [None, 0.9])
+async def test_labels_that_are_shown_are_given_up_for_typed_questions_with_a_label_mass_alone(mass):
+    handle, _ = both_faces("systemone", top=20, mass=mass)
+    async with MisbehavingServer(handle) as server:
+        engine = open_engine(server.url)
+        info = await engine.info()
+        await engine.aclose()
+    assert info.prompts == ("default" if mass is None else "default+decisions")
+    assert ("label_mass" in info.capabilities) is (mass is not None)
 
 
 async def test_address_that_names_labels_asks_no_typed_question():
