@@ -76,6 +76,13 @@ def question_of_event(event: object) -> str:
     return texts[0] if len(texts) == 1 else ""
 
 
+def prompt_of(arguments: Mapping[str, Any]) -> object:
+    """Returns what a call gives a model; LlamaIndex's decorators for models hide the names of the arguments."""
+    given = {**arguments, **arguments.get("kwargs", {})}
+    positional = next(iter(arguments.get("args", ())), None)
+    return given.get("messages", given.get("prompt", positional))
+
+
 def query_text(asked: object) -> str:
     """Returns the text of a query in any of its forms."""
     if isinstance(asked, str):

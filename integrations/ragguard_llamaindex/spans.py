@@ -46,7 +46,7 @@ from ragguard_llamaindex.calls import (
 from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
 from ragguard_llamaindex.foreign import span_of
 from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
-from ragguard_llamaindex.messages import REPLIES, texts_in, without_rewriting
+from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, taken, unpacked
 from ragguard_llamaindex.runs import RunWriter, read_question, read_tags
 
@@ -222,8 +222,7 @@ class Spans:
         asked[span_id] = run_id
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
-        given = arguments.get("messages", arguments.get("prompt"))
-        self.recorder.model_asked(run_id, span_id, given, texts_in)
+        self.recorder.model_asked(run_id, span_id, prompt_of(arguments), texts_in)
 
     def _enter_root(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         call = Call(span_id, kind)

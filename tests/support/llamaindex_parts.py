@@ -16,6 +16,7 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 from llama_index.core.llms import CustomLLM, LLMMetadata
+from llama_index.core.llms.callbacks import llm_chat_callback, llm_completion_callback
 from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.question_gen.types import BaseQuestionGenerator, SubQuestion
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
@@ -120,9 +121,11 @@ class Says(CustomLLM):
     def metadata(self) -> LLMMetadata:
         return LLMMetadata()
 
+    @llm_completion_callback()
     def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
         return CompletionResponse(text=self.text)
 
+    @llm_completion_callback()
     def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
         def tokens() -> CompletionResponseGen:
             said = ""
@@ -146,9 +149,11 @@ class ToolCallingModel(MockFunctionCallingLLM):
         super().__init__()
         self._say = say
 
+    @llm_chat_callback()
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         return ChatResponse(message=self._say(messages, tools=kwargs.get("tools") or ()))
 
+    @llm_chat_callback()
     async def astream_chat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponseAsyncGen:
         async def parts() -> ChatResponseAsyncGen:
             done = await self.achat(messages, **kwargs)
