@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ragguard.analysis.validation.readers.fields import json_objects
 from ragguard.engines.base import Engine
-from ragguard.engines.prompts import PromptSet
+from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.records import Passage, Run
 from ragguard.scorers.asker import Asker
@@ -60,19 +61,15 @@ async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSe
     """
     ask = Asker(Models(judge, judge), _NO_CAP)
 
+    def question(task: Task, **fields: Any) -> SampleQuestion:
+        most = prompts.template(task).max_tokens
+        return SampleQuestion(prompts.render(task, **fields), 1, most, 0.0, seed=seed, who="judge")
+
     async def made() -> Run:
-        rendered = [
-            prompts.render("report_questions", question=report.question, report=report.report, cuttable=("report",)),
-            *(prompts.render("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
-        ]  # fmt: skip
-        longest = [prompts.template("report_questions" if not at else "self_contained").max_tokens
-                   for at in range(len(rendered))]  # fmt: skip
-        first, *rest = await ask(
-            [
-                SampleQuestion(prompt, 1, most, 0.0, seed=seed, who="judge")
-                for prompt, most in zip(rendered, longest, strict=True)
-            ]
-        )
+        first, *rest = await ask([
+            question("report_questions", question=report.question, report=report.report, cuttable=("report",)),
+            *(question("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
+        ])  # fmt: skip
         asked = read_sub_questions(answered(first))
         written = [text for answer in rest for text in read_lines(answered(answer))]
         passages = list(dict.fromkeys(written or _PARAGRAPH.split(report.report.strip())))

@@ -77,11 +77,17 @@ class PassageJudge:
 
     async def identity(self) -> tuple[str, str, str]:
         """Returns the fingerprints of engine and judge, and the prompt set: what a calibration is valid for."""
-        engine, judge = await self.engine.info(), await self.judge.info()
-        prompts = self._prompts or load_prompts(engine.prompts)
-        verdicts = self._examined(engine, prompts, judge, self._prompts or load_prompts(judge.prompts))
+        (engine, prompts), (judge, theirs) = await self._models()
+        verdicts = self._examined(engine, prompts, judge, theirs)
         way = "/likelihood" if verdicts.relevance_by_likelihood else ""
         return engine.fingerprint, judge.fingerprint + way, prompts.identity
+
+    async def _models(self) -> tuple[tuple[EngineInfo, PromptSet], tuple[EngineInfo, PromptSet]]:
+        """Returns engine and judge, each with the prompts that it is asked."""
+        engine = await self.engine.info()
+        judge = engine if self.judge is self.engine else await self.judge.info()
+        prompts, theirs = (self._prompts or load_prompts(one.prompts) for one in (engine, judge))
+        return (engine, prompts), (judge, theirs)
 
     def _examined(
         self, engine: EngineInfo, prompts: PromptSet, judge: EngineInfo, theirs: PromptSet
@@ -144,12 +150,8 @@ class PassageJudge:
         read: int,
     ) -> list[Judged]:
         with waiting:
-            reader_info = judge_info = await self.engine.info()
-            if self.judge is not self.engine:
-                judge_info = await self.judge.info()
-            prompts = self._prompts or load_prompts(reader_info.prompts)
-            theirs = self._prompts or load_prompts(judge_info.prompts)
-        verdicts = self._examined(reader_info, prompts, judge_info, theirs)
+            (engine, prompts), (judge, theirs) = await self._models()
+        verdicts = self._examined(engine, prompts, judge, theirs)
         by_likelihood = verdicts.relevance_by_likelihood
         for probe in ("abstention", *(() if by_likelihood else ("relevance",))):
             if probe in verdicts.failed:
@@ -191,14 +193,14 @@ def _read(
     candidates: Sequence[Candidate],
     reads: Sequence[LabelAnswer],
     questions: Sequence[LabelQuestion],
-    verdicts: Sequence[LabelAnswer],
+    relevances: Sequence[LabelAnswer],
 ) -> list[Judged]:
     """Returns the candidates with their numbers."""
     abstains = [read_abstention(read).p for read in reads]
     relevant, problems = [0.0] * len(candidates), dict[int, str]()
-    for at, (question, verdict) in enumerate(zip(questions, verdicts, strict=True)):
+    for at, (question, answer) in enumerate(zip(questions, relevances, strict=True)):
         try:
-            relevant[at] = min(1.0, read_relevance(question, verdict).p)
+            relevant[at] = min(1.0, read_relevance(question, answer).p)
         except LowLabelMass as error:
             problems[at] = str(error)
     # One call of numpy for all passages, since each call has a fixed cost.
