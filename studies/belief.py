@@ -35,6 +35,8 @@ METHODS = {
     "Exact match": ("exact_match", 1),
     "ROUGE-L": ("rouge_l", 1),
     "Token F1": ("token_f1", 1),
+    "BLEU": ("bleu", 1),
+    "Matched word vectors": ("matched", 1),
     "Perplexity": ("perplexity", -1),
     "Entropy": ("entropy", -1),
     "Semantic entropy": ("semantic_entropy", -1),
@@ -186,8 +188,9 @@ def correlations(
             "of the same answers, each as its change from no passage to the passage.",
             f"As in the paper, questions that the reader answers without a passage are left out of 1 hop: {left_out}. "
             "In \"half known\" as many questions come back that are known by heart, whose passages are worth 0.",
-            "BLEU counts runs of four words and has none to count in answers of one or two: token F1 stands in its "
-            "place. BERTScore needs a model of its own, Auto-J a judge that grades without references: left out.",
+            "BLEU counts runs of up to four words, of a shorter answer those that it has (sacrebleu). BERTScore needs "
+            "an encoder, which no small package has: in its place stands its matching of words, by the vectors of "
+            "nano's vocabulary, without context. Auto-J is a judge that grades without references: left out.",
         ),
     )  # fmt: skip
 

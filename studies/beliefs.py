@@ -6,7 +6,7 @@ The module knows no label: a study itself knows the worth of its contexts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +28,7 @@ from ragguard.scorers.probes.belief import belief
 from ragguard.scorers.probes.question import SampleAnswer, answered
 from ragguard.scorers.probes.rating import read_rating, response_grade
 from ragguard.scorers.probes.relevance import read_relevance, relevance
+from studies.overlap import bleu, matched
 
 ABOUT = 48
 """The number of questions that are worked on together."""
@@ -155,7 +156,9 @@ async def _relevances(
 
 def _lexical(samples: Sequence[Sample], references: Sequence[str]) -> dict[str, float]:
     """Returns the means of the measures that compare words."""
-    named = {"exact_match": exact_match, "rouge_l": rouge_l, "token_f1": token_f1}
+    named: dict[str, Callable[[str, list[str]], float]] = {
+        "exact_match": exact_match, "rouge_l": rouge_l, "token_f1": token_f1, "bleu": bleu, "matched": matched,
+    }  # fmt: skip
     each = {
         name: np.array([f(sample.text, list(references)) for sample in samples]) for name, f in named.items()
     }

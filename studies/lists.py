@@ -7,6 +7,7 @@ reader's answer from the whole list stands. Lists have eight passages, one of wh
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Sequence
@@ -99,8 +100,10 @@ class Found:
     """The scores of the passages of each list, by way."""
     suffices: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
     """The scores of each list with the passage that answers and of the same list without it, by way."""
-    costs: dict[str, Cost] = field(default_factory=dict)
-    """The costs over the lists that have the passage, by way."""
+    costs: dict[tuple[str, int], Cost] = field(default_factory=dict)
+    """The costs by way and place of the list that has the passage; of answers from a cache there is none."""
+    known: set[tuple[str, int]] = field(default_factory=set)
+    """The ways and places of which a cache answered a part."""
 
 
 async def study(
@@ -177,7 +180,9 @@ async def ask(
         spent = time.process_time() - began
         tokens = sum(one.usage.prompt_tokens + one.usage.output_tokens for one in said)
         for way in ways:
-            found.costs[way] = found.costs.get(way, Cost()) + Cost(len(said), tokens, spent)
+            found.costs[way, done] = found.costs.get((way, done), Cost()) + Cost(len(said), tokens, spent)
+            if any(one.usage.cached for one in said):
+                found.known.add((way, done))
         return said
 
     def add(way: str, scores: Sequence[float]) -> None:
@@ -284,7 +289,7 @@ def _passages(found: dict[str, Found], kinds: dict[str, list[List]], seed: int) 
                 name, way, auc(values, truth),
                 *over_questions(lambda rows, v=values, t=truth: auc(v[rows], t[rows]), owners, seed),  # type: ignore[misc]
                 float(within.mean()), *of_mean(within, seed), 100 * float(np.mean(first)),
-                *_cost(found[name], way, len(lists)), len(lists),
+                *_cost(found[name], way), len(lists),
             ))  # fmt: skip
     return Table(
         "lists-passages", "Which passage answers: gold against hard distractors",
@@ -296,7 +301,8 @@ def _passages(found: dict[str, Found], kinds: dict[str, list[List]], seed: int) 
             "near name; of prose a passage of the same kind about something else and one about the subject without the "
             "answer. AUC over all lists, which a threshold needs, and within each. Intervals: draws of whole lists.",
             "Both orders: the mean of the list as it is and turned round, two prompts. Processor time of this process, "
-            "one list at a time, without a cache.",
+            "one list at a time; "
+            "lists that a cache answered in part do not count in the costs.",
         ),
     )  # fmt: skip
 
@@ -311,7 +317,7 @@ def _suffices(found: dict[str, Found], seed: int) -> Table:
             rows.append((
                 name, way, auc(values, truth),
                 *over_questions(lambda rows, v=values, t=truth: auc(v[rows], t[rows]), owners, seed),  # type: ignore[misc]
-                100 * float(np.mean(table[:, 0] > table[:, 1])), *_cost(one, way, len(table)),
+                100 * float(np.mean(table[:, 0] > table[:, 1])), *_cost(one, way),
             ))  # fmt: skip
     return Table(
         "lists-sufficient", "Does the list suffice: with the passage that answers against without it",
@@ -324,6 +330,9 @@ def _suffices(found: dict[str, Found], seed: int) -> Table:
     )  # fmt: skip
 
 
-def _cost(found: Found, way: str, lists: int) -> tuple[float, float, float]:
-    cost = found.costs[way]
-    return cost.prompts / lists, round(cost.tokens / lists), 1000 * cost.seconds / lists
+def _cost(found: Found, way: str) -> tuple[float, ...]:
+    """Returns the means of prompts, tokens and milliseconds over the lists that were asked about in this run."""
+    costs = [cost for key, cost in found.costs.items() if key[0] == way and key not in found.known]
+    table = np.array([(one.prompts, one.tokens, 1000 * one.seconds) for one in costs]).reshape(-1, 3)
+    prompts, tokens, spent = map(float, table.mean(axis=0)) if costs else (math.nan,) * 3
+    return prompts, round(tokens) if costs else tokens, spent

@@ -1,5 +1,7 @@
 """The study of lists: what they are made of, and both tables on a small size."""
 
+import math
+
 import pytest
 
 from ragguard import connect
@@ -32,3 +34,13 @@ async def test_a_prompt_a_passage_is_ahead_on_nano_and_a_list_asks_an_eighth_of_
         assert listed["tokens a list"] < each["tokens a list"]
     reads = {row[:2]: row[2] for row in suffices.rows}
     assert reads["plain world", "list: does the reader answer?"] > 0.8
+
+
+async def test_what_a_cache_answered_has_no_cost():
+    engine = connect("nano")
+    costs = [
+        [row[-4:-1] for row in (await study(engine, questions=1, seed=9))[0].rows if row[0] == "plain world"]
+        for _ in range(2)
+    ]
+    assert all(row[0] >= 1 and row[2] > 0 for row in costs[0])
+    assert all(math.isnan(row[0]) and math.isnan(row[2]) for row in costs[1])
