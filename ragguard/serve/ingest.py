@@ -51,7 +51,7 @@ class Ingest:
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
-        self._live, self._looked = LiveTraces(rg.recorder.intake, spool) if live else None, 0.0
+        self._live = LiveTraces(rg.recorder.intake, spool) if live else None
 
     async def take(self, spans: Callable[[], Iterable[TraceSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
@@ -99,11 +99,7 @@ class Ingest:
         """Shows the traces that are not complete as open runs, where steps are scored as they end and no complete run
         waits."""
         if self._live is not None and not self.pending():
-            since, self._looked = (
-                self._looked,
-                self._clock() - _EVERY,
-            )  # spans that are being written now, too
-            await asyncio.to_thread(self._live.look, since)
+            await asyncio.to_thread(self._live.look, self._clock())
 
     def pending(self) -> int:
         """Returns how many runs wait to be scored or delivered."""

@@ -13,15 +13,19 @@ from dataclasses import dataclass, field, replace
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.interfaces import EventIntake
 from ragguard.errors import InvalidInput
-from ragguard.traces.runs import runs_of_trace
+from ragguard.traces.runs import run_so_far
 from ragguard.traces.spool import Spool
 
 MOST_AT_ONCE = 16
-"""The most traces that are looked at in one go, the latest first; of the others the end alone is scored."""
+"""The most traces that are read in one go, the latest first; of the others the end alone is scored."""
+_LISTED = 256
+"""The most traces among which these are chosen."""
 _KEPT = 4096
 """The most traces of which it is kept what is shown of them."""
 _GROWTH = 1.1
-"""The growth of a trace after which it is read again, so that all its readings together cost little more than one."""
+"""The growth of a trace after which it is read again, so that the readings of a large one do not cost too much."""
+_PATIENCE = 5.0
+"""Seconds after which one is read again that has grown by less."""
 
 
 @dataclass(slots=True)
@@ -30,6 +34,7 @@ class _Shown:
 
     spans: int = 0
     """The number of its spans when it was read last."""
+    read_at: float = 0.0
     run_id: str = ""
     steps: set[str] = field(default_factory=set)
 
@@ -41,12 +46,14 @@ class LiveTraces:
         self._take, self._spool = take, spool
         self._shown: OrderedDict[str, _Shown] = OrderedDict()
 
-    def look(self, since: float) -> None:
-        """Shows what is new in the traces of which spans came since that time and whose roots have not ended."""
-        for trace, spans in self._spool.growing(since, MOST_AT_ONCE):
+    def look(self, now: float) -> None:
+        """Shows what is new in the traces whose roots have not ended."""
+        read = 0
+        for trace, spans in self._spool.growing(now - 2 * _PATIENCE, _LISTED):
             shown = self._shown.setdefault(trace, _Shown())
-            if spans >= shown.spans * _GROWTH:
-                shown.spans = spans
+            due = spans >= shown.spans * _GROWTH or now >= shown.read_at + _PATIENCE
+            if spans > shown.spans and due and read < MOST_AT_ONCE:
+                shown.spans, shown.read_at, read = spans, now, read + 1
                 self._show(trace, shown)
         while len(self._shown) > _KEPT:
             self._shown.popitem(last=False)
@@ -59,13 +66,13 @@ class LiveTraces:
 
     def _show(self, trace: str, shown: _Shown) -> None:
         try:
-            found = runs_of_trace(self._spool.spans(trace))
+            found = run_so_far(self._spool.spans(trace))
         except (InvalidInput, ValueError, TypeError, RecursionError):
             return  # it is said once the trace is complete
-        if len(found) != 1 or not found[0].run.steps:
+        if found is None:
             return
-        run = replace(found[0].run, status="open", answer=None, ended_ns=0)
-        if not found[0].asked:
+        run = replace(found.run, status="open", answer=None, ended_ns=0)
+        if not found.asked:
             run = replace(run, question="")
         if run.id != shown.run_id:
             if shown.run_id:

@@ -15,7 +15,7 @@ from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
 from ragguard.traces.otlp import json_body
 from ragguard.traces.span import TraceSpan
-from ragguard.traces.tree import Node, RunRoot, run_roots
+from ragguard.traces.tree import Node, RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
 """Metadata key of a run: what of its trace was not understood, in sentences."""
@@ -43,6 +43,13 @@ def runs_of_trace(spans: Iterable[TraceSpan]) -> list[TracedRun]:
     """Returns the runs in the spans of one trace that retrieve, or would if their spans held what was retrieved."""
     found = (_run(root) for root in run_roots(spans))
     return [one for one in found if one.run.steps or one.remarks]
+
+
+def run_so_far(spans: Iterable[TraceSpan]) -> TracedRun | None:
+    """Returns the run in the spans of a trace that is not complete; None while it is in pieces or retrieves nothing."""
+    root = root_so_far(spans)
+    found = None if root is None else _run(root)
+    return found if found is not None and found.run.steps else None
 
 
 def _run(root: RunRoot) -> TracedRun:

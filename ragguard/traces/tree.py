@@ -79,6 +79,13 @@ def run_roots(spans: Iterable[TraceSpan]) -> list[RunRoot]:
     return sorted(found, key=lambda root: min(node.record.span.started_ns for node in root.nodes))
 
 
+def root_so_far(spans: Iterable[TraceSpan]) -> RunRoot | None:
+    """Returns the run of a trace that is not complete: all that hangs on one root, which need not have come; None while
+    there are several, of which nobody can tell what they are parts of."""
+    tops = _trees(spans)
+    return RunRoot(tops[0], list(tops[0].inside())) if len(tops) == 1 else None
+
+
 def _outermost(top: Node) -> Iterator[Node]:
     """Yields the outermost nodes of a known kind."""
     waiting = [top]
