@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from statistics import fmean
 from typing import Any
 
-from ragguard.analysis.labels.items import GRADED, READERS, LabelItem, latest
+from ragguard.analysis.labels.items import READERS, LabelItem, latest
 from ragguard.analysis.labels.label_file import Label, agreements, by_place
 from ragguard.errors import InvalidInput
 from ragguard.metrics.distraction import GAMMA, udcg
@@ -165,12 +166,12 @@ def _add_udcg(
     column.constants[question] += weight * (value - slope * inside / places if places else value)
 
 
-def _add_answer(
-    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
-    weight: float,
+def _add_each(
+    name: str, columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float],
+    question: str, weight: float,
 ) -> None:  # fmt: skip
     for item in items:
-        columns["answer_correct"].add(item, question, weight, item.judged, y[item.place])
+        columns[name].add(item, question, weight / len(items), item.judged_label, y[item.place])
 
 
 def _add_coverage(
@@ -186,16 +187,10 @@ def _add_coverage(
             columns["coverage_total"].constants[question] = math.nan
 
 
-def _add_grades(
-    columns: dict[str, _MetricItems], scored: ScoredRun, items: Sequence[LabelItem], y: dict[Any, float], question: str,
-    weight: float,
-) -> None:  # fmt: skip
-    for item in items:
-        judged = GRADED[0] + item.judged * (GRADED[-1] - GRADED[0])
-        columns["grade"].add(item, question, weight / len(items), judged, y[item.place])
-
-
-_ADD = {"relevance": _add_passages, "answer": _add_answer, "coverage": _add_coverage, "grade": _add_grades}
+_ADD: Mapping[str, Callable[..., None]] = {
+    "relevance": _add_passages, "answer": partial(_add_each, "answer_correct"), "coverage": _add_coverage,
+    "grade": partial(_add_each, "grade"),
+}  # fmt: skip
 
 
 def _correct(found: Corrections, name: str, column: _MetricItems) -> None:

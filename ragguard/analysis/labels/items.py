@@ -51,6 +51,12 @@ class LabelItem:
     """The probability that the model answers from the text: utility and UDCG hang on passages where it is high."""
 
     @property
+    def judged_label(self) -> float:
+        """The judge's number on the scale of the labels: a grade from 1 to 5, else the probability of yes."""
+        lowest, highest = (GRADED[0], GRADED[-1]) if self.place[0] == "grade" else (0, 1)
+        return lowest + self.judged * (highest - lowest)
+
+    @property
     def digest(self) -> str:
         """Identifies the query and the text, so that a label of another text is not taken for this item's."""
         return digest_of(self.place[0], self.query, self.text)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ragguard.analysis.labels.corrected import corrected
-from ragguard.analysis.labels.items import GRADED, READERS
+from ragguard.analysis.labels.items import READERS
 from ragguard.analysis.labels.label_file import Label, by_place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
@@ -21,7 +21,9 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     where a label is about another text, or was drawn by another judge."""
     taken = list(runs)
     found = corrected(taken, labels, where)
-    judged = {item.place: item.judged for one in taken for read in READERS.values() for item in read(one)}
+    judged = {
+        item.place: item.judged_label for one in taken for read in READERS.values() for item in read(one)
+    }
     groups = {
         (kind, _TOGETHER): list(by_place(labels).values())
         for kind in dict.fromkeys(one.place[0] for one in labels)
@@ -38,14 +40,14 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
         mine, theirs = zip(*pairs, strict=True)
         graded = kind == "grade"
         if graded:
-            mine = tuple(round(GRADED[0] + one * (GRADED[-1] - GRADED[0])) for one in mine)
+            mine = tuple(map(round, mine))
         least = RELEVANT if graded else 0.5
         says, right = ([value >= least for value in column] for column in (mine, theirs))
-        kappa = cohen_kappa([round(one) for one in mine], [round(one) for one in theirs], quadratic=True)
+        compared = (mine, [*map(round, theirs)]) if graded else (says, right)
         both = sum(a and b for a, b in zip(says, right, strict=True))
         rows.append((
             kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
-            kappa if graded else cohen_kappa(says, right), auc(mine, right),
+            cohen_kappa(*compared, quadratic=graded), auc(mine, right),
         ))  # fmt: skip
     means = tuple(
         (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
