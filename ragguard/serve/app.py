@@ -133,7 +133,7 @@ class Endpoints:
         runs: list[Run] = []
         rejected: list[str] = []
         for number, raw in enumerate(body.split(b"\n"), 1):
-            line = line_of(raw, min(len(raw), LONGEST_LINE), number)
+            line = line_of(raw, min(len(raw), LONGEST_LINE), number, names_files=False)
             if line is not None and line.run is not None:
                 runs.append(line.run)
             elif line is not None:
@@ -160,7 +160,7 @@ class Endpoints:
         """Returns what to do after the steps of a run so far."""
         asked = record_of(_Advise, await json_of(request))
         try:
-            advice = await self.rg.advice.aadvise(run_of_data(asked.run), asked.budget_ms)
+            advice = await self.rg.advice.aadvise(run_of_data(asked.run, names_files=False), asked.budget_ms)
         except InvalidInput as wrong:
             raise InvalidInput(f"run.{wrong.argument}", wrong.value, wrong.allowed) from wrong
         except AdviceError as error:

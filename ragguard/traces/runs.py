@@ -95,7 +95,7 @@ def _run(root: RunRoot) -> TracedRun:
 
 def _whole_run(top: TraceSpan, nodes: Sequence[Node]) -> Run:
     """Returns the run that a RagGuard captured and sent, with the places of its spans in the trace."""
-    run = run_of_data(json_body(str(top.attributes[RUN_WHOLE]).encode()))
+    run = run_of_data(json_body(str(top.attributes[RUN_WHOLE]).encode()), names_files=False)
     spans = (node.record.span for node in nodes if node.record.kind == "retrieval")
     places = {span.attributes.get(STEP_ID): _place(span, foreign=True) for span in spans}
     steps = [replace(step, trace=places.get(step.id)) for step in run.steps]

@@ -172,6 +172,15 @@ async def test_run_lines_are_taken_and_bad_ones_named(client):
         assert asked.rg.feedback("app-1", "up")
 
 
+async def test_a_run_that_is_sent_reads_no_file_of_the_service(client, tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"question": "Who?", "steps": [], "sub_questions": ["secret"]}\n')
+    line = {"id": "r1", "question": "Who?", "steps": [], "sub_questions": str(tmp_path / "q.jsonl")}
+    async with client() as asked:
+        assert (await asked.post("/v1/runs", json=line)).json()["accepted"] == 1
+        (run,) = asked.rg.runs()
+    assert run.sub_questions == [str(tmp_path / "q.jsonl")]
+
+
 async def test_prune_says_which_passages_to_keep(client):
     async with client() as asked:
         given = {"query": QUESTION, "passages": [FALSE, {"id": "a", "text": TRUE}, FALSE]}

@@ -72,13 +72,15 @@ def read_runs(source: str | Path | IO[bytes]) -> Iterator[Run]:
         yield line.run
 
 
-def line_of(raw: bytes, size: int, number: int, unit: str = "line") -> Line | None:
+def line_of(
+    raw: bytes, size: int, number: int, unit: str = "line", *, names_files: bool = True
+) -> Line | None:
     """Returns a line of `raw_lines`, of `size` bytes; None where it is blank. Errors name it by its number, or by its
     first byte where lines are not counted and the `unit` is `byte`."""
     try:
         if size > LONGEST_LINE:
             raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-        return Line(number, run_of_data(_json(raw)), None) if raw.strip() else None
+        return Line(number, run_of_data(_json(raw), names_files=names_files), None) if raw.strip() else None
     except InvalidInput as wrong:
         problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
@@ -103,9 +105,10 @@ def _refuse_constant(name: str) -> Any:
     raise ValueError(f"{name} is no number of JSON's")
 
 
-def run_of_data(data: object) -> Run:
-    """Returns the run that the data of a line describe; raises InvalidInput for the first wrong field, by its path."""
-    run = read_record(Run, _completed(data) if isinstance(data, dict) else data)
+def run_of_data(data: object, *, names_files: bool = True) -> Run:
+    """Returns the run that the data of a line describe; raises InvalidInput for the first wrong field, by its path.
+    Without `names_files`, as for data from elsewhere, no file of this machine is read for them."""
+    run = read_record(Run, _completed(data, names_files=names_files) if isinstance(data, dict) else data)
     if not run.question.strip():
         raise InvalidInput("question", run.question, "a question that is not empty")
     if run.status == "open":
@@ -121,7 +124,7 @@ def run_of_data(data: object) -> Run:
     return run
 
 
-def _completed(data: Data) -> Data:
+def _completed(data: Data, *, names_files: bool) -> Data:
     """Returns the data of a line with the id, the time and the steps' turns that it leaves out."""
     if data.get("format", FORMAT) != FORMAT:
         raise InvalidInput("format", data["format"], f"{FORMAT!r}, or none; a newer ragguard may know it")
@@ -130,7 +133,7 @@ def _completed(data: Data) -> Data:
     if completed.get("id", "") == "":
         canonical = json.dumps(data, sort_keys=True, ensure_ascii=True).encode("ascii")
         completed["id"] = hashlib.sha256(canonical).hexdigest()[:32]
-    if is_question_file(asked := data.get("sub_questions")):
+    if names_files and is_question_file(asked := data.get("sub_questions")):
         completed["sub_questions"] = sub_questions_in(asked, str(data.get("question", "")))
     if isinstance(steps := data.get("steps"), list):
         # A step without a turn follows the step before it.
