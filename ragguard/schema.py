@@ -237,7 +237,7 @@ class RecordType:
         if isinstance(data, str) and self.kind is Passage:
             return Passage(scalars.TEXT.read(data))
         if not isinstance(data, dict):
-            raise WrongField(data, "an object")
+            raise WrongField(data, "a text or an object" if self.kind is Passage else "an object")
         values = {}
         name = ""
         try:

@@ -17,7 +17,7 @@ _SHOWN = 3
 def would_drop(ranks: Sequence[int]) -> str:
     """Says which passages of a step a guard in shadow would have dropped, by their ranks; empty where none."""
     which = ", ".join(map(str, ranks))
-    return f"the guard, in shadow, would drop {which}" if ranks else ""
+    return f"the guard, in shadow, would drop passage{'s' if len(ranks) > 1 else ''} {which}" if ranks else ""
 
 
 @dataclass(slots=True)

@@ -263,9 +263,9 @@ async def _speed(
 
     found.one_ms = await milliseconds(1, 1)
     tell("1 prompt", f"{found.one_ms:.1f} ms")
-    many_ms = await milliseconds(many, 10)
-    found.many, found.many_ms = many, many_ms
-    tell(f"{many} prompts", f"{many_ms:.1f} ms, {found.per_second:.1f} a second")
+    found.many, found.many_ms = many, await milliseconds(many, 10) if many > 1 else found.one_ms
+    if many > 1:
+        tell(f"{many} prompts", f"{found.many_ms:.1f} ms, {found.per_second:.1f} a second")
 
 
 async def _cost(engine: Engine, prompts: PromptSet, found: Examination, latency: float) -> None:

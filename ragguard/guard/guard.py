@@ -272,7 +272,9 @@ class DistractorGuard:
         finally:
             future.cancel()
 
-    async def _outcome(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
+    async def _outcome(self, query: object, given: list[Passage], deadline: float) -> GuardOutcome:
+        if not isinstance(query, str):
+            return GuardOutcome("error", f"the query is no text but of type {type(query).__name__}")
         try:
             return await self._decide(query, given, deadline)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through

@@ -93,7 +93,7 @@ class Report:
         if self.lost or self.late or self.cut_short or self.degraded or self.files_lost:
             return "not everything is stored"
         if self.pending or self.dropped or not (self.complete or self.undelivered or self.delivering):
-            return _UNSCORED
+            return "not everything is sent" if self.sent_to else _UNSCORED
         if self.undelivered or self.delivering:
             return "not everything was delivered"
         if self.failed:
@@ -116,7 +116,8 @@ class Report:
         elif self.delivered and not (self.captured or self.scored or self.unscored):
             yield f"{self.delivered:,} of an earlier process"
         if self.failed:
-            yield f"{self.failed:,} with scores that failed for good{_because(self.cause_failed)}"
+            latest = "the latest: " if self.failed > 1 and self.cause_failed else ""
+            yield f"{self.failed:,} with scores that failed for good{_because(latest + self.cause_failed)}"
         if self.empty:
             yield f"nothing was retrieved in {self.empty:,} of these runs"
         if self.pending:

@@ -7,6 +7,7 @@ itself, with the id, the metadata and all else that no other attribute has.
 from __future__ import annotations
 
 import gzip
+import re
 from dataclasses import replace
 from hashlib import sha256
 
@@ -98,7 +99,13 @@ class ForwardingSink:
             raise kind(
                 f"{self.destination} answered {reply.status_code} to the run {run.id!r}: {reply.text[:200]}"
             )
-        if "protobuf" in reply.headers.get("content-type", ""):
+        kind_of_reply = reply.headers.get("content-type", "")
+        if reply.content and not re.search("protobuf|json", kind_of_reply):
+            raise DestinationAway(
+                f"{self.destination} answers as no OTLP service does (with {kind_of_reply or 'a text'}): is its "
+                "address right?"
+            )
+        if "protobuf" in kind_of_reply:
             partial = ExportTraceServiceResponse.FromString(reply.content).partial_success
             if partial.rejected_spans:
                 raise ExportError(

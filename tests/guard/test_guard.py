@@ -279,6 +279,7 @@ async def test_without_a_query_nothing_is_asked_and_all_stays(query):
 async def test_a_query_that_is_no_text_keeps_everything():
     decision = await guard().aprune(None, [HELPS, MISLEADS])
     assert (decision.status, len(decision.kept)) == ("error", 2)
+    assert decision.reason == "the query is no text but of type NoneType"
 
 
 async def test_a_closed_engine_keeps_everything_and_closing_twice_is_nothing():

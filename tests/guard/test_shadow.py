@@ -90,7 +90,7 @@ def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_mea
 def test_hops_of_a_run_name_the_ranks_that_would_go(captured):
     path, run_id, _ = captured
     shown = CliRunner().invoke(app, ["report", str(path), "--run", run_id]).output
-    assert "the guard, in shadow, would drop 2, 3" in shown
+    assert "the guard, in shadow, would drop passages 2, 3" in shown
 
 
 def test_report_names_the_run_in_which_a_helpful_passage_would_have_gone(tmp_path):

@@ -11,18 +11,20 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.browser import CHROMIUM, chromium
+from support.misbehaving_server import MisbehavingServer, Reply
 from support.polling import eventually
 from support.served import served
 from support.server_process import free_port
 from support.traced import documents, otlp_json, span
 from typer.testing import CliRunner
 
-from ragguard import Passage, RagGuard
+from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.forwarding import ForwardingSink
+from ragguard.telemetry.sink import DestinationAway
 from ragguard.world import cases
 from ragguard.world.runs import make_run
 
@@ -209,6 +211,18 @@ async def send(runs, port):
     for run in runs:
         await sink.submit(ScoredRun(run, [], []))
     await sink.aclose()
+
+
+async def test_a_web_page_in_place_of_a_service_has_taken_no_run():
+    def page(request):
+        return Reply("<html>welcome</html>", headers={"content-type": "text/html"})
+
+    run = Run(id="r", question="Who?", steps=[RetrievalStep("s", "r", 0, query="who")])
+    async with MisbehavingServer(page) as server:
+        sink = ForwardingSink(server.url.removesuffix("/v1"), capture_content=True)
+        with pytest.raises(DestinationAway, match=r"answers as no OTLP service does \(with text/html\)"):
+            await sink.submit(ScoredRun(run, [], []))
+        await sink.aclose()
 
 
 def scores_of(run, scores):

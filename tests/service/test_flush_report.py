@@ -146,7 +146,7 @@ def test_report_names_and_warns_of_the_cause_of_a_final_failure(make, caplog):
     assert report, "nothing more can come of it"
     assert report.failed == 5
     assert str(report).startswith(
-        "done, but not everything could be scored: 5 with scores that failed for good (utility, EngineRej"
+        "done, but not everything could be scored: 5 with scores that failed for good (the latest: utility, EngineRej"
     )
     warned = [one for one in caplog.records if "could not be scored" in one.getMessage()]
     assert len(warned) == 1, "five runs and one cause are one warning"

@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -356,6 +357,10 @@ def _why_not_connected(error: BaseException) -> str:
     """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed."""
     root: BaseException | None = error
     while root is not None:
+        if isinstance(root, ssl.SSLError):
+            return (
+                f"no TLS connection ({root.reason or root}); a server without TLS has an address with http://"
+            )
         if isinstance(root, OSError) and root.errno is not None and root.errno > 0:
             return os.strerror(root.errno).lower()
         root = root.__cause__ or root.__context__

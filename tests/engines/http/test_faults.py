@@ -518,3 +518,12 @@ async def test_choices_in_another_order_are_put_in_order():
         server.script([Reply({"choices": choices})], "/completions")
         samples = await engine.sample(["Who?", "What?"], n=2, max_tokens=3)
         assert [[answer.text for answer in row] for row in samples] == [["0", "1"], ["2", "3"]]
+
+
+async def test_a_server_without_tls_is_named_as_such():
+    async with MisbehavingServer() as server:
+        address = server.url.replace("http://", "https://")
+        with pytest.raises(
+            EngineUnreachable, match=r"no TLS connection .*; a server without TLS has an address with"
+        ):
+            await VllmEngine(address).info()
