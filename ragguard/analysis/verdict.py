@@ -133,7 +133,8 @@ def _undecided(changes: Sequence[Change], paired: int) -> str:
     asked = [
         (needed - change.questions, change)
         for change in changes
-        if (needed := questions_needed(change, len(changes))) is not None
+        # One question has no spread.
+        if change.questions > 1 and (needed := questions_needed(change, len(changes))) is not None
     ]
     said = f"Undecided on {_questions(paired)}: no difference is measurable."
     if not asked:

@@ -101,7 +101,9 @@ def test_as_many_questions_as_are_asked_for_are_enough():
 
 def test_too_few_questions_say_how_many_would_do():
     assert "About 4 more questions would be enough" in verdict(2, udcg_context=0.1).sentence
-    assert verdict(1, udcg_context=0.1).sentence.startswith("Undecided on 1 question: ")
+    assert verdict(1, udcg_context=0.1).sentence == "Undecided on 1 question: no difference is measurable.", (
+        "one question has no spread by which to say how many more"
+    )
     assert "nan" not in verdict(2, udcg_context=[0.1, 0.2]).sentence
 
 

@@ -83,7 +83,7 @@ def test_a_whole_run_comes_back_as_it_was(tmp_path):
         ('{"question": "who?"}', "line 7, steps: .*missing"),
         (line(steps=[{}]), r"line 7, steps\[0\]\.passages: .*missing"),
         (line(steps=[{"passages": [{"id": "p"}]}]), r"steps\[0\]\.passages\[0\]\.text: .*missing"),
-        (line(steps=[{"passages": [5]}]), r"steps\[0\]\.passages\[0\]: got 5; allowed: an object"),
+        (line(steps=[{"passages": [5]}]), r"steps\[0\]\.passages\[0\]: got 5; allowed: a text or an object"),
         (line(format="ragguard.run/2"), "line 7, format: got 'ragguard.run/2'; allowed: 'ragguard.run/1'"),
         (line(refrences=["x"]), "refrences.*did you mean 'references'"),
         (line(mine=1), "your own data go into `metadata`"),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from ragguard.analysis.labels.corrected import corrected
 from ragguard.analysis.labels.items import READERS
-from ragguard.analysis.labels.label_file import Label, by_place
+from ragguard.analysis.labels.label_file import FEWEST, Label, by_place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.metrics.agreement import auc
@@ -47,7 +47,7 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
         both = sum(a and b for a, b in zip(says, right, strict=True))
         rows.append((
             kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
-            cohen_kappa(*compared, quadratic=graded), auc(mine, right),
+            *((cohen_kappa(*compared, quadratic=graded), auc(mine, right)) if len(pairs) >= FEWEST else (None, None)),
         ))  # fmt: skip
     means = tuple(
         (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
@@ -57,7 +57,7 @@ def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str)
     columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
     drawn = (
         "Labels are drawn where the judge is unsure, so that it agrees with people more often than here. Of grades: "
-        "4 and 5 are relevant, κ has quadratic weights."
+        f"4 and 5 are relevant, κ has quadratic weights. κ and AUC are told from {FEWEST} items on."
     )
     return [
         Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),

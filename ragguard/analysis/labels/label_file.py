@@ -33,6 +33,8 @@ _WORDS: Mapping[object, float] = {
 }
 """The spellings of a label; true and false are 1 and 0 to Python."""
 _GRADES: Mapping[object, float] = {said: float(one) for one in GRADED for said in (one, str(one))}
+FEWEST = 10
+"""From how many items on agreement is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +146,7 @@ def agreements(labels: Sequence[Label]) -> list[str]:
     for (graded, one), (also, other) in combinations(sorted(people), 2):
         first, second = people[graded, one], people[also, other]
         both = [place for place in first if place in second]
-        if len(both) >= 10:
+        if len(both) >= FEWEST:
             kappa = cohen_kappa([first[p] for p in both], [second[p] for p in both], quadratic=graded)
             what = "items: quadratic κ" if graded else "items: κ"
             found.append(

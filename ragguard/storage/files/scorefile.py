@@ -98,8 +98,9 @@ def _record(line: str, number: int, path: str | Path) -> tuple[str, str, Score |
 def _record_of(data: object, path: str | Path) -> tuple[str, str, Score | Failure]:
     if not isinstance(data, dict):
         raise InvalidInput("", data, "an object")
+    is_run = "format" not in data and "steps" in data
     written = str(data.pop("format", None))
-    if written.startswith("ragguard.run/"):
+    if is_run or written.startswith("ragguard.run/"):
         command = f"ragguard score {shlex.quote(str(path))} --store new.db"
         raise StoreError(f"{path} is a run file; score it first: `{command}`")
     if written != FORMAT:
