@@ -181,7 +181,7 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
         (["runs.jsonl", "--prompts", "nowhere.toml"], "prompts: got 'nowhere.toml'"),
         (["runs.jsonl", "--store", "nowhere/s.db"], "no folder nowhere"),
         (["runs.jsonl", "--references", "none.jsonl"], "could not be read"),
-        (["runs.jsonl", "--out", "nowhere/scores.jsonl"], "nowhere/scores.jsonl could not be written"),
+        (["runs.jsonl", "--out", "nowhere/scores.jsonl"], "--out: got 'nowhere/scores.jsonl'"),
         (["runs.jsonl", "--concurrency", "0"], "--concurrency"),
         ([], "RUNS"),
     ],
