@@ -53,7 +53,7 @@ def test_a_turn_that_is_no_number_is_said_and_the_next_one(recorder, captured, c
         for turn in (4, "x", 2.5):
             run.retrieved("a", [], turn=turn)
     assert [step.turn for step in captured.run.steps] == [4, 5, 6]
-    (said,) = caplog.messages
+    (said,) = [one.getMessage() for one in caplog.records if one.name == "ragguard"]
     assert said == "turn: got str; allowed: a whole number. The step got the next turn"
 
 
@@ -62,7 +62,7 @@ def test_a_query_and_an_error_of_another_type_are_recorded_and_said(recorder, ca
         run.retrieved(7, ["a"])
         run.failed("b", 404)
     assert [(step.query, step.error) for step in captured.run.steps] == [("", ""), ("b", "404")]
-    assert caplog.messages == [
+    assert [one.getMessage() for one in caplog.records if one.name == "ragguard"] == [
         "query: got int; allowed: a string. The step has no query, and the run's question counts",
         "error: got int; allowed: an exception or a string. The step has its text as the error",
     ]
