@@ -34,7 +34,7 @@ _WORDS: Mapping[object, float] = {
 """The spellings of a label; true and false are 1 and 0 to Python."""
 _GRADES: Mapping[object, float] = {said: float(one) for one in GRADED for said in (one, str(one))}
 FEWEST = 10
-"""From how many items on agreement is told."""
+"""The least number of items from which agreement is told."""
 
 
 @dataclass(frozen=True, slots=True)
