@@ -25,7 +25,7 @@ def of_mean(values: Floats, seed: int) -> tuple[float, float]:
 def over_questions(number: Callable[[Integers], float], owners: Integers, seed: int) -> tuple[float, float]:
     """Returns the interval of a number, a function of rows, over draws of whole questions.
 
-    `owners` has the question of each row.
+    `owners` has the question of each row. nan where no draw has the number.
     """
     rng = np.random.default_rng(seed)
     members = [np.flatnonzero(owners == one) for one in np.unique(owners)]
@@ -33,5 +33,7 @@ def over_questions(number: Callable[[Integers], float], owners: Integers, seed: 
         number(np.concatenate([members[at] for at in rng.integers(len(members), size=len(members))]))
         for _ in range(OF_QUESTIONS)
     ]
+    if np.isnan(drawn).all():
+        return float("nan"), float("nan")
     low, high = np.nanquantile(drawn, [0.025, 0.975])
     return float(low), float(high)

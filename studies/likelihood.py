@@ -119,7 +119,7 @@ async def study(
     ]  # fmt: skip
     if together:
         return [replace(tables[0], name="likelihood-together", title="Δ likelihood and ΔSePer by reader"),
-                _reading_table(reading)]  # fmt: skip
+                replace(_reading_table(reading), name="likelihood-together-reading")]  # fmt: skip
     return tables if nano else [*tables, _by_method(steps, seed), _reading_table(reading)]
 
 

@@ -26,3 +26,8 @@ def test_rows_of_one_question_are_drawn_together() -> None:
     assert (low, high) == (0, 1)
     alone = over_questions(lambda rows: float(values[rows].mean()), np.arange(200), seed=0)
     assert 0.4 < alone[0] < 0.5 < alone[1] < 0.6
+
+
+def test_a_number_that_no_draw_has_has_no_interval() -> None:
+    found = over_questions(lambda rows: float("nan"), np.arange(3), seed=0)
+    assert np.isnan(found).all()
