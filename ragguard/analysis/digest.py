@@ -37,7 +37,7 @@ def summary(run: RunLine) -> Data:
     """Returns what the list of runs shows of a run and sorts, filters and searches by."""
     total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
     context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
-    before = best(run.scores, "seper_closed_book")
+    before, likelier = best(run.scores, "seper_closed_book"), best(run.scores, "delta_likelihood_total")
     return {
         "id": run.id,
         "question": run.question,
@@ -48,8 +48,9 @@ def summary(run: RunLine) -> Data:
         "hops": run.hops,
         "before": None if before is None else before.value,
         "gain": None if total is None else total.value,
+        "likelier": None if likelier is None else likelier.value,
         "error": None if total is None else total.stderr,
-        "source": "" if total is None else total.reference_source,
+        "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
         "dropped": run.dropped,
         "misleading": run.misleading,
         "worst": None if run.worst is None else round(run.worst, 4),
@@ -230,13 +231,16 @@ def _why(decision: Data) -> str:
 
 
 def named(scores: Iterable[Score]) -> list[str]:
-    """Returns each number about a step as a whole that has no column of its own, with its name."""
-    latest = {score.name: score for score in scores if score.level == "step" and score.stage == "passages"}
-    return [
-        f"{strip_control_characters(name)} {score.value:z.2f}"
-        for name, score in latest.items()
-        if name not in IN_COLUMNS
-    ]
+    """Returns each number about a step as a whole that has no column of its own, with its name, and whether they are
+    support of the run's own answer."""
+    latest = {
+        score.name: score
+        for score in scores
+        if score.level == "step" and score.stage == "passages" and score.name not in IN_COLUMNS
+    }
+    support = any(score.reference_source == "answer" for score in latest.values())
+    numbers = [f"{strip_control_characters(name)} {score.value:z.2f}" for name, score in latest.items()]
+    return [*numbers, *(["(support)"] if support else [])]
 
 
 class ShownScore(Protocol):

@@ -109,8 +109,11 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         sort = "new"
     order, key = _ORDERS[sort]
     shown = sorted(lines, key=key)[:most]
+    # A small model tells the likelihood of the right answer in place of ΔSePer.
+    known = {name for line in shown for name in ("gain", "likelier") if line[name] is not None}
+    gained, title = ("likelier", "Δ likelihood") if known == {"likelier"} else ("gain", "ΔSePer")
     gains = [
-        _number(line["gain"], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
+        _number(line[gained], "+z.2f") + (" (support)" if line["source"] == "answer" else "")
         for line in shown
     ]
     beliefs = [_belief(line["before"], line["gain"], line["error"]) for line in shown]
@@ -123,7 +126,7 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         Column("question", [as_markup(question_line(line["question"])) for line in shown], least=20),
         Column("hops", [str(line["hops"]) for line in shown], right=True, spare=2),
         *([Column("belief", beliefs)] if any(beliefs) else []),
-        Column("ΔSePer", gains, right=True),
+        Column(title, gains, right=True),
         Column("misled by", misleading, right=True),
         Column("UDCG", [_number(line["udcg"], ".3f") for line in shown], right=True, spare=3),
         Column("coverage", [_number(line["coverage"], ".2f") for line in shown], right=True, spare=4),
@@ -232,7 +235,7 @@ def _or(value: float | None, otherwise: float) -> float:
 
 _BAR = 8
 """The cells of a bar of belief."""
-_COLUMNS = ("gain", "worst", "udcg", "coverage")
+_COLUMNS = ("gain", "likelier", "worst", "udcg", "coverage")
 """The numbers of a run that the list shows."""
 _ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
     "harm": ("most misled first", lambda line: (-line["misleading"], _or(line["worst"], 1))),

@@ -207,10 +207,17 @@ class _AnswerEvidence:
 
     def _unjudged(self) -> str:
         if self.places:
-            return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}."
+            return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{self._and_reference()}."
         if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):
             return ""
         return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
+
+    def _and_reference(self) -> str:
+        """Returns where a reference stands that the answer does not have; "" where it has one or none was given."""
+        if not self._reference_findable or mentions(self._facts.answer, findable(self._facts.references)):
+            return ""
+        at = _places(self._reference_at).partition(" ")[2] if self._reference_at else "none that was read"
+        return f", the reference {_quoted(self._facts.references[0])} in {at}"
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
