@@ -1,6 +1,5 @@
 """Every block of the README and the docs runs as it stands: Python, and the commands line by line."""
 
-import json
 import re
 import shlex
 import shutil
@@ -116,22 +115,15 @@ def files(tmp_path_factory):
         shutil.copy(folder / "ragguard.db", folder / name)
     shutil.copytree(ROOT / "examples", folder / "examples")
     shutil.copy(ROOT / "examples" / "contexts.jsonl", folder)
-    labels = (
-        {
-            "context": f"report-{n // 3}",
-            "item": f"q{n}",
-            "judge": n % 6,
-            "labels": {"ann": (n + 1) % 6, "bob": n % 5},
-        }
-        for n in range(12)
-    )
+    label = ["label", f"{folder}/ragguard.db", "--by", "ann", "--out", f"{folder}/labels.jsonl"]
+    done = CliRunner().invoke(app, label, input="ynynn" * 6)
+    assert "30 labels by ann" in done.output
     (prompts,) = re.findall(
         r"^```toml\n(.*?)^```",
         (ROOT / "docs" / "how-to" / "prompts.md").read_text(),
         re.MULTILINE | re.DOTALL,
     )
     (folder / "ours.toml").write_text(prompts)
-    (folder / "labels.jsonl").write_text("".join(json.dumps(line) + "\n" for line in labels))
     return folder
 
 
