@@ -242,7 +242,7 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
         return source
     if isinstance(source, str) and source in _SETS:
         return _shipped(source)
-    if source == "default+decisions":
+    if isinstance(source, str) and source == "default+decisions":
         asked, typed = _shipped("default"), _shipped("decisions")
         return replace(typed.completed(asked), name=source, version=f"{asked.version}+{typed.version}")
     if not isinstance(source, str | Path) or not os.path.isfile(source):
