@@ -189,10 +189,13 @@ def _quality(ways: dict[Face, Way], truth: Booleans, owners: Integers, seed: int
         known = ~np.isnan(way.p).any(axis=0)
         both = np.flatnonzero(known & ~np.isnan(labels))
         cells: list[Cell] = [face]
-        for number in numbers:
+        for number in numbers if len(both) else ():
             of = partial(_over, number, way.p[0][both], labels[both], truth[both])
             cells += [of(np.arange(len(both))), *over_questions(of, owners[both], seed)]
-        spread = float(np.sqrt(way.p[:, known].var(axis=0, ddof=1).mean()))
+        cells += [None] * (
+            1 + 3 * len(numbers) - len(cells)
+        )  # a model that gives no verdict by labels has no number
+        spread = float(np.sqrt(way.p[:, known].var(axis=0, ddof=1).mean())) if known.any() else None
         rows.append((*cells, spread, 100 * float(np.mean(~known)), int(known.sum())))
     return Table(
         "decisions-quality" if model == "nano" else "decisions-quality-prose",

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ragguard import connect
-from studies.decisions import calibration_error, prose_passages, study, world_passages
+from studies.decisions import Way, _quality, calibration_error, prose_passages, study, world_passages
 from studies.judge_server import distinct
 
 
@@ -15,6 +15,15 @@ def test_calibration_error_is_the_mean_gap_of_bins_by_hand():
 
 def test_equal_beginnings_are_read_once():
     assert distinct([[1, 2, 3], [1, 2, 4, 5], [1, 2, 3], [7]]) == 6
+
+
+def test_a_model_that_says_no_label_has_no_number_by_labels():
+    silent, sure = np.full((3, 4), np.nan), np.tile([0.9, 0.1, 0.8, 0.2], (3, 1))
+    ways = {"labels": Way(silent, ()), "decisions": Way(sure, ())}
+    table = _quality(ways, np.array([True, False, True, False]), np.array([0, 0, 1, 1]), 0, "smol")
+    assert [row[1:10] for row in table.rows] == [(None,) * 9, (None,) * 9]
+    assert [row[11:] for row in table.rows] == [(100.0, 0), (0.0, 4)]
+    assert table.rows[0][10] is None
 
 
 def test_each_question_has_a_passage_that_answers_it():
