@@ -19,13 +19,13 @@ from multiprocessing import Queue, get_context
 from pathlib import Path
 from typing import Any
 
-from machine import record
-
+sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Request, read_request
 
+from benchmarks.machine import record
 from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.engines.engine import Layer
 from ragguard.engines.http.server import ServerEngine
