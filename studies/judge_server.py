@@ -32,6 +32,12 @@ _QUERY = re.compile(r"<(?:query|question)>\n(.*?)\n</", re.DOTALL)
 _DOCUMENT = re.compile(r"<document 1>\n(.*)\n</document>", re.DOTALL)
 
 
+class _Server(ThreadingHTTPServer):
+    request_queue_size = 1024
+    """How many connections wait to be taken; of more than the five that are the default, some would be broken off, and
+    their requests asked, and counted, twice."""
+
+
 class JudgeServer:
     """The model of an engine, served on a free port of this machine from the running event loop.
 
@@ -49,7 +55,7 @@ class JudgeServer:
         self.read: list[list[int]] = []
         """The tokens of each prompt that was read."""
         handler = type("Handler", (_Handler,), {"owner": self})
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        self._server = _Server(("127.0.0.1", 0), handler)
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
