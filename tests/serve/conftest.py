@@ -30,5 +30,6 @@ def client():
                 asked.rg, asked.ingest, asked.clock, asked.endpoints = rg, ingest, clock, endpoints
                 yield asked
             await gain.aclose()
+            ingest.spool.close()  # the client starts no lifespan, in which the application would do it
 
     return made
