@@ -66,7 +66,7 @@ def run(
 
         from ragguard.serve.app import Endpoints, application
     except ImportError as error:
-        raise MissingDependency("starlette and uvicorn", "ragguard serve", "serve") from error
+        raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
     from ragguard.client import RagGuard
     from ragguard.guard import DistractorGuard
     from ragguard.serve.info_gain import InfoGain

@@ -26,7 +26,7 @@ from typing import Annotated, Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -41,6 +41,7 @@ from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, r
 from ragguard.serve.info_gain import InfoGain, InfoGainItem
 from ragguard.serve.ingest import Ingest
 from ragguard.serve.page import LivePage
+from ragguard.serve.prometheus import PrometheusPage
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
 from ragguard.text.secret_filter import logger
 
@@ -94,8 +95,9 @@ class Endpoints:
 
     def __init__(self, rg: RagGuard, ingest: Ingest, guard: DistractorGuard, info_gain: InfoGain) -> None:
         self.rg, self.ingest, self.guard, self.info_gain = rg, ingest, guard, info_gain
-        self.requests: Counter[tuple[str, int]] = Counter()
+        self.requests: Counter[tuple[str, str]] = Counter()
         """How many requests there were, by address and status."""
+        self._prometheus = PrometheusPage(rg, ingest, guard, self.requests)
         self._limit = Limiter(_AT_ONCE)
         self._loading = True
 
@@ -191,37 +193,9 @@ class Endpoints:
         return JSONResponse({"status": waits or "ready"}, 503 if waits else 200)
 
     async def metrics(self, request: Request) -> Response:
-        """Returns the counts in the text format of Prometheus."""
-        return PlainTextResponse(
-            await asyncio.to_thread(self._exposition), media_type="text/plain; version=0.0.4"
-        )
-
-    def _exposition(self) -> str:
-        ingest = self.ingest
-        families: list[tuple[str, str, str, Mapping[str, float]]] = [
-            ("ragguard_requests_total", "counter", "Requests, by address and status.",
-             {f'address="{address}",status="{status}"': count for (address, status), count in self.requests.items()}),
-            ("ragguard_spans_total", "counter", "Spans, taken or refused, by what became of them.",
-             {f'what="{_label(what)}"': count for what, count in ingest.spool.counts.items()}),
-            ("ragguard_ingest_total", "counter", "Traces and runs made of spans.",
-             {f'what="{_label(what)}"': count for what, count in ingest.counts.items()}),
-            ("ragguard_remarks_total", "counter", "What of traces was not understood.",
-             {f'remark="{_label(what)}"': count for what, count in ingest.remarks.most_common(100)}),
-            ("ragguard_store_total", "counter", "What the store counts, such as runs that were scored.",
-             {f'what="{_label(what)}"': count for what, count in dict(self.rg.store.counts).items()}),
-            ("ragguard_guard_decisions_total", "counter", "Decisions of the guard, by status.",
-             {f'status="{_label(what)}"': count for what, count in self.guard.health().statuses.items()}),
-            ("ragguard_traces_waiting", "gauge", "Traces that are not complete.", {"": ingest.spool.waiting}),
-            ("ragguard_runs_pending", "gauge", "Runs that wait to be scored or delivered.", {"": ingest.pending()}),
-        ]  # fmt: skip
-        lines: list[str] = []
-        for name, kind, about, samples in families:
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} {kind}"]
-            lines += [
-                f"{name}{{{labels}}} {count}" if labels else f"{name} {count}"
-                for labels, count in samples.items()
-            ]
-        return "\n".join(lines) + "\n"
+        """Returns the counts in the format of Prometheus."""
+        text, kind = await asyncio.to_thread(self._prometheus.text, request.headers.get("accept", ""))
+        return Response(text, media_type=kind)
 
 
 def application(service: Endpoints, token: str = "") -> ASGIApp:
@@ -251,6 +225,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
         ("/v1/runs", service.runs), ("/v1/prune", service.prune), ("/v1/advise", service.advise),
         ("/v1/feedback", service.feedback), ("/compute_info_gain", service.compute_info_gain),
     ]  # fmt: skip
+    service.requests.update({(path, status): 0 for path, _ in posts for status in ("200", "503")})
     live = LivePage(service.rg.store, "ragguard")
     gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
         ("/", live.page), ("/events", live.events),
@@ -278,7 +253,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 class _Door:
     """Lets in requests that bring the token, and counts all."""
 
-    def __init__(self, app: ASGIApp, requests: Counter[tuple[str, int]], token: str) -> None:
+    def __init__(self, app: ASGIApp, requests: Counter[tuple[str, str]], token: str) -> None:
         self._app, self._requests, self._token = app, requests, token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -289,7 +264,7 @@ class _Door:
         async def counted(message: Any) -> None:
             if message["type"] == "http.response.start":
                 route = scope.get("route")
-                self._requests[getattr(route, "path", "other"), message["status"]] += 1
+                self._requests[getattr(route, "path", "other"), str(message["status"])] += 1
             await send(message)
 
         headers = dict(scope["headers"])
@@ -323,7 +298,3 @@ class _Door:
         elif kind.lower() != b"bearer":
             return False
         return hmac.compare_digest(brought.strip(), self._token)
-
-
-def _label(text: str) -> str:
-    return text.replace("\\", r"\\").replace('"', r"\"").replace("\n", " ")[:200]

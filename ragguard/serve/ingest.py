@@ -47,7 +47,10 @@ class Ingest:
         clock: Callable[[], float] = time.time,
     ) -> None:
         """Takes `live`, with which steps are scored as they end."""
-        self.spool, self.counts, self.remarks = spool, Counter[str](), Counter[str]()
+        self.spool, self.remarks = spool, Counter[str]()
+        self.counts = Counter(
+            {"traces": 0, "runs": 0, "runs refused": 0, "traces not understood": 0, "errors": 0}
+        )
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock

@@ -27,6 +27,7 @@ MOST_TRACES = 100_000
 MOST_LATE = 20_000
 """The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
 _FORGOTTEN_AT_ONCE = 2_000
+_TOO_LATE = "that came too late for its trace"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
@@ -47,7 +48,9 @@ class Spool:
         Args:
             path: The file. None: a temporary one, which goes with the spool.
         """
-        self.counts: Counter[str] = Counter()
+        self._too_many_traces = f"of more open traces than {MOST_TRACES:,}"
+        self._too_many_spans = f"of a trace with more than {MOST_SPANS:,} spans"
+        self.counts = Counter({"taken": 0, _TOO_LATE: 0, self._too_many_traces: 0, self._too_many_spans: 0})
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
         if path:
@@ -90,16 +93,16 @@ class Spool:
             # A whole run may come anew at any time; other spans would be a run without those that came before.
             is_whole = any(RUN_WHOLE in span.attributes for span in spans)
             if not is_whole and self._db.execute("SELECT 1 FROM done WHERE id = ?", (trace,)).fetchone():
-                refused["that came too late for its trace"] += len(spans)
+                refused[_TOO_LATE] += len(spans)
                 return False
             if self.waiting >= MOST_TRACES:
-                refused[f"of more open traces than {MOST_TRACES:,}"] += len(spans)
+                refused[self._too_many_traces] += len(spans)
                 return False
             row = self._db.execute("INSERT INTO trace (id, last) VALUES (?, ?)", (trace, now)).lastrowid, 0, 1
         number, have, handed = row
         kept = spans[: max(0, MOST_SPANS - have)]
         if len(kept) < len(spans):
-            refused[f"of a trace with more than {MOST_SPANS:,} spans"] += len(spans) - len(kept)
+            refused[self._too_many_spans] += len(spans) - len(kept)
         self._db.executemany(
             "INSERT INTO span VALUES (?, ?, ?)",
             ((number, have + n, _text(span)) for n, span in enumerate(kept)),

@@ -155,7 +155,7 @@ async def test_a_bad_request_is_refused_and_counted_and_disturbs_nothing(client,
         await send(asked, ROOT, hop(2, "a"))
         assert await steps(asked, 6) == [[["a"]]]
         metrics = (await asked.get("/metrics")).text
-        assert f'ragguard_requests_total{{address="/v1/traces",status="{status}"}} 1' in metrics
+        assert f'ragguard_requests_total{{address="/v1/traces",status="{status}"}} 1.0' in metrics
 
 
 async def test_run_lines_are_taken_and_bad_ones_named(client):

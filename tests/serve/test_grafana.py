@@ -29,6 +29,27 @@ async def test_every_name_is_exported(client):
     assert used == exported
 
 
+async def test_counts_that_alerts_ask_for_are_there_from_the_start(client):
+    async with client() as asked:
+        page = (await asked.get("/metrics")).text
+    for sample in (
+        'requests_total{address="/v1/traces",status="503"}', 'store_total{what="runs_failed"}',
+        'store_total{what="runs_scored"}', 'spans_total{what="that came too late for its trace"}',
+    ):  # fmt: skip
+        assert f"\nragguard_{sample} 0.0\n" in page
+
+
+async def test_page_comes_in_the_format_that_a_scraper_accepts(client):
+    async with client() as asked:
+        wanted = {"accept": "application/openmetrics-text; version=1.0.0"}
+        plain, opened = await asked.get("/metrics"), await asked.get("/metrics", headers=wanted)
+    assert (plain.headers["content-type"][:10], opened.headers["content-type"][:28]) == (
+        "text/plain",
+        wanted["accept"][:28],
+    )
+    assert (plain.text.endswith("# EOF\n"), opened.text.endswith("# EOF\n")) == (False, True)
+
+
 @pytest.mark.skipif(PROMETHEUS is None, reason="NO prometheus HERE: apt-get install prometheus")
 def test_a_real_prometheus_scrapes_the_service_and_runs_its_rules_and_queries(tmp_path):
     with served(tmp_path) as service:

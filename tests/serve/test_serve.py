@@ -96,8 +96,8 @@ def test_spans_of_an_exporter_become_a_scored_run(tmp_path):
         assert (found.run.question, found.run.name, found.run.steps[0].passages[0].id) == ("Who?", "ask", "a")
         assert {score.name for score in found.scores} >= {"utility", "p_abstain"}
         metrics = httpx.get(f"{service.url}/metrics").text
-        assert 'ragguard_spans_total{what="taken"} 2' in metrics
-        assert 'ragguard_requests_total{address="/v1/traces",status="200"} 2' in metrics
+        assert 'ragguard_spans_total{what="taken"} 2.0' in metrics
+        assert 'ragguard_requests_total{address="/v1/traces",status="200"} 2.0' in metrics
 
 
 def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp_path):
