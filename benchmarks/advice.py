@@ -45,7 +45,7 @@ from ragguard.metrics import exact_match
 from ragguard.metrics.agreement import auc
 from ragguard.records import Advice
 from ragguard.runtime.limiter import in_parallel
-from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.scorers.question import count_tokens
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus
 from ragguard.world.facts import INVERSE, Fact

@@ -29,8 +29,8 @@ from ragguard.scorers.asker import Asker
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.belief import belief
-from ragguard.scorers.probes.question import SampleAnswer, answered
+from ragguard.scorers.probes import belief
+from ragguard.scorers.question import SampleAnswer, answered
 from studies.hard_world import hard_cases
 
 NAMES = {"soft": "seper", "hard": "seper_hard", "entropy": "semantic_entropy"}

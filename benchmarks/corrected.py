@@ -28,8 +28,7 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.prediction_powered import CorrectedMean, corrected_mean
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import abstention, relevance
 from studies.hard_world import hard_cases
 from studies.label_noise import tilted
 from studies.weak_judges import scale_for

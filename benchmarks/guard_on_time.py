@@ -28,8 +28,7 @@ from ragguard import DistractorGuard, Passage
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.guard import UtilityThreshold
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import abstention, relevance
 
 LATENCIES_MS = (0, 50, 200, 500, None)
 """None: the server takes requests and never answers."""

@@ -44,7 +44,7 @@ from ragguard.engines.entailment.entailer import EngineEntailer, Entailments, Pa
 from ragguard.metrics import normalise
 from ragguard.records import Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.tokens import prompt_tokens
+from ragguard.scorers.question import prompt_tokens
 
 SAMPLES = 10
 KINDS: tuple[dict[str, Any], ...] = (

@@ -24,8 +24,7 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.records import RetrievalStep, Run, ScoredRun
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import abstention, relevance
 
 TARGETS = {"prompts": 1.05, "requests": 2.0, "delay": 1.5}
 

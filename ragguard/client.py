@@ -35,8 +35,8 @@ from ragguard.runtime.arguments import whole_number
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
+from ragguard.scorers.evaluation import References
 from ragguard.scorers.plan import Plan
-from ragguard.scorers.references import References
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps

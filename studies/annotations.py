@@ -15,7 +15,7 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.distraction import utility
-from ragguard.scorers.probes.abstention import abstention
+from ragguard.scorers.probes import abstention
 from studies.erag import with_downstream_relevance
 from studies.pools import Pool
 

@@ -24,10 +24,8 @@ from ragguard.scorers.contexts import CLOSED_BOOK, Key
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.belief import belief
-from ragguard.scorers.probes.question import SampleAnswer, answered
-from ragguard.scorers.probes.rating import read_rating, response_grade
-from ragguard.scorers.probes.relevance import read_relevance, relevance
+from ragguard.scorers.probes import belief, read_rating, read_relevance, relevance, response_grade
+from ragguard.scorers.question import SampleAnswer, answered
 from studies.overlap import bleu, matched
 
 ABOUT = 48

@@ -27,12 +27,10 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput, LowLabelMass
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats, Integers
-from ragguard.scorers.exam.cases import exam_cases
+from ragguard.scorers.exam.examination import exam_cases
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
-from ragguard.scorers.probes.rating import answerability, grade
-from ragguard.scorers.probes.relevance import read_relevance, relevance
+from ragguard.scorers.probes import abstention, answerability, grade, read_relevance, relevance
+from ragguard.scorers.question import LabelAnswer, LabelQuestion
 from studies.hard_world import hard_cases
 from studies.intervals import over_questions
 from studies.judge_server import Face, JudgeServer, distinct

@@ -25,7 +25,7 @@ from ragguard.metrics import correlate, is_abstention, utility
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.distraction import udcg
 from ragguard.records import Passage
-from ragguard.scorers.probes.abstention import abstention
+from ragguard.scorers.probes import abstention
 from ragguard.world import Case
 from studies.hard_world import DEGREES, hard_cases
 from studies.intervals import of_mean

@@ -25,12 +25,10 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Floats
 from ragguard.metrics.likelihood import query_gain
-from ragguard.scorers.exam.cases import exam_cases
+from ragguard.scorers.exam.examination import exam_cases
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.query import query_likelihood
-from ragguard.scorers.probes.question import LabelQuestion, Question, SampleQuestion
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import abstention, query_likelihood, relevance
+from ragguard.scorers.question import LabelQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
 from ragguard.world import Case
 from studies.hard_world import hard_cases

@@ -31,9 +31,9 @@ from ragguard.metrics import (
 )
 from ragguard.metrics.arrays import Booleans, Floats
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.tokens import count_tokens
-from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.question import count_tokens
 from ragguard.world.grammar import RELATIONS, fact_phrasings, sentence
 from studies.reports import Part, Report
 

@@ -24,8 +24,8 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Passage, Score
 from ragguard.scorers.contexts import CLOSED_BOOK, Key
-from ragguard.scorers.probes.relevance import relevance
-from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.scorers.probes import relevance
+from ragguard.scorers.question import count_tokens
 from ragguard.world import Case, Corpus
 from studies.beliefs import Asked, Beliefs, Believed
 from studies.hard_world import hard_cases

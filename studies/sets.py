@@ -26,8 +26,8 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
 from ragguard.scorers.asker import Asker
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.question import answered
-from ragguard.scorers.probes.rating import read_rating, response_grade
+from ragguard.scorers.probes import read_rating, response_grade
+from ragguard.scorers.question import answered
 from ragguard.world import Counts
 from studies.hard_world import hard_cases
 from studies.missing_five import missing_five

@@ -17,9 +17,8 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.arrays import Booleans, Floats
-from ragguard.scorers.probes.question import LabelQuestion
-from ragguard.scorers.probes.rating import answerability, grade
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import answerability, grade, relevance
+from ragguard.scorers.question import LabelQuestion
 from ragguard.world import Case
 from studies.label_noise import LabelNoise, tilted
 

@@ -15,15 +15,19 @@ from ragguard.records import Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
-from ragguard.scorers.coverage import given_sub_questions
+from ragguard.scorers.coverage import Ratings, given_sub_questions
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.pipeline import Inquiry
-from ragguard.scorers.probes.abstention import abstention, read_abstention
-from ragguard.scorers.probes.belief import belief
-from ragguard.scorers.probes.question import Ask, SampleQuestion, answered
-from ragguard.scorers.probes.relevance import read_relevance, relevance
-from ragguard.scorers.probes.sub_questions import read_sub_questions, sub_questions
-from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.probes import (
+    abstention,
+    belief,
+    read_abstention,
+    read_relevance,
+    read_sub_questions,
+    relevance,
+    sub_questions,
+)
+from ragguard.scorers.question import Ask, SampleQuestion, answered
 from ragguard.scorers.view import StepView, View, numbered
 
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]

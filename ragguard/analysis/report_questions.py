@@ -20,10 +20,10 @@ from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.records import Passage, Run
 from ragguard.scorers.asker import Asker
+from ragguard.scorers.coverage import Ratings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.question import SampleQuestion, answered
-from ragguard.scorers.probes.sub_questions import read_lines, read_sub_questions
-from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.probes import read_lines, read_sub_questions
+from ragguard.scorers.question import SampleQuestion, answered
 from ragguard.scorers.run_facts import ANSWERS
 
 LONGEST = 1024

@@ -25,7 +25,7 @@ class RunSource:
     def __init__(
         self, files: Sequence[str], console: Console, references: Mapping[str, list[str]], since: str = ""
     ) -> None:
-        from ragguard.scorers.references import ReferenceTable
+        from ragguard.scorers.evaluation import ReferenceTable
         from ragguard.storage.files.runfile import check_run_file
         from ragguard.traces.reader import SCHEMES
 
@@ -53,7 +53,7 @@ class RunSource:
 
     def runs(self) -> Iterator[Run]:
         """Yields the runs of all files in order."""
-        from ragguard.scorers.references import with_references
+        from ragguard.scorers.evaluation import with_references
         from ragguard.traces.reader import is_trace_file
 
         before = 0
@@ -112,7 +112,7 @@ def read_references(path: Path) -> dict[str, list[str]]:
 
     Two lines with different answers to one question, or for one id, are an error.
     """
-    from ragguard.scorers.references import spelled
+    from ragguard.scorers.evaluation import spelled
 
     try:
         lines = path.read_text(encoding="utf-8").split("\n")

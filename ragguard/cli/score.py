@@ -341,7 +341,7 @@ async def _check_models(rg: RagGuard, options: Mapping[str, Any], *, stops: bool
     the scorers were not chosen by hand, since most scores would be failures; else it is said."""
     from ragguard.engines.connect import connect_judge
     from ragguard.engines.prompts import load_prompts
-    from ragguard.scorers.preflight import check_models
+    from ragguard.scorers.plan import check_models
 
     judge = connect_judge(options["judge"]) if options["judge"] else rg.engine
     try:

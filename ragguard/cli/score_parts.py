@@ -170,8 +170,8 @@ def _sentence(report: JobReport, prepared: PreparedJob) -> str:
 async def _plan(prepared: PreparedJob, console: Console) -> PlannedParts:
     """Plans the runs of the parts that are left, and prints the lines that cannot be read."""
     from ragguard.parts.part import read_part
+    from ragguard.scorers.evaluation import ReferenceTable, with_references
     from ragguard.scorers.plan import Plan
-    from ragguard.scorers.references import ReferenceTable, with_references
 
     references = ReferenceTable(prepared.job.references)
     pipeline = prepared.job.scoring.build()

@@ -239,7 +239,7 @@ async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[
     from ragguard.engines.engine import Verbs
     from ragguard.engines.prompts import load_prompts
     from ragguard.metrics.likelihood import query_gain
-    from ragguard.scorers.probes.query import query_likelihood
+    from ragguard.scorers.probes import query_likelihood
 
     if not isinstance(engine, Verbs):
         return []

@@ -21,11 +21,10 @@ from ragguard.records import Passage
 from ragguard.runtime.limiter import Limiter
 from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.exam.examined import Examined
-from ragguard.scorers.exam.verdicts import Verdicts, verdicts_of
+from ragguard.scorers.exam.record import Verdicts, verdicts_of
 from ragguard.scorers.models import GUARDING, Models
-from ragguard.scorers.probes.abstention import abstention, read_abstention
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion
-from ragguard.scorers.probes.relevance import read_relevance, relevance
+from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
+from ragguard.scorers.question import LabelAnswer, LabelQuestion
 
 READ, READ_AGAIN = 32_000, 4_000
 """The most characters of a passage that are judged: at first, and after a server has refused a batch with a passage

@@ -20,7 +20,7 @@ from ragguard.records import Dropped, Passage
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.threads import DaemonThreads
-from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.scorers.question import count_tokens
 
 _WORDS = re.compile(r"\w+")
 _SHINGLE = 3

@@ -32,10 +32,9 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import bounded
 from ragguard.runtime.notices import NOTICES
-from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.evaluation import ReferenceTable, evaluate, with_references
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.references import ReferenceTable, with_references
-from ragguard.scorers.score_writer import worth_repeating
+from ragguard.scorers.scorer import worth_repeating
 from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, PartTotals, totals_of
 
 GIVE_UP_AFTER = 24

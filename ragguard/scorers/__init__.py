@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ragguard.scorers.coverage import Coverage as Coverage
     from ragguard.scorers.grades import Grades as Grades
     from ragguard.scorers.plan import Plan as Plan
-    from ragguard.scorers.probes.question import Ask as Ask
-    from ragguard.scorers.probes.question import EntailQuestion as EntailQuestion
-    from ragguard.scorers.probes.question import LabelQuestion as LabelQuestion
-    from ragguard.scorers.probes.question import SampleQuestion as SampleQuestion
+    from ragguard.scorers.question import Ask as Ask
+    from ragguard.scorers.question import EntailQuestion as EntailQuestion
+    from ragguard.scorers.question import LabelQuestion as LabelQuestion
+    from ragguard.scorers.question import SampleQuestion as SampleQuestion
     from ragguard.scorers.scorer import Scorer as Scorer
     from ragguard.scorers.utility import Utility as Utility
     from ragguard.scorers.view import Caps as Caps
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from ragguard.scorers.view import View as View
 
 _HOMES = {
-    "Ask": "ragguard.scorers.probes.question",
+    "Ask": "ragguard.scorers.question",
     "Belief": "ragguard.scorers.belief",
     "Caps": "ragguard.scorers.view",
     "Contested": "ragguard.scorers.contested",
     "Coverage": "ragguard.scorers.coverage",
-    "EntailQuestion": "ragguard.scorers.probes.question",
+    "EntailQuestion": "ragguard.scorers.question",
     "Grades": "ragguard.scorers.grades",
-    "LabelQuestion": "ragguard.scorers.probes.question",
+    "LabelQuestion": "ragguard.scorers.question",
     "Plan": "ragguard.scorers.plan",
-    "SampleQuestion": "ragguard.scorers.probes.question",
+    "SampleQuestion": "ragguard.scorers.question",
     "Scorer": "ragguard.scorers.scorer",
     "StepView": "ragguard.scorers.view",
     "Utility": "ragguard.scorers.utility",

@@ -11,11 +11,17 @@ from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Usage
 from ragguard.runtime.arguments import share
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.probes.belief import read_short_form, short_forms, too_long_to_compare
-from ragguard.scorers.probes.question import Ask, LabelQuestion, answered
-from ragguard.scorers.probes.rating import read_rating, response_grade
-from ragguard.scorers.probes.relevance import read_relevance, relevance
-from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.probes import (
+    read_rating,
+    read_relevance,
+    read_short_form,
+    relevance,
+    response_grade,
+    short_forms,
+    too_long_to_compare,
+)
+from ragguard.scorers.question import Ask, LabelQuestion, answered
+from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
 
 Verdict = Literal["correct", "abstained", "wrong"]

@@ -19,15 +19,16 @@ from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, Rag
 from ragguard.records import Result, Score, Usage
 from ragguard.runtime.faults import catch_exit, is_cancelled
 from ragguard.runtime.limiter import in_parallel
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.question import (
     Answer,
     Ask,
     EntailQuestion,
     LabelQuestion,
     Question,
     TextQuestion,
+    count_tokens,
+    prompt_tokens,
 )
-from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
 
 T = TypeVar("T")
 _Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]

@@ -26,14 +26,20 @@ from ragguard.scorers.contexts import (
     lay_out,
     window,
 )
-from ragguard.scorers.estimates import BeliefIn, Estimate, Estimator, Kernel, OverReferences, Weights, combine
-from ragguard.scorers.likelihood import LikelihoodReport
+from ragguard.scorers.estimates import (
+    BeliefIn,
+    Estimate,
+    Estimator,
+    Kernel,
+    LikelihoodReport,
+    OverReferences,
+    Weights,
+    combine,
+)
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
-from ragguard.scorers.probes.belief import belief, condensation, read_condensation
-from ragguard.scorers.probes.question import Ask, SampleAnswer, SampleQuestion, answered
-from ragguard.scorers.probes.tokens import count_tokens
-from ragguard.scorers.score_writer import ScoreWriter
-from ragguard.scorers.scorer import NEW_SETTING
+from ragguard.scorers.probes import belief, condensation, read_condensation
+from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answered, count_tokens
+from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
 from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
 from ragguard.text.language import normalise
 

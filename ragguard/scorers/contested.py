@@ -19,9 +19,10 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Usage
 from ragguard.runtime.arguments import number_between, share
-from ragguard.scorers.coverage import find_sub_questions, given_sub_questions
+from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
 from ragguard.scorers.meanings import relation
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.probes import read_relevance, relevance
+from ragguard.scorers.question import (
     Ask,
     EntailAnswer,
     EntailQuestion,
@@ -29,9 +30,7 @@ from ragguard.scorers.probes.question import (
     SampleQuestion,
     answered,
 )
-from ragguard.scorers.probes.relevance import read_relevance, relevance
-from ragguard.scorers.ratings import Ratings
-from ragguard.scorers.score_writer import ScoreWriter
+from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
 from ragguard.text.language import meaning_key
 

@@ -13,7 +13,7 @@ from itertools import groupby, permutations
 from typing import TypeAlias
 
 from ragguard.engines.prompts import PromptSet, Task
-from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
+from ragguard.scorers.question import count_tokens, prompt_tokens
 from ragguard.scorers.view import StepView
 
 ALL_ORDERS = 3

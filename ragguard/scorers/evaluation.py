@@ -1,12 +1,18 @@
-"""Scores one run, and returns errors as failures, those of its capture too. Needs no store and no service."""
+"""Scores one run: finds its references, and returns errors as failures, those of its capture too. Needs no store and no
+service."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import math
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any, TypeAlias
 
-from ragguard.errors import RagguardError
+from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import (
     CUT_PASSAGES,
     GRADE_ERROR,
@@ -18,9 +24,75 @@ from ragguard.records import (
     Score,
     ScoredRun,
 )
-from ragguard.runtime.faults import describe
-from ragguard.scorers.score_writer import failure_of
+from ragguard.runtime.arguments import references_of
+from ragguard.runtime.faults import describe, result_or_error
+from ragguard.scorers.scorer import failure_of
 from ragguard.text.secret_filter import logger
+
+KnownAnswers: TypeAlias = str | Sequence[str] | None
+References: TypeAlias = Callable[[str], KnownAnswers | Awaitable[KnownAnswers]]
+"""Returns the answers to a question that are known to be right."""
+
+
+class ReferenceTable:
+    """The right answers to questions; a question is found whatever its spaces and capitals."""
+
+    def __init__(self, table: Mapping[str, str | Sequence[str]]) -> None:
+        self._exact = {name: references_of(answers) for name, answers in table.items()}
+        self._known = {spelled(question): answers for question, answers in self._exact.items()}
+
+    def __call__(self, question: str) -> list[str] | None:
+        """Returns the answers to a question; None where it is not in the table."""
+        return self._known.get(spelled(question))
+
+    def of(self, run: Run) -> list[str] | None:
+        """Returns the answers under a run's id, which has to be the same to the letter, or else to its question."""
+        return self._exact.get(run.id) or self(run.question)
+
+
+async def find_references(references: References, run: Run) -> tuple[list[str] | None, list[Failure]]:
+    """Returns the references of a run that has none of its own, and a failure where the user's function raised.
+
+    The function is asked about the run's question, then about the question as it was before a framework rewrote it.
+    """
+    if run.references or not run.question:
+        return None, []
+    found = await result_or_error(partial(_find, references, run))
+    if isinstance(found, BaseException):
+        message = f"references= failed for this question: {describe(found)}"
+        return None, [Failure("references", type(found).__name__, message, run_id=run.id)]
+    return found, []
+
+
+async def _find(references: References, run: Run) -> list[str] | None:
+    found = references_of(await _call(references, run.question))
+    original = run.metadata.get("original_question")
+    if found is None and isinstance(original, str) and original:
+        found = references_of(await _call(references, original))
+    return found
+
+
+def with_references(run: Run, table: ReferenceTable) -> Run:
+    """Returns a run with the references that a table has under its id or its question, unless it brings its own."""
+    found = table.of(run)
+    return run if run.references or not found else replace(run, references=[*found])
+
+
+def spelled(question: object) -> str:
+    """Returns the form of a question by which it is found: in lower case, with single spaces."""
+    if not isinstance(question, str):
+        raise InvalidInput("references", question, "a question that is a text, for each key")
+    return " ".join(question.split()).casefold()
+
+
+async def _call(function: Callable[[str], Any], question: str) -> KnownAnswers:
+    """Calls a user's function, a synchronous one in a thread, since it may block."""
+    if inspect.iscoroutinefunction(function):
+        found: KnownAnswers = await function(question)
+        return found
+    found = await asyncio.to_thread(function, question)
+    return await found if inspect.isawaitable(found) else found
+
 
 _log = logger("ragguard")
 

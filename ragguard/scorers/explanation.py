@@ -12,8 +12,16 @@ from typing import Any, Literal
 
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Run, Score
-from ragguard.scorers.phrases import findable, mentions, names_in
-from ragguard.scorers.run_facts import CLEAR, BeliefGain, HopFacts, RunFacts, facts_of
+from ragguard.scorers.run_facts import (
+    CLEAR,
+    BeliefGain,
+    HopFacts,
+    RunFacts,
+    facts_of,
+    findable,
+    mentions,
+    names_in,
+)
 from ragguard.text.control_characters import strip_control_characters
 from ragguard.text.language import normalise
 

@@ -12,10 +12,9 @@ from ragguard.metrics import rarity
 from ragguard.metrics.topk import f, f_e, t, t_u
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
-from ragguard.scorers.probes.question import Ask, answered
-from ragguard.scorers.probes.rating import Rating, grade, read_rating
-from ragguard.scorers.score_writer import ScoreWriter, stage_label
-from ragguard.scorers.scorer import NEW_SETTING
+from ragguard.scorers.probes import Rating, grade, read_rating
+from ragguard.scorers.question import Ask, answered
+from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
 from ragguard.text.language import normalise
 

@@ -16,8 +16,8 @@ from ragguard.engines.entailment.entailer import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError, shown_apart
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import Ask, EntailAnswer, EntailQuestion, answered
-from ragguard.scorers.probes.rating import LEAST_MASS
+from ragguard.scorers.probes import LEAST_MASS
+from ragguard.scorers.question import Ask, EntailAnswer, EntailQuestion, answered
 from ragguard.text.language import ENGLISH, Language, meaning_key
 
 Equivalence = Literal["threshold", "strict"]

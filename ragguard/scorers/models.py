@@ -18,7 +18,7 @@ from ragguard.engines.entailment.entailer import Entailer, rows_of
 from ragguard.engines.requests.continuations import ContinuationRequest
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.question import (
     Answer,
     EntailAnswer,
     EntailQuestion,

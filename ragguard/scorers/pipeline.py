@@ -29,18 +29,14 @@ from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.evaluation import capture_failures
-from ragguard.scorers.exam.examined import Examined
-from ragguard.scorers.exam.unknown import examine_unknown
-from ragguard.scorers.exam.verdicts import verdicts_of
+from ragguard.scorers.exam.examined import Examined, examine_unknown
+from ragguard.scorers.exam.record import verdicts_of
 from ragguard.scorers.grades import Grades
 from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
-from ragguard.scorers.probes.question import Ask
-from ragguard.scorers.probes.tokens import prompt_tokens
-from ragguard.scorers.query_fit import QueryFit
-from ragguard.scorers.score_writer import failure_of
-from ragguard.scorers.scorer import MODELS, Live, Scorer, full_version, live_of
-from ragguard.scorers.utility import Utility
+from ragguard.scorers.question import Ask, prompt_tokens
+from ragguard.scorers.scorer import MODELS, Live, Scorer, failure_of, full_version, live_of
+from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.text.language import ENGLISH, Language
 from ragguard.text.secret_filter import logger

@@ -1,4 +1,6 @@
-"""Estimates what scoring would cost: the scorers run against a price list that asks no model.
+"""Estimates what scoring would cost, and checks that the models answer at all, before many runs are scored.
+
+For an estimate the scorers run against a price list that asks no model.
 
 The estimate assumes three different answers in a context, three sub-questions where they must be made, answers of the
 greatest allowed length, and tokens counted without the model's tokenizer.
@@ -11,10 +13,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragguard.engines.base import EngineInfo, Sample
+from ragguard.engines.base import Engine, EngineInfo, Sample
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import LowLabelMass, shown_apart
 from ragguard.records import Failure
 from ragguard.scorers.asker import tokens_of
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.models import SCORING, Models
+from ragguard.scorers.probes import LEAST_MASS, abstention, belief, relevance
+from ragguard.scorers.question import (
     Answer,
     EntailAnswer,
     EntailQuestion,
@@ -25,6 +31,7 @@ from ragguard.scorers.probes.question import (
     SampleQuestion,
     TextAnswer,
     TextQuestion,
+    answered,
 )
 
 UNKNOWN = EngineInfo("unknown", "unknown", "unknown")
@@ -186,3 +193,31 @@ def _placeholder(question: Question) -> Answer:
     mark = hashlib.sha256(repr(question.prompt.messages).encode("utf-8", "replace")).hexdigest()[:8]
     texts = [f"{mark} {number % _ANSWERS}" for number in range(question.n)]
     return SampleAnswer(tuple(Sample(text, (-1.0,)) for text in texts))
+
+
+_QUESTION, _PASSAGE = "Who founded the firm?", "Ada Berg founded the firm."
+
+
+async def check_models(engine: Engine, judge: Engine, prompts: PromptSet | None = None) -> None:
+    """Raises LowLabelMass for a judge that does not answer with a label, and what a model raises that cannot be asked.
+
+    Args:
+        engine: The model that reads.
+        judge: The model that judges; it may be the engine.
+        prompts: The prompts; None: those that fit each model.
+    """
+    models = Models(engine, judge, priority=SCORING)
+    theirs = prompts or load_prompts((await judge.info()).prompts)
+    mine = prompts or load_prompts((await engine.info()).prompts)
+    question = relevance(theirs, _QUESTION, _PASSAGE)
+    (answer,) = await models.respond([question])
+    mass = sum(getattr(answered(answer), "p", ()))
+    if mass < LEAST_MASS:
+        shown, least = shown_apart(mass, LEAST_MASS)
+        raise LowLabelMass(
+            f"the model does not answer {' or '.join(question.labels)}: it puts {shown} of its probability on them, "
+            f"and {least} is needed",
+            "take an instruction-tuned model or another --judge, or, where the model thinks, switch its thinking off",
+        )
+    await models.respond([abstention(mine, _QUESTION, _PASSAGE)])
+    await models.respond([belief(mine, _QUESTION, (_PASSAGE,), cut_order=(0,), n=2, seed=0)])

@@ -1,16 +1,114 @@
-"""Collects what is known of a scored run and its hops for the explanation in words: texts, utilities, gains of belief.
+"""Collects what is known of a scored run and its hops for the explanation in words: texts, utilities, gains of belief;
+and finds answers and names in passages, word for word and without a model.
 
 This file says nothing in words.
 """
 
 from __future__ import annotations
 
+import re
+import string
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from ragguard.records import Run, Score
 from ragguard.scorers.view import numbered, view_step
+from ragguard.text.language import normalise
+
+LONGEST = 8
+"""The most words of a text that is looked for: a longer one is put otherwise in a passage."""
+_NO_CONTENT = frozenset(("yes", "no", "true", "false", "none"))
+"""Answers that stand in a text by chance."""
+_MARKS = ".,;:!?\"'“”‘’()[]"
+_ENDS = ",.;:!?"
+"""The marks behind which no name goes on."""
+_DASHES = "-\u2010\u2011\u2012\u2013\u2014\u2015\u2212"
+_THOUSANDS = re.compile(r"(?<=\d)[,'’\u00a0\u2009\u202f](?=\d{3}(?!\d))")
+"""A mark that parts thousands; an ordinary space may part two figures."""
+_POSSESSIVE = re.compile(r"(?<=\w)['’]s(?!\w)")
+_FIGURE = re.compile(rf"(?:(?<![\w%])[{_DASHES}])?\d+(?:[.,:/]\d+)*|[%$—]")
+"""A figure with the marks inside it and the minus before it, or a sign that is no part of a word."""
+_SPELLED = str.maketrans(
+    {".": "point", ",": "point", ":": "colon", "/": "slash", "%": "percent", "$": "dollar"}
+    | dict.fromkeys(_DASHES, "minus")
+    | {"—": ""}
+)
+"""The letters, which `normalise` keeps, in place of the marks of a figure."""
+_BEGINS_FIGURE = re.compile(rf"[{_DASHES}+±~≈]?[$€£¥]?\d")
+_NO_PUNCTUATION = str.maketrans("", "", string.punctuation)
+
+
+@dataclass(frozen=True, slots=True)
+class Phrase:
+    """A short text that is looked for in passages."""
+
+    words: str
+    """The text in the form of `words_of`."""
+    rarest: str
+    """Characters that a passage with the phrase has, punctuation left out: digits, or else the longest word."""
+    spaceless: bool
+    """True for letters of a script without capitals, such as Han or Thai, where words may not be set apart."""
+
+
+def words_of(text: str) -> str:
+    """Returns a text in the form in which phrases are looked for: `normalise`, but figures keep their marks.
+
+    "2.4" is not "24", nor "-5" the same as "5"; "1,200" is "1200", and "15%" is "15 percent".
+    """
+    plain = _THOUSANDS.sub("", _POSSESSIVE.sub("", text))
+    return normalise(_FIGURE.sub(lambda figure: f" {figure[0].translate(_SPELLED)} ", plain))
+
+
+def findable(texts: Iterable[str]) -> list[Phrase]:
+    """Returns those of the texts whose words would not stand in a passage by chance, nor be put otherwise there."""
+    found: list[Phrase] = []
+    for text in texts:
+        plain = normalise(text)
+        if not 1 <= len(plain.split()) <= LONGEST or plain in _NO_CONTENT or not any(map(str.isalnum, plain)):
+            continue
+        words = words_of(text)
+        bare = normalise(_POSSESSIVE.sub("", text))
+        spaceless = any(unicodedata.category(char) == "Lo" for char in words)
+        rarest = max(re.findall(r"\d+", bare) or bare.split(), key=len)
+        found.append(Phrase(words, rarest, spaceless))
+    return found
+
+
+def mentions(text: str, phrases: Sequence[Phrase]) -> bool:
+    """Returns whether one of the phrases stands in a text word for word."""
+    if text.isascii():  # few texts have the rarest part of a phrase, and finding the words of a text is slow
+        plain = text.casefold().translate(_NO_PUNCTUATION)
+        phrases = [phrase for phrase in phrases if phrase.rarest in plain]
+    if not phrases:
+        return False
+    words = words_of(text)
+    return any(
+        phrase.words in words if phrase.spaceless else f" {phrase.words} " in f" {words} "
+        for phrase in phrases
+    )
+
+
+def names_in(text: str) -> list[str]:
+    """Returns the names in a text: runs of words that begin with capitals, and figures; without a sentence's first word
+    where that stands alone."""
+    names: list[str] = []
+    name: list[str] = []
+    first = begins = True
+    for word in [*text.replace(" %", "%").split(), ""]:
+        bare = word.strip(_MARKS).removesuffix("'s").removesuffix("’s")
+        is_name = bare[:1].isupper() or _BEGINS_FIGURE.match(bare) is not None
+        if is_name:
+            begins = begins if name else first
+            name.append(bare)
+        if name and (not is_name or word[-1] in _ENDS):
+            if len(name) > 1 or not begins or _BEGINS_FIGURE.match(name[0]):
+                names.append(" ".join(name))
+            name = []
+        first = word[-1:] in tuple(".!?")
+    return names
+
 
 CLEAR = 0.2
 """The least size of a utility that is called help or harm."""

@@ -1,19 +1,44 @@
-"""The protocol of scorers, ragguard's own and users': a name, a version, and a coroutine over one run."""
+"""The protocol of scorers, ragguard's own and users': a name, a version, and a coroutine over one run; and the writer
+that collects what a scorer of ragguard's own gives.
+
+A score gets the fields that all scores of the scorer share. An undefined value makes no score. Scores of one step that
+fail for one reason are one failure.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
-from ragguard.records import Result
-from ragguard.scorers.probes.question import Ask
-from ragguard.scorers.view import Setting, View
+from ragguard.engines.base import EngineInfo
+from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, LowLabelMass, NoText, RagguardError
+from ragguard.records import (
+    CONTENT_KIND,
+    CUT_PASSAGES,
+    CUT_TOKENS,
+    LEFT_OUT,
+    Failure,
+    Level,
+    ReferenceSource,
+    Result,
+    Run,
+    Score,
+    Stage,
+    Usage,
+)
+from ragguard.runtime.faults import message_of
+from ragguard.runtime.notices import NOTICES
+from ragguard.scorers.question import Ask, Who
+from ragguard.scorers.view import Setting, StepView, View, hash_references
 from ragguard.text.language import Language
+from ragguard.text.secret_filter import without_secrets
 
 MODELS = ("engine", "judge", "entailer")
 Live = Literal["at once", "so far"]
@@ -82,3 +107,169 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
 def _language_digest(language: Language) -> str:
     """Returns a digest of a language's phrases, which are many, and equal for all runs."""
     return hashlib.sha256(json.dumps(dataclasses.asdict(language), sort_keys=True).encode()).hexdigest()[:16]
+
+
+_NANO_FAILED = (
+    "nano, a tiny model, fails at times even in its own made-up world: point ragguard at a real model, such as "
+    'RagGuard(engine="http://localhost:8000/v1")'
+)
+
+
+def worth_repeating(error: BaseException) -> bool:
+    """Returns whether the same question may be answered later, so that a failed score is tried again."""
+    return bool(getattr(error, "retryable", False)) or isinstance(error, CircuitOpen | EngineTimeout)
+
+
+def failure_of(scorer: str, run: Run, error: BaseException) -> Failure:
+    """Returns the failure of a scorer about a whole run."""
+    return Failure(
+        scorer,
+        type(error).__name__,
+        without_secrets(message_of(error)),
+        will_retry=worth_repeating(error),
+        run_id=run.id,
+    )
+
+
+def stage_label(step: StepView, stage: Stage) -> str:
+    """Returns the label of a score about one of a step's two lists; empty where the lists are equal."""
+    if not step.changed:
+        return ""
+    return "before" if stage == "candidates" else "after"
+
+
+class ScoreWriter:
+    """Collects the results of one scorer about one run."""
+
+    def __init__(self, view: View, scorer: Scorer) -> None:
+        self.view = view
+        self._scorer, self._version = scorer.name, full_version(scorer, view.setting)
+        self._scores: list[Score] = []
+        self._failed: dict[tuple[str, str], tuple[RagguardError, list[str]]] = {}
+
+    def add(
+        self,
+        name: str,
+        value: float,
+        *,
+        step: StepView | None = None,
+        at: int | None = None,
+        who: Who = "engine",
+        stage: Stage = "passages",
+        stderr: float | None = None,
+        label: str = "",
+        explanation: str = "",
+        reference_source: ReferenceSource = "none",
+        references: Sequence[str] = (),
+        usage: Usage | None = None,
+        sub_question: int | None = None,
+        expectation: float | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Adds a score of a passage (`step`, and `at`, its index), of a step, or of the run. A nan or infinite value
+        adds nothing. `who` is the model whose fingerprint and prompts the score names."""
+        if not math.isfinite(value):
+            return
+        level: Level = "run" if step is None else "step" if at is None else "passage"
+        setting = self.view.setting
+        model = setting.engine if who == "engine" else setting.judge
+        prompts = setting.prompts if who == "engine" else setting.judge_prompts
+        if metadata and (LEFT_OUT in metadata or CUT_TOKENS in metadata):
+            NOTICES.once("passages that do not fit", partial(_does_not_fit, model))
+        self._scores.append(
+            Score(
+                name,
+                float(value) + 0.0,  # never -0.0
+                level,
+                self.view.run.id,
+                step_id=step.step.id if step else "",
+                passage_id=step.all[at].id if step and at is not None else "",
+                position=None if at is None else at + 1,
+                stderr=None if stderr is None or not math.isfinite(stderr) else float(stderr),
+                label=label,
+                explanation=explanation,
+                reference_source=reference_source,
+                engine=model.fingerprint,
+                prompts=prompts.identity,
+                usage=usage or Usage(),
+                scorer=self._scorer,
+                version=self._version,
+                references_hash=hash_references(reference_source, references),
+                sub_question=sub_question,
+                expectation=expectation,
+                metadata=metadata or {},
+                stage=stage,
+            )
+        )
+
+    def fail(self, error: RagguardError, what: str, step: StepView | None = None) -> None:
+        """Notes that `what`, such as a score's name, could not be given; a failure lists all that one error cost."""
+        key = (step.step.id if step else "", type(error).__name__)
+        listed = self._failed.setdefault(key, (error, []))[1]
+        if what not in listed:
+            listed.append(what)
+
+    @contextmanager
+    def failing(self, what: str, step: StepView | None = None) -> Iterator[None]:
+        """Makes an error of the block a failure of `what`; see `fail`."""
+        try:
+            yield
+        except RagguardError as error:
+            self.fail(error, what, step)
+
+    def left_out(self, *, passages: bool = True) -> None:
+        """Adds a failure for each step, and for the passages of each step, that are not judged: those over a cap,
+        and those without text. Without `passages`, no cap on passages holds for this scorer."""
+        caps = self.view.setting.caps
+        for step in self.view.steps_over_cap:
+            self._failed[step.id, "CapExceeded"] = (
+                CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"),
+                ["this step"],
+            )
+        for seen in self.view.steps:
+            for at in seen.textless:
+                kind = seen.all[at].metadata.get(CONTENT_KIND)
+                self.fail(
+                    NoText("a passage without text is not judged; give it one, such as a caption"),
+                    f"passage {at + 1} ({kind})" if kind else f"passage {at + 1}",
+                    seen,
+                )
+            if passages and seen.over_cap:
+                message = f"at most {caps.passages} passages of a step are judged; raise Caps(passages=...)"
+                captured = seen.all[-1].metadata.get(CUT_PASSAGES, f"{len(seen.all)} passages")
+                self.fail(CapExceeded(message), f"{seen.over_cap} of {captured}", seen)
+
+    def results(self) -> list[Result]:
+        """Returns all scores, then the failures."""
+        failures = [
+            Failure(
+                self._scorer,
+                name,
+                f"{_listed(what)}: {self._said(error)}",
+                will_retry=worth_repeating(error),
+                run_id=self.view.run.id,
+                step_id=step_id,
+            )
+            for (step_id, name), (error, what) in self._failed.items()
+        ]
+        return [*self._scores, *failures]
+
+    def _said(self, error: RagguardError) -> str:
+        """Returns the message of an error, with what can be done about it by a user of nano where nano has judged."""
+        if isinstance(error, LowLabelMass) and self.view.setting.judge_prompts.name == "nano":
+            return f"{error.found}; {_NANO_FAILED}"
+        return str(error)
+
+
+def _does_not_fit(model: EngineInfo) -> str:
+    """Returns a remark for users if passages do not fit a model's context."""
+    tokens = f" ({model.context:,} tokens)" if model.context else ""
+    return (
+        f"passages do not fit the context of {model.model}{tokens}: some were left out or cut before it judged them. "
+        f"The report says so at their hops, and the scores in their metadata (`{LEFT_OUT}`, `{CUT_TOKENS}`); an engine "
+        "or a judge with a longer context judges them whole"
+    )
+
+
+def _listed(what: Sequence[str]) -> str:
+    return ", ".join(what) if len(what) <= 8 else f"{', '.join(what[:7])} and {len(what) - 7} more"

@@ -14,8 +14,8 @@ from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.records import K_ERROR, Passage, RetrievalStep, Run, Stage
 from ragguard.runtime.arguments import whole_number
-from ragguard.scorers.exam.verdicts import Verdicts
-from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.scorers.exam.record import Verdicts
+from ragguard.scorers.question import count_tokens
 from ragguard.text.language import ENGLISH, Language
 
 LONG_FORM_TOKENS = 30

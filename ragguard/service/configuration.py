@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import LONGEST_WAIT, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.scorers.references import References, ReferenceTable
+from ragguard.scorers.evaluation import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.queue import QueueBounds
 from ragguard.service.redaction import Redact

@@ -20,9 +20,8 @@ from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
-from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.evaluation import evaluate, find_references
 from ragguard.scorers.pipeline import Identity, ScoringPipeline
-from ragguard.scorers.references import find_references
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake

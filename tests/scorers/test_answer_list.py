@@ -10,7 +10,7 @@ from ragguard.engines.entailment.entailer import Pair
 from ragguard.metrics import is_abstention
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.probes.question import EntailAnswer
+from ragguard.scorers.question import EntailAnswer
 
 FILE = Path(__file__).parent / "data" / "answers.jsonl"
 ROWS = [json.loads(line) for line in FILE.read_text(encoding="utf-8").splitlines()]

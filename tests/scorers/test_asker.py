@@ -12,7 +12,7 @@ from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable,
 from ragguard.records import Usage
 from ragguard.scorers.asker import Asker, tokens_of
 from ragguard.scorers.models import Models, apportion
-from ragguard.scorers.probes.question import EntailQuestion, LabelQuestion, SampleQuestion
+from ragguard.scorers.question import EntailQuestion, LabelQuestion, SampleQuestion
 
 LABELS = ("A", "B")
 

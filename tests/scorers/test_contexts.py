@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ragguard.engines.prompts import load_prompts
 from ragguard.records import Passage, RetrievalStep
 from ragguard.scorers.contexts import CLOSED_BOOK, Window, lay_out, window
-from ragguard.scorers.probes.belief import belief
+from ragguard.scorers.probes import belief
 from ragguard.scorers.view import view_step
 
 WIDE = Window(math.inf, 0)

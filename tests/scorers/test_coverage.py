@@ -19,7 +19,7 @@ from support.reader import (
 from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.tokens import count_tokens
+from ragguard.scorers.question import count_tokens
 
 
 async def coverage(the_run, engine=None, **more):

@@ -6,7 +6,7 @@ import pytest
 from ragguard.engines.base import Sample
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.probes.question import EntailAnswer, SampleAnswer
+from ragguard.scorers.question import EntailAnswer, SampleAnswer
 
 CHAIN = "north", "northern", "arctic", "polar", "south"
 """Each of the first four means the same as its neighbours alone, so that a meaning depends on its first answer."""

@@ -13,7 +13,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.belief import belief
+from ragguard.scorers.probes import belief
 
 CASE = next(case for case in world.cases(20, seed=3, hops=2) if not case.known)
 HOPS = [[passage for passage in CASE.gold if passage.metadata["hop"] == hop] for hop in (1, 2)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ragguard.errors import LowLabelMass
 from ragguard.metrics import cluster
 from ragguard.scorers.meanings import Meanings
-from ragguard.scorers.probes.question import EntailAnswer
+from ragguard.scorers.question import EntailAnswer
 
 OTHER_NUMBERS = [
     ("1.5 million", "15 million"), ("5", "-5"), ("3.14", "314"), ("5.0", "50"), ("1,5 %", "15%"), ("2:1", "21"),

@@ -11,7 +11,7 @@ from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.question import EntailQuestion
+from ragguard.scorers.question import EntailQuestion
 
 LONG = "After having looked at everything that was retrieved, I can say with some confidence that " * 3
 

@@ -32,7 +32,7 @@ from ragguard.errors import (
 from ragguard.metrics import Language
 from ragguard.records import Failure, Passage, Score, Usage
 from ragguard.scorers.pipeline import FAMILIES, USUAL, ScoringPipeline
-from ragguard.scorers.probes.tokens import prompt_tokens
+from ragguard.scorers.question import prompt_tokens
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.utility import Utility
 from ragguard.scorers.view import Caps

@@ -6,7 +6,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import connect
 from ragguard.records import Failure, Passage, RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.query_fit import QueryFit
+from ragguard.scorers.utility import QueryFit
 
 FITS, NOT, QUERY = "The ferry leaves at noon.", "Lemons are yellow.", "When does the ferry leave?"
 

@@ -7,8 +7,8 @@ from scipy.stats import kendalltau
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
 from ragguard.records import Passage, Usage
-from ragguard.scorers.probes.rating import Rating
-from ragguard.scorers.ratings import Ratings
+from ragguard.scorers.coverage import Ratings
+from ragguard.scorers.probes import Rating
 from ragguard.world import Fact
 from studies.coverage import METRICS, data_sets, study, system_interval, system_tau
 from studies.reasons import ON_NANO

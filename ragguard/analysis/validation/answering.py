@@ -23,7 +23,7 @@ from ragguard.scorers.asker import Asker
 from ragguard.scorers.exam.record import known_record
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.question import Answer, EntailAnswer, EntailQuestion, Question, SampleQuestion
+from ragguard.scorers.question import Answer, EntailAnswer, EntailQuestion, Question, SampleQuestion
 from ragguard.scorers.view import short
 
 T = TypeVar("T")

@@ -25,7 +25,7 @@ from ragguard.engines.entailment.entailer import (
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics import correlate
 from ragguard.metrics.agreement import auc, interval
-from ragguard.scorers.exam.cases import exam_cases
+from ragguard.scorers.exam.examination import exam_cases
 from ragguard.text.language import normalise
 
 EXAM = "exam"

@@ -6,9 +6,12 @@ Answers go through the engine's cache, so that an examination that was stopped g
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
 from typing import Any, TypeVar, cast
 
 import numpy as np
@@ -20,21 +23,16 @@ from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, 
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.likelihood import query_gain
-from ragguard.scorers.exam.cases import ExamQuestion, exam_cases
 from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.models import Models
-from ragguard.scorers.probes.abstention import abstention
-from ragguard.scorers.probes.belief import belief, likelihood
-from ragguard.scorers.probes.query import query_likelihood
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
+from ragguard.scorers.question import (
     Answer,
     EntailQuestion,
     LabelAnswer,
     Question,
     SampleQuestion,
 )
-from ragguard.scorers.probes.rating import grade
-from ragguard.scorers.probes.relevance import relevance
 from ragguard.text.language import normalise
 
 T = TypeVar("T")
@@ -55,6 +53,68 @@ _OF_THE_PROBE = EngineRejected, EngineProtocolError, PromptTooLong, ScoringError
 _GRADES = {"gold": 5, "partial": 3, "near": 2, "other": 1}
 _WITHOUT = "near", "other"
 _MISLEADING = "near", "contradiction"
+_OTHER = 7
+"""The passage about another subject is taken from the question this many places further on."""
+_PENALTY = 0.1
+"""How strongly the fit of the log-odds draws its slope and intercept to 0."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExamQuestion:
+    """A question with its answer and five passages."""
+
+    question: str
+    answer: str
+    same: str
+    """The answer in other words."""
+    wrong: str
+    """Another answer, which contradicts the right one."""
+    gold: str
+    """The passage that answers."""
+    near: str
+    """A passage of the same kind about something else."""
+    partial: str
+    """A passage about the subject of the question that does not hold the answer."""
+    other: str
+    """A passage about another subject."""
+
+    @property
+    def contradiction(self) -> str:
+        """The passage that answers, with the wrong answer in it."""
+        return self.gold.replace(self.answer, self.wrong)
+
+
+@dataclass(frozen=True, slots=True)
+class TwoHopQuestion:
+    """A question whose answer needs two passages."""
+
+    question: str
+    answer: str
+    first: str
+    second: str
+    near: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cases:
+    """All cases of the examination."""
+
+    questions: Sequence[ExamQuestion]
+    two_hop: Sequence[TwoHopQuestion]
+
+
+@cache
+def exam_cases() -> Cases:
+    """Returns the cases that ship with the package."""
+    data = json.loads((files("ragguard.scorers.exam") / "cases.json").read_text(encoding="utf-8"))
+    listed = data["questions"]
+    return Cases(
+        [
+            ExamQuestion(question=one.pop("q"), other=listed[(at + _OTHER) % len(listed)]["gold"], **one)
+            for at, one in enumerate([dict(one) for one in listed])
+        ],
+        [TwoHopQuestion(question=one.pop("q"), **one) for one in data["two_hop"]],
+    )
 
 
 @dataclass(slots=True)
@@ -306,6 +366,3 @@ def _log_odds(paper: _Paper) -> tuple[float, float] | None:
         if np.abs(step).max() < 1e-9:
             break
     return round(float(beta[0]), 4), round(float(beta[1]), 4)
-
-
-_PENALTY = 0.1

@@ -1,5 +1,5 @@
 """Answers for models that failed an examination: another probe's answer, or an error with the reason, takes the place
-of theirs."""
+of theirs. A model that nobody examined is examined briefly."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import cast
 
-from ragguard.engines.prompts import PromptSet
+from ragguard.engines.base import Engine
+from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
 from ragguard.metrics.likelihood import query_gain
+from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.asker import Respondent
-from ragguard.scorers.exam.verdicts import Verdicts
-from ragguard.scorers.probes.query import query_likelihood
-from ragguard.scorers.probes.question import (
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine_briefly
+from ragguard.scorers.exam.record import SWITCH, Verdicts, heeded, keep_record, known_record, record_file
+from ragguard.scorers.probes import query_likelihood
+from ragguard.scorers.question import (
     Answer,
     EntailQuestion,
     LabelAnswer,
@@ -23,6 +26,7 @@ from ragguard.scorers.probes.question import (
     TextAnswer,
     TextQuestion,
 )
+from ragguard.text.secret_filter import logger
 
 
 class Examined:
@@ -96,3 +100,32 @@ def _probe(question: Question) -> str:
     if isinstance(question, LabelQuestion):
         return question.subject.probe
     return question.probe if isinstance(question, TextQuestion) else ""
+
+
+_log = logger("ragguard")
+
+
+async def examine_unknown(engine: Engine, prompts: PromptSet | None = None) -> None:
+    """Puts the short form to a model without a record, and keeps the outcome, so that it is not asked again.
+
+    Asks nothing of nano, which is for its own world, nor of a server that needs several requests for the labels of one
+    prompt. A model that does not answer is left alone: scoring says so.
+    """
+    if not heeded():
+        return
+    try:
+        info = await engine.info()
+        given = prompts or load_prompts(info.prompts)
+        if given.name == "nano" or info.label_requests > 1 or known_record(info, given):
+            return
+        record = await examine_briefly(engine, given)
+    except RagguardError as error:
+        _log.debug("no short examination: %s", error)
+        return
+    keep_record(record, record_file(info, given))
+    if record.failed:
+        NOTICES.once(
+            f"short examination: {info.fingerprint}",
+            f"{record.remark}: its numbers by label may mean nothing. `ragguard doctor ENGINE --exam` examines it, "
+            f"and what it fails in is then not used ({BRIEF_PROMPTS} prompts asked; {SWITCH}=off: none)",
+        )

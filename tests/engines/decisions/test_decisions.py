@@ -17,8 +17,7 @@ from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText
 from ragguard.records import RetrievalStep, Run
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.rating import answerability, grade
-from ragguard.scorers.probes.relevance import relevance
+from ragguard.scorers.probes import answerability, grade, relevance
 
 PROMPTS = load_prompts("decisions")
 PASSAGE, QUERY = "Ursula Almberg founded Corwell Mills.", "Who founded Corwell Mills?"

@@ -11,13 +11,28 @@ from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, Sco
 from ragguard.records import Run
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.pipeline import ScoringPipeline
-from ragguard.scorers.probes.abstention import abstention, read_abstention
-from ragguard.scorers.probes.belief import belief, read_condensation
-from ragguard.scorers.probes.question import LabelAnswer, LabelQuestion, SampleAnswer, label_answers
-from ragguard.scorers.probes.rating import answerability, grade, read_rating, response_grade
-from ragguard.scorers.probes.relevance import read_relevance, relevance, sees_references
-from ragguard.scorers.probes.sub_questions import read_sub_questions
-from ragguard.scorers.probes.tokens import count_tokens, prompt_tokens
+from ragguard.scorers.probes import (
+    abstention,
+    answerability,
+    belief,
+    grade,
+    read_abstention,
+    read_condensation,
+    read_rating,
+    read_relevance,
+    read_sub_questions,
+    relevance,
+    response_grade,
+    sees_references,
+)
+from ragguard.scorers.question import (
+    LabelAnswer,
+    LabelQuestion,
+    SampleAnswer,
+    count_tokens,
+    label_answers,
+    prompt_tokens,
+)
 
 SETS = ["default", "nano"]
 FIVE = LabelQuestion(as_prompt("?"), ("1", "2", "3", "4", "5"))

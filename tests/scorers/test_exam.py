@@ -15,8 +15,8 @@ from ragguard.engines.connect import connect
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import CircuitOpen, EngineUnreachable
 from ragguard.records import Failure, Passage, RetrievalStep, Run
-from ragguard.scorers.exam.cases import exam_cases
-from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine, examine_briefly, repeated
+from ragguard.scorers.exam.examination import BRIEF_PROMPTS, exam_cases, examine, examine_briefly, repeated
+from ragguard.scorers.exam.examined import examine_unknown
 from ragguard.scorers.exam.record import (
     ExamRecord,
     failed_behind,
@@ -25,7 +25,6 @@ from ragguard.scorers.exam.record import (
     record_file,
     remarks_on,
 )
-from ragguard.scorers.exam.unknown import examine_unknown
 from ragguard.scorers.pipeline import ScoringPipeline
 
 DEFAULT = load_prompts("default")
