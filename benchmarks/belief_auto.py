@@ -15,7 +15,7 @@ from machine import record
 from ragguard import world
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.nano.nano_engine import NanoEngine
-from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests import DrawRequest
 from ragguard.records import Run, Score
 from ragguard.scorers.belief import Belief, By
 from ragguard.scorers.pipeline import ScoringPipeline

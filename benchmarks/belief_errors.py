@@ -21,7 +21,7 @@ from machine import record
 
 from ragguard import connect, world
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Run

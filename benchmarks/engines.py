@@ -43,9 +43,9 @@ from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
 from ragguard.engines.connect import connect
-from ragguard.engines.http.vllm import VllmEngine
-from ragguard.engines.label_tokens import ABSTENTION
-from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.http.server import VllmEngine
+from ragguard.engines.labels import ABSTENTION
+from ragguard.engines.nano.nano_engine import write_checkpoint
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import Rendered
 

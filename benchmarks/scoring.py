@@ -40,7 +40,7 @@ from ragguard.engines.base import (
     as_prompt,
 )
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.entailment.entailer import EngineEntailer, Entailments, Pair
+from ragguard.engines.entailer import EngineEntailer, Entailments, Pair
 from ragguard.metrics import normalise
 from ragguard.records import Run, Score
 from ragguard.scorers.pipeline import ScoringPipeline
@@ -254,7 +254,7 @@ def main() -> None:
     if chosen.vllm:
         from support.vllm_server import serve
 
-        from ragguard.engines.nano.checkpoint import write_checkpoint
+        from ragguard.engines.nano.nano_engine import write_checkpoint
 
         with tempfile.TemporaryDirectory() as folder:
             write_checkpoint(Path(folder))

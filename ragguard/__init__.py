@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from ragguard.capture.decorator import retrieval as retrieval
     from ragguard.capture.enclosing import paused as paused
     from ragguard.client import RagGuard as RagGuard
-    from ragguard.engines.account import Account as Account
-    from ragguard.engines.account import Price as Price
     from ragguard.engines.base import Engine as Engine
     from ragguard.engines.connect import connect as connect
-    from ragguard.engines.entailment.entailer import Entailer as Entailer
+    from ragguard.engines.entailer import Entailer as Entailer
+    from ragguard.engines.layers.budget import Account as Account
+    from ragguard.engines.layers.budget import Price as Price
     from ragguard.engines.prompts import PromptSet as PromptSet
     from ragguard.engines.prompts import load_prompts as load_prompts
     from ragguard.guard import DistractorGuard as DistractorGuard
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from ragguard.telemetry.sink import Sink as Sink
 
 _HOMES = {
-    "Account": "ragguard.engines.account",
+    "Account": "ragguard.engines.layers.budget",
     "Advice": "ragguard.records",
     "Caps": "ragguard.scorers.view",
     "DistractorGuard": "ragguard.guard",
     "Engine": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailment.entailer",
+    "Entailer": "ragguard.engines.entailer",
     "Failure": "ragguard.records",
     "Passage": "ragguard.records",
-    "Price": "ragguard.engines.account",
+    "Price": "ragguard.engines.layers.budget",
     "PromptSet": "ragguard.engines.prompts",
     "RagGuard": "ragguard.client",
     "RetrievalStep": "ragguard.records",

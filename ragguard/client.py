@@ -24,10 +24,10 @@ from uuid import UUID
 
 from ragguard.capture.handle import RunHandle, Thumb
 from ragguard.capture.recorder import Recorder
-from ragguard.engines.account import Account, Limits
-from ragguard.engines.automatic import AUTO
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.entailer import Entailer
+from ragguard.engines.connect import AUTO
+from ragguard.engines.entailer import Entailer
+from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun

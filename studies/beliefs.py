@@ -13,7 +13,7 @@ import numpy as np
 
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine, Sample
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
 from ragguard.metrics import exact_match, rouge_l, sample_weights, seper_hard, seper_soft, token_f1

@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from ragguard.engines.base import Engine, EngineInfo, LabelProbs, Prompt
 from ragguard.engines.engine import Layer
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.labels import LabelRequest
+from ragguard.engines.requests import R, Request
 from ragguard.errors import InvalidInput
 
 _LEAST = 1e-12

@@ -16,7 +16,7 @@ from ragguard.analysis.validation.answering import grader, with_answers, with_ou
 from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics import (
     alpha_ndcg,

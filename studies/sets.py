@@ -21,7 +21,7 @@ from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
 from ragguard.metrics import correlate, ndcg, pct_proc, ra_nwg
 from ragguard.scorers.asker import Asker

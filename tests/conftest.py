@@ -94,7 +94,7 @@ def vllm_server(tmp_path_factory):
         pytest.skip(
             "NO vLLM HERE: run `make test-vllm`, or set RAGGUARD_VLLM_URL to a server that serves nano"
         )
-    from ragguard.engines.nano.checkpoint import write_checkpoint
+    from ragguard.engines.nano.nano_engine import write_checkpoint
 
     folder = tmp_path_factory.mktemp("nano-checkpoint")
     write_checkpoint(folder)

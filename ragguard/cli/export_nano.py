@@ -16,7 +16,7 @@ def run(
     force: Annotated[bool, typer.Option("--force", help="Write into a directory that is not empty.")] = False,
 ) -> None:
     """Write nano as a checkpoint that transformers and vLLM load."""
-    from ragguard.engines.nano.checkpoint import write_checkpoint
+    from ragguard.engines.nano.nano_engine import write_checkpoint
 
     if directory.exists() and not directory.is_dir():
         say(f"{directory} is a file: give a directory", error=True)

@@ -69,8 +69,7 @@ def run(
     """
     from ragguard.cli.sides import load_retriever
     from ragguard.client import RagGuard
-    from ragguard.engines.automatic import choose
-    from ragguard.engines.connect import connect
+    from ragguard.engines.connect import choose, connect
     from ragguard.text.search import Search, read_folder
 
     if empty := [one for one in questions if not one.strip()]:

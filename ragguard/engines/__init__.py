@@ -8,8 +8,6 @@ from ragguard.runtime.lazy import lazy
 
 if TYPE_CHECKING:
     from ragguard.engines import connect as connect
-    from ragguard.engines.account import Account as Account
-    from ragguard.engines.account import Price as Price
     from ragguard.engines.base import Continuation as Continuation
     from ragguard.engines.base import Continuations as Continuations
     from ragguard.engines.base import Engine as Engine
@@ -20,46 +18,48 @@ if TYPE_CHECKING:
     from ragguard.engines.base import Sample as Sample
     from ragguard.engines.base import Samples as Samples
     from ragguard.engines.base import Span as Span
-    from ragguard.engines.entailment.classify import ClassifyEntailer as ClassifyEntailer
-    from ragguard.engines.entailment.connected_entailer import connect_entailer as connect_entailer
-    from ragguard.engines.entailment.cross_encoder import CrossEncoder as CrossEncoder
-    from ragguard.engines.entailment.entailer import EngineEntailer as EngineEntailer
-    from ragguard.engines.entailment.entailer import Entailer as Entailer
-    from ragguard.engines.entailment.entailer import Entailments as Entailments
-    from ragguard.engines.entailment.entailer import Pair as Pair
-    from ragguard.engines.http.openai import OpenAIEngine as OpenAIEngine
-    from ragguard.engines.http.vllm import VllmEngine as VllmEngine
+    from ragguard.engines.connected_entailer import connect_entailer as connect_entailer
+    from ragguard.engines.entailer import EngineEntailer as EngineEntailer
+    from ragguard.engines.entailer import Entailer as Entailer
+    from ragguard.engines.entailer import Entailments as Entailments
+    from ragguard.engines.entailer import Pair as Pair
+    from ragguard.engines.http.server import OpenAIEngine as OpenAIEngine
+    from ragguard.engines.http.server import VllmEngine as VllmEngine
     from ragguard.engines.layers import Budget as Budget
     from ragguard.engines.layers import Cache as Cache
     from ragguard.engines.layers import Coalesce as Coalesce
     from ragguard.engines.layers import Patience as Patience
     from ragguard.engines.layers import Priority as Priority
     from ragguard.engines.layers import Retry as Retry
+    from ragguard.engines.layers.budget import Account as Account
+    from ragguard.engines.layers.budget import Price as Price
     from ragguard.engines.local.hf import HfEngine as HfEngine
     from ragguard.engines.local.inprocess import InProcessVllmEngine as InProcessVllmEngine
     from ragguard.engines.nano.nano_engine import NanoEngine as NanoEngine
+    from ragguard.engines.nli_models import ClassifyEntailer as ClassifyEntailer
+    from ragguard.engines.nli_models import CrossEncoder as CrossEncoder
 
 _HOMES = {
-    "Account": "ragguard.engines.account",
+    "Account": "ragguard.engines.layers.budget",
     "Budget": "ragguard.engines.layers",
     "Cache": "ragguard.engines.layers",
-    "ClassifyEntailer": "ragguard.engines.entailment.classify",
+    "ClassifyEntailer": "ragguard.engines.nli_models",
     "Coalesce": "ragguard.engines.layers",
-    "CrossEncoder": "ragguard.engines.entailment.cross_encoder",
+    "CrossEncoder": "ragguard.engines.nli_models",
     "Engine": "ragguard.engines.base",
-    "EngineEntailer": "ragguard.engines.entailment.entailer",
+    "EngineEntailer": "ragguard.engines.entailer",
     "EngineInfo": "ragguard.engines.base",
-    "Entailer": "ragguard.engines.entailment.entailer",
-    "Entailments": "ragguard.engines.entailment.entailer",
+    "Entailer": "ragguard.engines.entailer",
+    "Entailments": "ragguard.engines.entailer",
     "HfEngine": "ragguard.engines.local.hf",
     "InProcessVllmEngine": "ragguard.engines.local.inprocess",
     "LabelProbs": "ragguard.engines.base",
     "Message": "ragguard.engines.base",
     "NanoEngine": "ragguard.engines.nano.nano_engine",
-    "OpenAIEngine": "ragguard.engines.http.openai",
-    "Pair": "ragguard.engines.entailment.entailer",
+    "OpenAIEngine": "ragguard.engines.http.server",
+    "Pair": "ragguard.engines.entailer",
     "Patience": "ragguard.engines.layers",
-    "Price": "ragguard.engines.account",
+    "Price": "ragguard.engines.layers.budget",
     "Priority": "ragguard.engines.layers",
     "Prompt": "ragguard.engines.base",
     "Retry": "ragguard.engines.layers",
@@ -68,8 +68,8 @@ _HOMES = {
     "Sample": "ragguard.engines.base",
     "Samples": "ragguard.engines.base",
     "Span": "ragguard.engines.base",
-    "VllmEngine": "ragguard.engines.http.vllm",
-    "connect_entailer": "ragguard.engines.entailment.connected_entailer",
+    "VllmEngine": "ragguard.engines.http.server",
+    "connect_entailer": "ragguard.engines.connected_entailer",
 }
 """The module in which each name is defined, by the name."""
 

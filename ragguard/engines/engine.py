@@ -27,10 +27,8 @@ from ragguard.engines.base import (
     check_mode,
     check_sampling,
 )
-from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.labels import LabelRequest
+from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, R, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.deadline import until

@@ -15,8 +15,8 @@ from typing import TypeVar, cast
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.entailment.entailer import Entailer, Entailments, Pair
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.entailer import Entailer, Entailments, Pair
+from ragguard.engines.requests import R, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import in_words

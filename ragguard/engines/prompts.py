@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from ragguard.engines.base import Message, Prompt, Role, Span, as_labels
-from ragguard.engines.special_tokens import neutralise
+from ragguard.engines.chat_frames import neutralise
 from ragguard.errors import InvalidInput, UnknownName
 
 Task = Literal[

@@ -18,11 +18,13 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import numpy as np
 
 from ragguard.engines.base import Continuation, EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
-from ragguard.engines.label_tokens import (
+from ragguard.engines.chat_frames import LETTERS, QUESTION, SpecialTokens, begun_thought, open_thought
+from ragguard.engines.labels import (
     ABSTENTION,
     CONTRASTS,
     Asks,
     LabelPlan,
+    LabelRequest,
     Logprobs,
     checked_logprob,
     colliding,
@@ -30,12 +32,7 @@ from ragguard.engines.label_tokens import (
 )
 from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.request import Request
-from ragguard.engines.special_tokens import SpecialTokens
-from ragguard.engines.thinking import LETTERS, QUESTION, begun_thought, open_thought
+from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, Request
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage

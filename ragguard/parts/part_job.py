@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from ragguard.engines.automatic import AUTO, choose
+from ragguard.engines.connect import AUTO, choose
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput
 from ragguard.parts.part import digest_of

@@ -14,7 +14,7 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Usage

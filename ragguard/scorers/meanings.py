@@ -12,7 +12,7 @@ from itertools import combinations
 from typing import Literal
 
 from ragguard.engines.base import Sample
-from ragguard.engines.entailment.entailer import Pair, same
+from ragguard.engines.entailer import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError, shown_apart
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Usage

@@ -14,8 +14,8 @@ import numpy as np
 
 from ragguard.engines.base import Engine, LabelProbs
 from ragguard.engines.engine import only_judges, send_to
-from ragguard.engines.entailment.entailer import Entailer, rows_of
-from ragguard.engines.requests.continuations import ContinuationRequest
+from ragguard.engines.entailer import Entailer, rows_of
+from ragguard.engines.requests import ContinuationRequest
 from ragguard.errors import EngineProtocolError
 from ragguard.records import Usage
 from ragguard.scorers.question import (

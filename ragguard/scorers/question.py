@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar, overload
 import numpy as np
 
 from ragguard.engines.base import HowAnswered, LabelProbs, Prompt, Sample
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
 from ragguard.errors import EngineProtocolError, RagguardError
 from ragguard.records import CUT_TOKENS, Usage
 

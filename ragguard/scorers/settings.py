@@ -12,13 +12,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from ragguard.engines.account import Account, Limits
-from ragguard.engines.automatic import AUTO, choose
 from ragguard.engines.base import Engine
-from ragguard.engines.connect import connect, connect_judge
+from ragguard.engines.connect import AUTO, choose, connect, connect_judge
+from ragguard.engines.connected_entailer import connect_entailer
 from ragguard.engines.engine import ConnectedLater
-from ragguard.engines.entailment.connected_entailer import connect_entailer
-from ragguard.engines.entailment.entailer import Entailer
+from ragguard.engines.entailer import Entailer
+from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.runtime.notices import NOTICES

@@ -10,7 +10,7 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import Reply, serving
 
 from ragguard import RagGuard, connect
-from ragguard.engines import automatic
+from ragguard.engines import connect as connecting
 from ragguard.engines.llama import smol
 from ragguard.errors import EngineRejected
 from ragguard.parts.part_job import PartJob
@@ -25,8 +25,8 @@ def bare_machine(monkeypatch, tmp_path):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAGGUARD_MODELS", str(tmp_path))
-    monkeypatch.setattr(automatic, "_LOCAL", automatic._LocalServer())
-    monkeypatch.setattr(automatic, "PORTS", {})
+    monkeypatch.setattr(connecting, "_LOCAL", connecting._LocalServer())
+    monkeypatch.setattr(connecting, "PORTS", {})
 
 
 def at(*urls):
@@ -39,14 +39,14 @@ def listing(*names):
 
 def test_engine_of_the_environment_comes_first(monkeypatch):
     with serving(listing("local")) as server:
-        monkeypatch.setattr(automatic, "PORTS", at(server))
+        monkeypatch.setattr(connecting, "PORTS", at(server))
         monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")
         monkeypatch.setenv("OPENAI_API_KEY", "sk-test-of-auto")
-        assert automatic.choose().address == f"{server}#local"  # no model is named
+        assert connecting.choose().address == f"{server}#local"  # no model is named
         monkeypatch.setenv("OPENAI_MODEL", "big")
-        assert automatic.choose().address == "https://models.example/v1#big"
+        assert connecting.choose().address == "https://models.example/v1#big"
         monkeypatch.setenv("RAGGUARD_ENGINE", "hf:ours")
-        assert automatic.choose().address == "hf:ours"
+        assert connecting.choose().address == "hf:ours"
 
 
 @pytest.mark.parametrize(
@@ -62,8 +62,8 @@ def test_engine_of_the_environment_comes_first(monkeypatch):
 )
 def test_local_server_without_a_model_is_passed_over(reply, monkeypatch):
     with serving(lambda request: reply) as wrong, serving(listing("qwen", "llama")) as right:
-        monkeypatch.setattr(automatic, "PORTS", at(wrong, right))
-        choice = automatic.choose()
+        monkeypatch.setattr(connecting, "PORTS", at(wrong, right))
+        choice = connecting.choose()
     assert choice.address == f"{right}#qwen"
     assert "first of its 2 models" in choice.reason
 
@@ -78,7 +78,7 @@ def test_local_servers_are_asked_once_and_without_a_key(monkeypatch):
 
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-of-auto")
     with serving(handle) as server:
-        monkeypatch.setattr(automatic, "PORTS", at(server))
+        monkeypatch.setattr(connecting, "PORTS", at(server))
         engine, _ = connect("auto"), connect("auto")
         assert asked == [("/v1/models", None)]
 
@@ -91,11 +91,11 @@ def test_local_servers_are_asked_once_and_without_a_key(monkeypatch):
 
 
 def test_server_that_does_not_answer_in_time_is_passed_over(monkeypatch):
-    monkeypatch.setattr(automatic, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(connecting, "PATIENCE_S", 0.05)
     with serving(lambda request: Reply({"data": [{"id": "late"}]}, wait_s=5)) as slow:
-        monkeypatch.setattr(automatic, "PORTS", at(slow))
+        monkeypatch.setattr(connecting, "PORTS", at(slow))
         with pytest.raises(EngineRejected, match="no server answers on this machine"):
-            automatic.choose()
+            connecting.choose()
 
 
 def test_nothing_anywhere_is_one_sentence_with_the_ways_out(monkeypatch):
@@ -121,7 +121,7 @@ def test_choice_is_said_once(monkeypatch, caplog):
 def test_smol_comes_last_and_is_scored_by_likelihood(monkeypatch, caplog):
     monkeypatch.setattr(smol, "smol_path", lambda: "weights.gguf")
     settings = ScoringSettings()
-    assert automatic.choose().address == "smol"
+    assert connecting.choose().address == "smol"
     assert settings.chosen_scorers == ("likelihood",)
     assert "cannot judge by label" in caplog.text
     assert ScoringSettings(scorers=["utility"]).chosen_scorers == ("utility",)

@@ -11,11 +11,10 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import connect
 from ragguard.engines.connect import open_engine
+from ragguard.engines.connected_entailer import connect_entailer
 from ragguard.engines.engine import ConnectedEngine, layers_of
-from ragguard.engines.entailment.connected_entailer import connect_entailer
 from ragguard.engines.foreign import ForeignEngine
-from ragguard.engines.http.address import key_from_environment, parse_address
-from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.http_client import HttpClient, key_from_environment, parse_address
 from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.errors import BudgetExceeded, EngineUnreachable, InvalidInput, UnknownName
 from ragguard.scorers.settings import ScoringSettings

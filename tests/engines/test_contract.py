@@ -13,8 +13,7 @@ from support.tiny_checkpoint import make_checkpoint
 from support.tiny_gguf import make_gguf
 
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.http.openai import OpenAIEngine
-from ragguard.engines.http.vllm import VllmEngine
+from ragguard.engines.http.server import OpenAIEngine, VllmEngine
 
 pytestmark = pytest.mark.slow
 

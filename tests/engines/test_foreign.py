@@ -15,8 +15,8 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import RagGuard
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.connected_entailer import connect_entailer
-from ragguard.engines.entailment.entailer import Entailments, Pair
+from ragguard.engines.connected_entailer import connect_entailer
+from ragguard.engines.entailer import Entailments, Pair
 from ragguard.engines.foreign import MOST_GIVEN_UP, ForeignCalls, ForeignEngine
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.guard import DistractorGuard

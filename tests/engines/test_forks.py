@@ -12,10 +12,10 @@ from support.reader import TableEntailer
 from support.scripted_engine import Call, ScriptedEngine, unit
 
 from ragguard import connect
-from ragguard.engines.account import Account
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.connected_entailer import connect_entailer
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.connected_entailer import connect_entailer
+from ragguard.engines.entailer import Pair
+from ragguard.engines.layers.budget import Account
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.engines.label_tokens import colliding, plan_labels
+from ragguard.engines.labels import colliding, plan_labels
 
 labels = st.lists(
     st.lists(st.integers(0, 5), min_size=1, max_size=4).map(tuple), min_size=1, max_size=6, unique=True

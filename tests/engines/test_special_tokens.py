@@ -7,8 +7,8 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
 
 from ragguard.engines.base import Message, Prompt, Span
-from ragguard.engines.http.vllm import VllmEngine
-from ragguard.engines.special_tokens import SpecialTokens, neutralise
+from ragguard.engines.chat_frames import SpecialTokens, neutralise
+from ragguard.engines.http.server import VllmEngine
 
 FAMILIES = (
     "<|im_start|> <|im_end|> <|eot_id|> <|start_header_id|> <|endoftext|> <|channel|> <|user|> <|START_THINKING|> "

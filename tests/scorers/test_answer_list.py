@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
 from ragguard.metrics import is_abstention
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.meanings import Meanings

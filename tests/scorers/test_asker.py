@@ -7,7 +7,7 @@ from support.reader import TableEntailer
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.engines.base import as_prompt
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
 from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
 from ragguard.scorers.asker import Asker, tokens_of

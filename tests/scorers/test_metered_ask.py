@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 from support.reader import FIRM, FIRM_QUERY, NOISE, TableEntailer, reader, run, step, two_hops
 
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
 from ragguard.errors import EngineUnreachable
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested

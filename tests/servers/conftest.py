@@ -11,7 +11,7 @@ from support.environments import SERVERS
 from support.server_process import free_port, healthy_server
 
 from ragguard.engines.llama.smol import smol_path
-from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.nano.nano_engine import write_checkpoint
 
 LITELLM_KEY = "sk-of-the-proxy"
 

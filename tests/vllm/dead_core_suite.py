@@ -13,7 +13,7 @@ from support.polling import eventually
 from support.program import command, environment
 from support.ray_cluster import ray_cluster
 
-from ragguard.engines.nano.checkpoint import write_checkpoint
+from ragguard.engines.nano.nano_engine import write_checkpoint
 from ragguard.storage.files.partfolder import PartFolder
 from ragguard.storage.files.runfile import write_runs
 from tests.on_ray.conftest import made

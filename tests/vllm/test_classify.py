@@ -8,9 +8,8 @@ from support.environments import VLLM
 from support.tiny_classifier import SHUFFLED, make_classifier
 from support.vllm_server import serve
 
-from ragguard.engines.entailment.classify import ClassifyEntailer
-from ragguard.engines.entailment.cross_encoder import CrossEncoder
-from ragguard.engines.entailment.entailer import Pair
+from ragguard.engines.entailer import Pair
+from ragguard.engines.nli_models import ClassifyEntailer, CrossEncoder
 from ragguard.errors import EngineRejected, PromptTooLong
 
 pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(900)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ragguard import world
-from ragguard.engines.http.vllm import VllmEngine
+from ragguard.engines.http.server import VllmEngine
 from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.prompts import load_prompts
 

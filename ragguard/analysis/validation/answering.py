@@ -15,7 +15,7 @@ from ragguard.analysis.validation.entailers import WordEntailer
 from ragguard.analysis.validation.progress import Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, RagguardError
 from ragguard.scorers.answers import verdict_of

@@ -13,8 +13,8 @@ from ragguard.analysis.validation.readers.fields import json_objects
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect
-from ragguard.engines.entailment.connected_entailer import connect_entailer
-from ragguard.engines.entailment.entailer import (
+from ragguard.engines.connected_entailer import connect_entailer
+from ragguard.engines.entailer import (
     RELATIONS,
     EngineEntailer,
     Entailer,

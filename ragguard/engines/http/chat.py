@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ragguard.engines.base import Message, Prompt
-from ragguard.engines.http.body import choices_of, unexpected, usage_of
+from ragguard.engines.chat_frames import QUESTION, begun_thought, without_reasoning
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.label_tokens import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.thinking import QUESTION, begun_thought, without_reasoning
+from ragguard.engines.http.replies import choices_of, unexpected, usage_of
+from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
+from ragguard.engines.requests import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.notices import NOTICES

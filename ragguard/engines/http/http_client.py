@@ -1,7 +1,7 @@
-"""The HTTP client: sends JSON to an engine's server, and turns each failure into one of the errors of `errors.py`.
+"""The HTTP client of a server: its address and key, requests with JSON, and which model it serves.
 
-Knows addresses, keys, deadlines and event loops; knows no model and no API. The key is never shown: not in a repr, a
-log line or an error, even where the server repeats it.
+Knows deadlines and event loops, and no API beyond the list of models. The key is never shown: not in a repr, a log line
+or an error, even where the server repeats it.
 """
 
 from __future__ import annotations
@@ -10,68 +10,112 @@ import asyncio
 import json
 import math
 import os
-import re
-import ssl
 import time
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
+from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import parse_qsl, unquote, urlsplit
 from urllib.request import getproxies
 
 import httpx
 
-from ragguard.engines.account import count_reply, count_request
-from ragguard.engines.http.address import key_from_environment, parse_address
-from ragguard.engines.http.body import (
+from ragguard.engines.http.replies import (
+    CONNECT_S,
+    LOOKED_AT,
     MOST_BYTES,
     MOST_BYTES_OF_AN_ERROR,
     BodyTooLarge,
     as_text,
+    broken,
+    code,
+    may_pass,
+    message,
     parsed,
     read_body,
+    refusal,
+    unexpected,
     usage_of,
 )
+from ragguard.engines.layers.budget import count_reply, count_request
 from ragguard.errors import (
     Closed,
-    EngineError,
     EngineOverloaded,
     EngineProtocolError,
     EngineRejected,
-    EngineUnreachable,
     InvalidInput,
-    PromptTooLong,
 )
-from ragguard.runtime.deadline import in_words, until
+from ragguard.runtime.deadline import until
 from ragguard.runtime.faults import brief
 from ragguard.runtime.notices import NOTICES
 from ragguard.text.credentials import (
+    Credentials,
     checked_headers,
     checked_key,
     header_lines,
+    split_credentials,
 )
 from ragguard.text.secret_filter import clean_cause
 
-_CONNECT_S = 10.0
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The parts of a server's address."""
+
+    base: str
+    """The URL before the OpenAI paths, such as `http://host:8000/v1`."""
+    root: str
+    """The URL before vLLM's own paths (`/version`, `/tokenize`)."""
+    model: str | None = None
+    """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
+    credentials: Credentials | None = field(default=None, repr=False)
+    query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    """The parameters that each request carries, such as `api-version`; they may hold a key and are never shown."""
+    loopback: bool = False
+
+    @property
+    def is_azure(self) -> bool:
+        """True for Azure's OpenAI service, which wants the key in a header of its own."""
+        return ".azure.com" in self.base or "/openai/deployments/" in self.base
+
+
+def parse_address(url: str) -> Address:
+    """Takes an address apart: `http(s)://host:port/v1`, with or without `/v1`, `#model` or `?model=`. Other
+    parameters of the query are sent with each request. A deployment of Azure's names its model in the path."""
+    allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
+    bare, credentials = split_credentials("engine", url, allowed)
+    parts = urlsplit(bare)
+    host, port = parts.hostname, parts.port
+    if parts.scheme not in ("http", "https") or not host:
+        raise InvalidInput("engine", bare, allowed)
+    name = f"[{host}]" if ":" in host else host
+    origin = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
+    path = parts.path.rstrip("/").removesuffix("/chat/completions")
+    base = origin + (path or "/v1")
+    query = parse_qsl(parts.query)
+    asked = unquote(parts.fragment) or next((value for name, value in query if name == "model"), "")
+    asked = asked or unquote(path.partition("/openai/deployments/")[2].partition("/")[0])
+    sent = tuple((name, value) for name, value in query if name != "model")
+    return Address(
+        base,
+        base.removesuffix("/v1"),
+        asked or None,
+        credentials,
+        query=sent,
+        loopback=host in ("127.0.0.1", "localhost", "::1"),
+    )
+
+
+def key_from_environment(address: Address) -> str | None:
+    """Returns `RAGGUARD_API_KEY`, else `OPENAI_API_KEY`, which goes over https or to this machine only. For Azure that
+    is `AZURE_OPENAI_API_KEY`."""
+    names = ["RAGGUARD_API_KEY"]
+    if address.loopback or address.base.startswith("https:"):
+        names.append("AZURE_OPENAI_API_KEY" if address.is_azure else "OPENAI_API_KEY")
+    return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
+
+
 _SILENT_S = 3.0
 """Seconds after which a server that has answered nothing yet is said to be waited for."""
-_LOOKED_AT = 4000
-"""The number of characters of an answer that are read for an error message, which is then cut further."""
-_TOO_LONG = re.compile(
-    r"context[_ ]?(length|size|window)|maximum (model|input|prompt) length|prompt (is )?too long"
-    r"|too many (input )?tokens|longer than the maximum",
-    re.IGNORECASE,
-)
-_PERMANENT = frozenset(
-    {"insufficient_quota", "billing_hard_limit_reached", "billing_not_active", "account_deactivated"}
-)
-"""The refusals that stay whatever their status says, by the code or the type of the error."""
-_LIMIT = re.compile(
-    r"(?:context (?:length|size|window)|max_model_len|maximum model length)\D{0,12}?(\d+)", re.IGNORECASE
-)
-_LENGTH = re.compile(
-    r"(?:resulted in|contains(?: at least)?|requested|request|prompt|length of)\D{0,12}?(\d+) (?:input )?tokens",
-    re.IGNORECASE,
-)
 
 
 class HttpClient:
@@ -165,7 +209,7 @@ class HttpClient:
             # Requests to this machine never use a proxy.
             trust_env=not self.address.loopback,
             # The whole exchange is timed by the caller's deadline; here only the hand-shake.
-            timeout=httpx.Timeout(None, connect=_CONNECT_S),
+            timeout=httpx.Timeout(None, connect=CONNECT_S),
             limits=httpx.Limits(
                 max_connections=self._connections, max_keepalive_connections=self._connections
             ),
@@ -198,25 +242,8 @@ class HttpClient:
         try:
             async with until(limit, f"{method} {url}"):
                 status, headers, body = await self._exchange(method, url, content)
-        except httpx.ConnectTimeout as error:
-            raise EngineUnreachable(
-                f"{method} {url}: no connection within {_CONNECT_S:.0f} s; "
-                "check host and port, and that the server is up"
-            ) from clean_cause(error)
-        except httpx.ConnectError as error:
-            raise EngineUnreachable(
-                f"{method} {url}: {brief(_why_not_connected(error))}; "
-                "check the address and that the server is up"
-            ) from clean_cause(error)
-        except httpx.TransportError as error:
-            raise EngineUnreachable(
-                f"{method} {url}: the connection broke ({brief(str(error)) or type(error).__name__}); "
-                "the server may have been restarted"
-            ) from clean_cause(error)
-        except (httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
-            raise EngineProtocolError(
-                f"{method} {url}: {type(error).__name__}: {brief(str(error))}"
-            ) from clean_cause(error)
+        except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
+            raise broken(f"{method} {url}", error) from clean_cause(error)
         except BodyTooLarge as error:
             raise EngineProtocolError(
                 f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
@@ -226,18 +253,18 @@ class HttpClient:
             if patient is not None:
                 patient.cancel()
         if status != 200:
-            refusal = _refusal(method, url, status, headers, body, known=url in self._answered)
+            refused = refusal(method, url, status, headers, body, known=url in self._answered)
             if status in (401, 403):
-                refusal.args = (f"{refusal}; {self._about_key()}",)
+                refused.args = (f"{refused}; {self._about_key()}",)
             elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
-                refusal.args = (
-                    f"{refusal}; Azure's deployments want a version: ADDRESS?api-version=2024-10-21",
+                refused.args = (
+                    f"{refused}; Azure's deployments want a version: ADDRESS?api-version=2024-10-21",
                 )
-            raise refusal
+            raise refused
         try:
             answer = parsed(body)
         except ValueError as error:
-            begins = brief(as_text(body, _LOOKED_AT))[:80]
+            begins = brief(as_text(body, LOOKED_AT))[:80]
             what = (
                 "is a stream of events, which was not asked for: switch that off in the server, or in the proxy "
                 "before it"
@@ -248,8 +275,8 @@ class HttpClient:
             unread.retryable = url in self._answered
             raise unread from clean_cause(error)
         if isinstance(answer, dict) and answer.get("error"):
-            what = f"{method} {url}: the server said: {_message(answer)}"
-            raise EngineOverloaded(what) if _may_pass(_code(answer["error"])) else EngineRejected(what)
+            what = f"{method} {url}: the server said: {message(answer)}"
+            raise EngineOverloaded(what) if may_pass(code(answer["error"])) else EngineRejected(what)
         self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer
@@ -283,100 +310,77 @@ class HttpClient:
             return status, response.headers, body
 
 
-def _may_pass(status: int) -> bool:
-    """Returns whether a refusal with this status may pass by itself. What a server has not implemented (501) does
-    not."""
-    return status in (408, 429) or (500 <= status < 600 and status != 501)
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """The entry of a model in `/v1/models`."""
+
+    id: str
+    owner: str = ""
+    """The server's make: `vllm` for vLLM."""
+    root: str = ""
+    """The name or the folder of the weights, where the server reports it."""
+    context: int | None = None
+    note: str = ""
+    """How the server's list differs from the name that was given."""
 
 
-def _codes(answer: Any) -> set[str]:
-    """Returns the words by which a reply names its error."""
-    error = answer.get("error") if isinstance(answer, Mapping) else None
-    named = [error.get(name) for name in ("code", "type")] if isinstance(error, Mapping) else []
-    return {word for word in named if isinstance(word, str)}
+_NO_LIST = frozenset({400, 404, 405, 500, 501})
+"""The statuses with which a server without a list of models replies; others are of the key, or may pass."""
 
 
-def _code(error: Any) -> int:
-    """Returns the status that an error object in a reply names; 0 where it names none."""
-    code = error.get("code") if isinstance(error, Mapping) else None
-    return (
-        int(code) if isinstance(code, int) or (isinstance(code, str) and re.fullmatch(r"\d{3}", code)) else 0
+async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
+    """Returns the model to ask for. One that is named is trusted where the server's list is empty or cannot be read.
+
+    Raises EngineRejected with the list where it has other models alone, or where none was named and there are several.
+    """
+    base, note = client.address.base, ""
+    try:
+        listed = await _listed(client)
+    except (EngineRejected, EngineOverloaded, EngineProtocolError) as error:
+        # Gateways may hide the list, or have none.
+        if wanted is None or not (isinstance(error, EngineProtocolError) or error.status in _NO_LIST):
+            raise
+        return ServedModel(wanted, note=f"{wanted} is asked for as it was named: no list of models ({error})")
+    names = ", ".join(str(model["id"]) for model in listed) or "none"
+    if wanted:
+        found = [model for model in listed if model["id"] == wanted]
+        if not found and len(alike := [m for m in listed if _spelled_alike(str(m["id"]), wanted)]) == 1:
+            found, note = alike, f"the server spells {wanted} as {alike[0]['id']}"
+        if not found and listed and not client.address.is_azure:
+            raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
+        if not found:
+            return ServedModel(
+                wanted, note=f"{wanted} is asked for as it was named: the server does not list it"
+            )
+    else:
+        # Adapters name their base model, which is taken unless an adapter is named.
+        found = [model for model in listed if not model.get("parent")]
+        if len(found) != 1:
+            raise EngineRejected(
+                f"{base} has several models or none: say which, as {base}#MODEL; it has: {names}"
+            )
+    model = found[0]
+    meta = model.get("meta")
+    context = model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
+    return ServedModel(
+        id=str(model["id"]),
+        owner=str(model.get("owned_by") or ""),
+        root=str(model.get("root") or ""),
+        context=context if isinstance(context, int) else None,
+        note=note,
     )
 
 
-def _refusal(
-    method: str, url: str, status: int, headers: httpx.Headers, body: bytes, *, known: bool
-) -> EngineError:
-    """Returns the error for a reply with this status; `known` is true where the URL has answered well before."""
-    from_server, answer = True, None
-    try:
-        said = _message(answer := parsed(body))
-    except ValueError:
-        said, from_server = brief(as_text(body, _LOOKED_AT))[:200], False
-    said = said or httpx.codes.get_reason_phrase(status) or "nothing"
-    what = f"{method} {url}: {status}, the server said: {said}"
-    if not _PERMANENT.isdisjoint(_codes(answer)):
-        return EngineRejected(f"{what}; waiting does not help: look at the account's quota and its bills")
-    if _may_pass(status):
-        wait = _retry_after(headers)
-        asks = "" if not wait else f"; it asks to come back in {in_words(wait)}"
-        return EngineOverloaded(what + asks, retry_after=wait, status=status)
-    if status in (401, 403):
-        return EngineRejected(what)
-    if 300 <= status < 400:
-        return EngineRejected(f"{what}; it points elsewhere: use that address")
-    if status in (400, 413, 422) and _TOO_LONG.search(said):
-        limit, length = _LIMIT.search(said), _LENGTH.search(said)
-        return PromptTooLong(
-            f"{what}; give fewer or shorter passages, or serve the model with more context",
-            limit=int(limit[1]) if limit else None,
-            tokens=int(length[1]) if length else None,
-        )
-    if status in (404, 405, 415, 422) and not (isinstance(answer, Mapping) and "error" in answer):
-        what += "; is this an OpenAI-compatible server? Its address mostly ends in /v1"
-    refusal = EngineRejected(what, status=status)
-    if status == 404:
-        # A proxy's page may give way to the server again. A server that has lost its model has another one: the answer
-        # to the same call would be taken for one of the first model, so only the run is tried again.
-        refusal.retryable, refusal.repeated = known, known and from_server
-    return refusal
+async def _listed(client: HttpClient) -> list[Mapping[str, Any]]:
+    """Returns the server's list of models."""
+    answer = await client.get("/models")
+    listed = answer.get("data") if isinstance(answer, Mapping) else None
+    if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
+        raise unexpected(f"GET {client.address.base}/models", "a list of models in `data`", answer)
+    return listed
 
 
-def _message(answer: Any) -> str:
-    said, parameter = answer, None
-    for name in ("error", "message", "detail"):
-        if isinstance(said, Mapping) and name in said:
-            parameter = said.get("param")
-            said = said[name]
-    text = said if isinstance(said, str) else json.dumps(said)
-    named = not parameter or re.search(rf"\b{re.escape(str(parameter))}\b", text)
-    return brief(text if named else f"{text} (parameter {parameter})")
-
-
-def _why_not_connected(error: BaseException) -> str:
-    """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed."""
-    root: BaseException | None = error
-    while root is not None:
-        if isinstance(root, ssl.SSLError):
-            return (
-                f"no TLS connection ({root.reason or root}); a server without TLS has an address with http://"
-            )
-        if isinstance(root, OSError) and root.errno is not None and root.errno > 0:
-            return os.strerror(root.errno).lower()
-        root = root.__cause__ or root.__context__
-    return str(error) or "no connection"
-
-
-def _retry_after(headers: httpx.Headers) -> float | None:
-    """Returns the seconds in `retry-after-ms`, or in `Retry-After`, which holds seconds or a date."""
-    try:
-        if "retry-after-ms" in headers:
-            return max(0.0, float(headers["retry-after-ms"]) / 1000)
-        given = headers.get("retry-after")
-        if given is None:
-            return None
-        if re.fullmatch(r"\s*\d+(\.\d+)?\s*", given):
-            return float(given)
-        return max(0.0, parsedate_to_datetime(given).timestamp() - time.time())
-    except (ValueError, TypeError):
-        return None
+def _spelled_alike(listed: str, wanted: str) -> bool:
+    """True for one model in two spellings: `models/x` or `openai/x` for `x`, `x:latest` for `x`, other letter cases."""
+    one, other = (name.lower().removesuffix(":latest") for name in (listed, wanted))
+    return one == other or one.endswith(f"/{other}") or other.endswith(f"/{one}")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import NamedTuple
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
     Choice,
@@ -32,16 +33,12 @@ from ragguard.engines.http.chat import (
     spelled,
     thought,
 )
-from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
-from ragguard.engines.label_tokens import ABSTENTION
-from ragguard.engines.requests.continuations import ContinuationReply, ContinuationRequest
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.thinking import LETTERS, SWITCH_OFF
+from ragguard.engines.http.http_client import HttpClient, ServedModel
+from ragguard.engines.labels import ABSTENTION, LabelRequest
+from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest
 from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import asked_shorter
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
 
@@ -59,49 +56,6 @@ class ChatLimits:
     at_once: int = 16
     answers: int = 20
     thinking_tokens: int = 1024
-
-
-class OpenAIEngine(HttpEngine):
-    """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
-
-    Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
-    result says so.
-
-    Args:
-        url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
-        timeout_s: How many seconds one HTTP request may take.
-        at_once: How many connections may be open, and how many requests of one call in flight.
-        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
-        thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
-            switched off.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        model: str | None = None,
-        *,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float = 120.0,
-        at_once: int = 16,
-        answers: int = 20,
-        thinking_tokens: int = 1024,
-    ) -> None:
-        if answers < 2:
-            raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
-        super().__init__(
-            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
-        )
-        self._limits = ChatLimits(at_once, answers, thinking_tokens)
-
-    async def look(self) -> ChatModel:
-        """Finds out what the server takes and shows, and whether its model thinks first."""
-        served = await served_model(self._client, self._wanted)
-        return await look_at_chat(self._client, served, limits=self._limits)
 
 
 async def look_at_chat(

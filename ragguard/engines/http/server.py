@@ -1,19 +1,45 @@
-"""ServerEngine: the model at a URL, on any kind of server. At first use the server's kind is found out.
+"""Engines on the model behind a URL: on a server of any kind, or of a kind that is named.
 
-A VllmModel then answers for a vLLM server. A ChatModel answers for every other server, and for a vLLM model that thinks
-first and whose thinking cannot be switched off.
+At first use the engine finds out which model the server serves, and how it is best asked.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ragguard.engines.decisions.judging_chat import with_decisions
-from ragguard.engines.engine import FoundModel
-from ragguard.engines.http.openai import ChatLimits, look_at_chat
-from ragguard.engines.http.served import HttpEngine, served_model
+from ragguard.engines.decision_models import DecisionModel, find_decisions, with_decisions
+from ragguard.engines.engine import FoundModel, ModelEngine
+from ragguard.engines.http.http_client import HttpClient, served_model
+from ragguard.engines.http.openai import ChatLimits, ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
-from ragguard.errors import EngineRejected
+from ragguard.engines.token_model import ProfiledModel
+from ragguard.engines.typed_questions import WIRES
+from ragguard.errors import EngineRejected, InvalidInput
+
+
+class HttpEngine(ModelEngine):
+    """An engine on the model at a URL. A kind of it overrides `look`."""
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        connections: int = 64,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__()
+        self._client = HttpClient(url, api_key, timeout_s, connections, headers)
+        self._wanted = model or self._client.address.model
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._client.address.base!r}, model={self._wanted!r})"
+
+    async def aclose(self) -> None:
+        """Closes the connections."""
+        await self._client.aclose()
 
 
 class ServerEngine(HttpEngine):
@@ -57,3 +83,107 @@ class ServerEngine(HttpEngine):
         limits = ChatLimits()
         chat = await look_at_chat(self._client, served, notes, limits=limits)
         return await with_decisions(chat, self._client, served, limits.at_once) if self._decisions else chat
+
+
+class VllmEngine(HttpEngine):
+    """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
+
+    Args:
+        url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
+        timeout_s: How many seconds one HTTP request may take.
+        connections: How many connections may be open at once.
+    """
+
+    async def look(self) -> ProfiledModel:
+        """Finds out which model the server serves, and what it is."""
+        return await look_at_vllm(self._client, await served_model(self._client, self._wanted))
+
+
+class OpenAIEngine(HttpEngine):
+    """The model behind an OpenAI-compatible server, with as much exactness as the server shows.
+
+    Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
+    result says so.
+
+    Args:
+        url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
+        timeout_s: How many seconds one HTTP request may take.
+        at_once: How many connections may be open, and how many requests of one call in flight.
+        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
+        thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
+            switched off.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float = 120.0,
+        at_once: int = 16,
+        answers: int = 20,
+        thinking_tokens: int = 1024,
+    ) -> None:
+        if answers < 2:
+            raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
+        super().__init__(
+            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
+        )
+        self._limits = ChatLimits(at_once, answers, thinking_tokens)
+
+    async def look(self) -> ChatModel:
+        """Finds out what the server takes and shows, and whether its model thinks first."""
+        served = await served_model(self._client, self._wanted)
+        return await look_at_chat(self._client, served, limits=self._limits)
+
+
+class DecisionEngine(HttpEngine):
+    """The decision model behind a server, such as `systemone:https://HOST/v1#MODEL` or `decisions:http://HOST/v1`.
+
+    Args:
+        scheme: `systemone`, or `decisions` for OpenAI's form or SGLang's, whichever the server speaks.
+        url: The server's address.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        timeout_s: How many seconds one HTTP request may take.
+        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
+        at_once: How many requests may be in flight together.
+    """
+
+    only_judges = True
+
+    def __init__(
+        self,
+        scheme: str,
+        url: str,
+        model: str | None = None,
+        *,
+        api_key: str | None = None,
+        timeout_s: float = 120.0,
+        headers: Mapping[str, str] | None = None,
+        at_once: int = 16,
+    ) -> None:
+        super().__init__(
+            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
+        )
+        self._scheme, self._at_once = scheme, at_once
+
+    async def look(self) -> DecisionModel:
+        """Asks one question in each form until the server answers."""
+        served = await served_model(self._client, self._wanted)
+        found = await find_decisions(self._client, served, WIRES[self._scheme], self._at_once)
+        if isinstance(found, DecisionModel):
+            return found
+        raise EngineRejected(
+            f"{self._client.address.base} does not answer typed questions in the form of {self._scheme}: "
+            f"{'; '.join(found)}; give the same server without `{self._scheme}:`, so that it is asked for labels, if "
+            "it shows log-probabilities"
+        )

@@ -16,9 +16,8 @@ from functools import partial
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, Role, folded
+from ragguard.engines.chat_frames import SWITCH_OFF, SpecialTokens
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.special_tokens import SpecialTokens
-from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.limiter import in_parallel

@@ -1,27 +1,26 @@
-"""VllmEngine: a vLLM server over HTTP, asked in as few requests as possible.
+"""A model on a vLLM server, asked in as few requests as possible through `/v1/completions`.
 
 All prompts of a call go out as one list of rendered texts; `n` samples share a prefill; labels are exact through
-`logprob_token_ids`. A server that does not know it is refused: chat completions serve it.
+`logprob_token_ids`. A server that does not know it is refused: chat completions serve it. A missing field, a NaN or a
+wrong number of choices in a reply raises EngineProtocolError.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
-from ragguard.engines.http.completions import Completions
-from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.served import HttpEngine, ServedModel, served_model
+from ragguard.engines.http.http_client import HttpClient, ServedModel
+from ragguard.engines.http.replies import choices_of, usage_of
 from ragguard.engines.http.templates import Templates
-from ragguard.engines.label_tokens import Asks
-from ragguard.engines.requests.continuations import ContinuationRequest
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.request import Request
+from ragguard.engines.labels import Asks, LabelRequest, checked_logprob
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.token_model import (
     EXACT_CAPABILITIES,
     ModelReport,
@@ -30,27 +29,209 @@ from ragguard.engines.token_model import (
     Rendered,
     find_out,
 )
-from ragguard.errors import EngineProtocolError, EngineRejected
+from ragguard.errors import EngineProtocolError, EngineRejected, EngineUnreachable, PromptTooLong
 from ragguard.records import Usage
+from ragguard.runtime.limiter import in_parallel
+
+# A server's own defaults (`generation_config.json`) may cut the distribution; these leave it whole.
+NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
+_SEEDS = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Completions:
+    """The completions of one model, asked for in the form that its server takes."""
+
+    client: HttpClient
+    model: str
+    special_tokens: bool = False
+    """True where the server must put the model's first token before the prompt; a chat template contains it."""
+    takes_priority: bool = True
+
+    async def label_logprobs(
+        self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
+    ) -> tuple[NDArray[np.float64], Usage]:
+        """Returns (prompts, tokens) log-probabilities of the next token."""
+        body: dict[str, Any] = {
+            "max_tokens": 1,
+            "temperature": 1.0,
+            "return_tokens_as_token_ids": True,
+            "logprobs": 1,
+            "logprob_token_ids": sorted(set(tokens)),
+        }
+        choices, usage = await self._ask(prompts, 1, body, request)
+        logprobs = np.empty((len(prompts), len(tokens)))
+        names = [f"token_id:{token}" for token in tokens]
+        for row, choice in enumerate(choices):
+            listed = _listed(choice)
+            for column, name in enumerate(names):
+                if name not in listed:
+                    raise EngineProtocolError(
+                        f"{self._url}: the log-probability of {name} was asked for and is missing; does this vLLM know "
+                        "logprob_token_ids?"
+                    )
+                logprobs[row, column] = listed[name]
+        return logprobs, usage
+
+    async def samples(
+        self, prompts: Sequence[Rendered], request: DrawRequest
+    ) -> tuple[list[list[Sample]], Usage]:
+        """Returns the answers to each prompt."""
+        n, max_tokens = request.n, request.max_tokens
+        body: dict[str, Any] = {
+            "n": n,
+            "max_tokens": max_tokens,
+            "temperature": request.temperature,
+            "logprobs": 0,
+        }
+        if request.seed is not None:
+            body["seed"] = request.seed % _SEEDS
+        choices, usage = await self._ask(prompts, n, body, request)
+        answers = [_sample(choice, self._url) for choice in choices]
+        for answer in answers:
+            if not answer.finished and len(answer.logprobs) < max_tokens:
+                raise PromptTooLong(
+                    f"{self._url}: a prompt left room for {len(answer.logprobs)} of {max_tokens} output tokens; "
+                    "give fewer or shorter passages, or ask for fewer tokens"
+                )
+        return [answers[start : start + n] for start in range(0, len(answers), n)], usage
+
+    async def text_logprobs(
+        self, rows: Sequence[tuple[list[int], Sequence[int]]], request: Request[Any]
+    ) -> tuple[list[list[float]], Usage]:
+        """Returns the log-probabilities of the tokens of each text, given as (ids of the prompt, ids of the text)."""
+        body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        whole = [[*prompt, *text] for prompt, text in rows]
+        choices, usage = await self._ask(whole, 1, body, request)
+        found = []
+        for (prompt, text), choice in zip(rows, choices, strict=True):
+            shown = choice.get("prompt_logprobs")
+            if not isinstance(shown, list) or len(shown) != len(prompt) + len(text):
+                raise EngineProtocolError(
+                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
+                )
+            values = [_of_token(shown[len(prompt) + at], token, self._url) for at, token in enumerate(text)]
+            found.append(values)
+        return found, usage
+
+    async def first_words(self, prompt: Rendered, request: DrawRequest) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
+        (choice,), _ = await self._ask([prompt], 1, body, request)
+        return _text(choice)
+
+    @property
+    def _url(self) -> str:
+        return f"{self.client.address.base}/completions"
+
+    async def _ask(
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request[Any]
+    ) -> tuple[list[Mapping[str, Any]], Usage]:
+        common = {**body, **NEUTRAL, "model": self.model, "add_special_tokens": self.special_tokens}
+        if request.priority and self.takes_priority:
+            common["priority"] = request.priority
+        parts = list(_parts(prompts, n))
+        answers = await in_parallel(
+            [
+                partial(self._ask_part, [prompts[i] for i in part], n, common, request.deadline)
+                for part in parts
+            ]
+        )
+        choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
+        usage = Usage()
+        for part, (found, cost) in zip(parts, answers, strict=True):
+            usage += cost
+            for place, index in enumerate(part):
+                choices[index * n : (index + 1) * n] = found[place * n : (place + 1) * n]
+        return choices, usage
+
+    async def _ask_part(
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], deadline: float | None
+    ) -> tuple[list[Mapping[str, Any]], Usage]:
+        answer = await self.client.post("/completions", {**body, "prompt": prompts}, deadline=deadline)
+        return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+
+
+def _of_token(shown: Any, token: int, url: str) -> float:
+    """Returns the log-probability of a token of the prompt, from what the server shows at its place."""
+    entry = shown.get(str(token)) if isinstance(shown, Mapping) else None
+    if not isinstance(entry, Mapping):
+        raise EngineProtocolError(f"{url}: the log-probability of token {token} of the prompt is missing")
+    return checked_logprob(entry.get("logprob"))
+
+
+def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
+    """Returns the choices of a reply in the order of their indices, as many as were asked for."""
+    found = choices_of(answer, url)
+    ordered = sorted(found, key=lambda choice: _index(choice, url))
+    if [_index(choice, url) for choice in ordered] != list(range(expected)):
+        raise EngineProtocolError(
+            f"{url}: {expected} choices were asked for and {len(found)} came, or misnumbered"
+        )
+    return ordered
+
+
+def _index(choice: Mapping[str, Any], url: str) -> int:
+    index = choice.get("index")
+    if not isinstance(index, int):
+        raise EngineProtocolError(f"{url}: a choice without its index")
+    return index
+
+
+def _listed(choice: Mapping[str, Any]) -> dict[str, float]:
+    """Returns the log-probability of each listed token at the first generated position."""
+    logprobs = choice.get("logprobs")
+    top = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
+    if not isinstance(top, list) or not top or not isinstance(top[0], Mapping):
+        raise EngineProtocolError("the server gave no log-probabilities, although they were asked for")
+    return {name: checked_logprob(value) for name, value in top[0].items()}
+
+
+def _text(choice: Mapping[str, Any]) -> str:
+    text = choice.get("text")
+    if not isinstance(text, str):
+        raise EngineProtocolError("a choice without its text")
+    return text
+
+
+def _sample(choice: Mapping[str, Any], url: str) -> Sample:
+    logprobs = choice.get("logprobs")
+    given = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
+    if not isinstance(given, list):
+        raise EngineProtocolError(
+            "the server gave no log-probabilities of a sample, although they were asked for"
+        )
+    values = [checked_logprob(value) for value in given]
+    reason = choice.get("finish_reason")
+    if reason not in ("stop", "length"):
+        raise EngineUnreachable(f"{url}: the server broke an answer off ({reason}); it may be shutting down")
+    finished = reason == "stop"
+    if finished and len(values) > 1:
+        # The last token is the end-of-answer token, which is no part of the text.
+        values.pop()
+    return Sample(_text(choice).strip(), tuple(values), finished)
+
+
+def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
+    """Yields the indices of the prompts of each request: all texts or all ids, within the size that a server takes."""
+    for kind in (str, list):
+        part: list[int] = []
+        size = 0
+        for index, prompt in enumerate(prompts):
+            if not isinstance(prompt, kind):
+                continue
+            length = len(prompt) if isinstance(prompt, str) else 6 * len(prompt)
+            if part and ((len(part) + 1) * n > MOST_CHOICES or size + length > MOST_CHARACTERS):
+                yield part
+                part, size = [], 0
+            part.append(index)
+            size += length
+        if part:
+            yield part
+
 
 _MOST_TEXTS = 1024
-
-
-class VllmEngine(HttpEngine):
-    """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
-
-    Args:
-        url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
-        timeout_s: How many seconds one HTTP request may take.
-        connections: How many connections may be open at once.
-    """
-
-    async def look(self) -> ProfiledModel:
-        """Finds out which model the server serves, and what it is."""
-        return await look_at_vllm(self._client, await served_model(self._client, self._wanted))
 
 
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:

@@ -17,8 +17,7 @@ Every layer hands `deadline` and `priority` on, passes `info` through and closes
 All of them may be called from several event loops at once, if the engine may.
 """
 
-from ragguard.engines.account import Account, Price, Spent
-from ragguard.engines.layers.budget import Budget
+from ragguard.engines.layers.budget import Account, Budget, Price, Spent
 from ragguard.engines.layers.cache import Cache
 from ragguard.engines.layers.coalesce import Coalesce
 from ragguard.engines.layers.priority import Priority

@@ -1,11 +1,198 @@
-"""Budget: refuses calls once what may be spent is spent."""
+"""The account of what may be spent: requests, tokens and money, for all engines that share it; and Budget, its layer.
+
+A call is refused once a limit is reached. The HTTP client counts each request before it is sent, and the tokens that
+the server's reply reports, so retries, questions about the server and failed requests are counted, too. Requests never
+go beyond their limit; tokens and money may, by what is in flight when theirs is reached.
+
+The HTTP client finds the call that it works for in a context variable, so that engines need not pass it on.
+"""
 
 from __future__ import annotations
 
-from ragguard.engines.account import Account
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import TypedDict
+
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.requests import R, Request
+from ragguard.errors import BudgetExceeded, InvalidInput
+from ragguard.records import Usage
+from ragguard.runtime.arguments import LARGEST, number_between
+from ragguard.runtime.per_process import PerProcess
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """The price of a million tokens, in the currency in which `money` is given."""
+
+    prompt: float
+    """The price of a million prompt tokens."""
+    output: float
+    """The price of a million output tokens."""
+
+    def __post_init__(self) -> None:
+        for name, price in (("prompt", self.prompt), ("output", self.output)):
+            number_between(name, price, 0, LARGEST, "money for a million tokens, 0 or more")
+
+    def of(self, prompt_tokens: float, output_tokens: float) -> float:
+        """Returns the price of a number of prompt tokens and output tokens."""
+        return (prompt_tokens * self.prompt + output_tokens * self.output) / 1e6
+
+
+class Limits(TypedDict, total=False):
+    """The most that may be spent in total."""
+
+    requests: int
+    tokens: int
+    money: float
+    price: Price
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """The amounts that were spent so far."""
+
+    requests: int
+    tokens: int
+    money: float
+
+
+class Account:
+    """Limits what engines may spend in all; may be shared between engines and threads.
+
+    A call is refused with `BudgetExceeded` once a limit is reached. What is in flight at that moment may go beyond a
+    limit of tokens or money.
+
+    Args:
+        requests: How many requests to a model, 0 or more. None: any number.
+        tokens: How many tokens, prompt and output together, 0 or more. None: any number.
+        money: How much money, in the currency of `price`, which must then be given. None: any amount.
+        price: What a million tokens cost.
+    """
+
+    def __init__(
+        self,
+        requests: int | None = None,
+        tokens: int | None = None,
+        money: float | None = None,
+        price: Price | None = None,
+    ) -> None:
+        for name, limit in (("requests", requests), ("tokens", tokens), ("money", money)):
+            good = isinstance(limit, int | float) and not isinstance(limit, bool) and limit >= 0
+            if limit is not None and not good:
+                raise InvalidInput(name, limit, "0 or more, or None for no limit")
+        if not isinstance(price, Price | None) or (money is not None and price is None):
+            raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
+        self._price = price or Price(0.0, 0.0)
+        self._limits = {"requests": requests, "tokens": tokens, "money": money}
+        self._requests = self._prompt_tokens = self._output_tokens = 0
+        self._lock = PerProcess(threading.Lock)
+
+    @classmethod
+    def of(cls, budget: Account | Limits | None) -> Account | None:
+        """Returns the account for a `budget` argument; None where nothing is limited."""
+        if budget is None or isinstance(budget, Account):
+            return budget
+        if not isinstance(budget, Mapping) or not budget.keys() <= Limits.__annotations__.keys():
+            allowed = f"a mapping with some of {', '.join(Limits.__annotations__)}, or an Account"
+            raise InvalidInput("budget", budget, allowed)
+        return cls(**budget) if budget else None
+
+    @property
+    def spent(self) -> Spent:
+        """The amounts that were spent so far; `money` by the given price."""
+        with self._lock.get():
+            return self._spent()
+
+    @contextmanager
+    def calling(self, requests: int = 1) -> Iterator[CountedCall]:
+        """Counts a call while the block runs; its first requests are counted at once. Raises BudgetExceeded where a
+        limit is reached."""
+        for _ in range(requests):
+            self.count_request()
+        call = CountedCall(self, requests, requests)
+        token = _call.set(call)
+        try:
+            yield call
+        finally:
+            _call.reset(token)
+
+    def count_request(self) -> None:
+        """Counts a request before it is sent; raises BudgetExceeded where a limit is reached."""
+        with self._lock.get():
+            spent = self._spent()
+            for name, limit in self._limits.items():
+                amount = getattr(spent, name)
+                if limit is not None and amount >= limit:
+                    raise BudgetExceeded(
+                        f"not sent: {amount:,.6g} of {limit:,.6g} {name} are spent: raise the budget's `{name}`, or "
+                        "ask for less"
+                    )
+            self._requests += 1
+
+    def count(self, requests: int, prompt_tokens: int, output_tokens: int) -> None:
+        """Counts what was spent."""
+        with self._lock.get():
+            self._requests += requests
+            self._prompt_tokens += prompt_tokens
+            self._output_tokens += output_tokens
+
+    def _spent(self) -> Spent:
+        money = self._price.of(self._prompt_tokens, self._output_tokens)
+        return Spent(self._requests, self._prompt_tokens + self._output_tokens, money)
+
+
+@dataclass(eq=False, slots=True)
+class CountedCall:
+    """The amounts that were counted for one call."""
+
+    account: Account
+    requests: int
+    in_advance: int
+    """The requests that were counted and not sent yet."""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+
+    def count_request(self) -> None:
+        """Counts a request before it is sent."""
+        if self.in_advance:
+            self.in_advance -= 1
+        else:
+            self.account.count_request()
+            self.requests += 1
+
+    def count_tokens(self, prompt_tokens: int, output_tokens: int) -> None:
+        """Counts the tokens of a reply."""
+        self.prompt_tokens += prompt_tokens
+        self.output_tokens += output_tokens
+        self.account.count(0, prompt_tokens, output_tokens)
+
+    def settle(self, usage: Usage, unreported: int) -> None:
+        """Counts the part of a call's usage that is not counted yet: `unreported` tokens where it reports none."""
+        requests = max(0, usage.requests - self.requests)
+        prompt, output = usage.prompt_tokens, usage.output_tokens
+        if not prompt and not output:
+            prompt = unreported
+        self.account.count(requests, max(0, prompt - self.prompt_tokens), max(0, output - self.output_tokens))
+
+
+_call: ContextVar[CountedCall | None] = ContextVar("ragguard_call", default=None)
+
+
+def count_request() -> None:
+    """Counts a request before it is sent, if its call has a budget; raises BudgetExceeded where a limit is reached."""
+    if (call := _call.get()) is not None:
+        call.count_request()
+
+
+def count_reply(usage: Usage) -> None:
+    """Counts the tokens that a server's reply reports, if its call has a budget."""
+    if (call := _call.get()) is not None:
+        call.count_tokens(usage.prompt_tokens, usage.output_tokens)
 
 
 class Budget(Layer):

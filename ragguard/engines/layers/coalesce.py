@@ -17,7 +17,7 @@ from typing import Any, Generic
 
 from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.requests import R, Request
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
 

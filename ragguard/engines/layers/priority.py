@@ -16,10 +16,9 @@ from typing import Any
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
+from ragguard.engines.labels import LabelRequest
 from ragguard.engines.layers.retry import failure_since
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.labels import LabelRequest
-from ragguard.engines.requests.request import R, Request, Value
+from ragguard.engines.requests import DrawRequest, R, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import Place

@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, layers_of, send_to
-from ragguard.engines.requests.request import R, Request
+from ragguard.engines.requests import R, Request
 from ragguard.errors import (
     CircuitOpen,
     EngineError,

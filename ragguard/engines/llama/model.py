@@ -6,11 +6,10 @@ from collections.abc import Set
 
 import numpy as np
 
-from ragguard.engines.label_tokens import Asks, Logprobs
+from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.llama.network import Network
-from ragguard.engines.local.local_engine import Drawn, Rows, uniform
-from ragguard.engines.local.worker import StillWanted
-from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
+from ragguard.engines.requests import DrawRequest
 
 
 class NetworkModel:

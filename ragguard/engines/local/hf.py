@@ -17,19 +17,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.label_tokens import Asks, Logprobs
+from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
     ComputingModel,
     Drawn,
     Loaded,
     LocalEngine,
     Rows,
+    StillWanted,
     ThreadModel,
+    Worker,
     uniform,
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
-from ragguard.engines.local.worker import StillWanted, Worker
-from ragguard.engines.requests.draws import DrawRequest
+from ragguard.engines.requests import DrawRequest
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 

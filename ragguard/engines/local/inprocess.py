@@ -19,11 +19,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.label_tokens import Asks, Logprobs, NextTokenAsk, checked_logprob
+from ragguard.engines.labels import Asks, Logprobs, NextTokenAsk, checked_logprob
 from ragguard.engines.local.local_engine import Drawn, Loaded, LocalEngine, Rows
 from ragguard.engines.local.pretrained import HfTokens, weights_identity
-from ragguard.engines.requests.draws import DrawRequest
-from ragguard.engines.requests.request import Request
+from ragguard.engines.requests import DrawRequest, Request
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import (
     Closed,

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.engines.base import Message, Prompt, folded
-from ragguard.engines.special_tokens import SpecialTokens
-from ragguard.engines.thinking import QUESTION, SWITCH_OFF
+from ragguard.engines.chat_frames import QUESTION, SWITCH_OFF, SpecialTokens
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 from ragguard.text.secret_filter import without_secrets
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from ragguard.engines.base import Engine
-from ragguard.engines.entailment.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, ScoringError, UnfitText
 from ragguard.metrics import arrays

@@ -7,7 +7,7 @@ import pytest
 
 from ragguard.analysis.validation.entailers import WordEntailer, compare_entailers, entailer_of, read_pairs
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailment.entailer import RELATIONS, Entailments
+from ragguard.engines.entailer import RELATIONS, Entailments
 from ragguard.errors import InvalidInput, ScoringError
 
 PAIRS = [

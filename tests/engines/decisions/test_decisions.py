@@ -10,9 +10,9 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard import DistractorGuard, Passage, RagGuard
+from ragguard.engines import decision_models
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.decisions import decision_engine
-from ragguard.engines.entailment.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, UnfitText
 from ragguard.records import RetrievalStep, Run
@@ -285,7 +285,7 @@ async def test_published_price_is_a_note():
         host, engine = server.url.partition("//")[2].partition(":")[0], open_engine(f"decisions:{server.url}")
         assert (await engine.info()).notes == ()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(decision_engine, "_PUBLISHED", {(host, "gpt-6-luna"): 0.10})
+            patch.setattr(decision_models, "_PUBLISHED", {(host, "gpt-6-luna"): 0.10})
             priced = open_engine(f"decisions:{server.url}")
             assert "Price(prompt=0.1, output=0)" in (await priced.info()).notes[0]
         await asyncio.gather(engine.aclose(), priced.aclose())

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from support.reader import TableEntailer, reader, two_hops
 
-from ragguard.engines.entailment.connected_entailer import ConnectedEntailer, connect_entailer
-from ragguard.engines.entailment.entailer import Entailments, Pair
+from ragguard.engines.connected_entailer import ConnectedEntailer, connect_entailer
+from ragguard.engines.entailer import Entailments, Pair
 from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.records import Usage
 from ragguard.scorers.settings import ScoringSettings

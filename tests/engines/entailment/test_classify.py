@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply, Request
 
-from ragguard.engines.entailment.classify import ClassifyEntailer
-from ragguard.engines.entailment.entailer import Entailer, Pair
+from ragguard.engines.entailer import Entailer, Pair
 from ragguard.engines.layers import Patience
+from ragguard.engines.nli_models import ClassifyEntailer
 from ragguard.errors import (
     EngineOverloaded,
     EngineProtocolError,

@@ -3,9 +3,9 @@
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.entailment.classify import ClassifyEntailer
-from ragguard.engines.entailment.connected_entailer import connect_entailer, open_entailer
-from ragguard.engines.entailment.entailer import EngineEntailer
+from ragguard.engines.connected_entailer import connect_entailer, open_entailer
+from ragguard.engines.entailer import EngineEntailer
+from ragguard.engines.nli_models import ClassifyEntailer
 from ragguard.errors import InvalidInput, UnknownName
 
 
@@ -20,7 +20,7 @@ async def test_an_address_a_model_and_an_entailer():
 
 async def test_a_model_of_transformers():
     pytest.importorskip("torch", reason="the extra hf is not installed")
-    from ragguard.engines.entailment.cross_encoder import CrossEncoder
+    from ragguard.engines.nli_models import CrossEncoder
 
     here = open_entailer("hf:some/nli-model")
     assert isinstance(here, CrossEncoder)

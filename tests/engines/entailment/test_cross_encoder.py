@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from support.tiny_classifier import make_classifier
 
-from ragguard.engines.entailment.cross_encoder import CrossEncoder
-from ragguard.engines.entailment.entailer import Entailer, Pair
+from ragguard.engines.entailer import Entailer, Pair
+from ragguard.engines.nli_models import CrossEncoder
 from ragguard.errors import Closed, EngineRejected, EngineTimeout, InvalidInput, PromptTooLong
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")

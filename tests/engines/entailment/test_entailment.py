@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.entailment.entailer import (
+from ragguard.engines.entailer import (
     EngineEntailer,
     Entailer,
     Entailments,

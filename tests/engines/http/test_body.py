@@ -11,8 +11,8 @@ import httpx
 import pytest
 from support.misbehaving_server import MisbehavingServer, Reply
 
-from ragguard.engines.http.body import LARGE_REPLIES, MOST_BYTES, BodyTooLarge, read_body
 from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.replies import LARGE_REPLIES, MOST_BYTES, BodyTooLarge, read_body
 from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected
 
 

@@ -19,8 +19,7 @@ from support.polling import aeventually
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http import http_client
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.openai import OpenAIEngine
-from ragguard.engines.http.vllm import VllmEngine
+from ragguard.engines.http.server import OpenAIEngine, VllmEngine
 from ragguard.engines.layers import Retry
 from ragguard.engines.layers.retry import Patience
 from ragguard.errors import (

@@ -11,7 +11,7 @@ from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.http.chat import Token, named, spelled
-from ragguard.engines.http.openai import OpenAIEngine
+from ragguard.engines.http.server import OpenAIEngine
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
 LABELS = ("NO-RESPONSE", "A", "B")

@@ -10,7 +10,7 @@ from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
 
 from ragguard.engines.connect import connect, open_engine
-from ragguard.engines.http.openai import OpenAIEngine
+from ragguard.engines.http.server import OpenAIEngine
 from ragguard.engines.layers import Patience, Retry
 from ragguard.errors import EngineOverloaded, EngineRejected, InvalidInput
 

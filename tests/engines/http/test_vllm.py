@@ -11,7 +11,7 @@ from support.misbehaving_server import MisbehavingServer
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.connect import open_engine
-from ragguard.engines.http.vllm import VllmEngine
+from ragguard.engines.http.server import VllmEngine
 from ragguard.errors import EngineRejected
 
 LABELS = ("NO-RESPONSE", "A", "B")

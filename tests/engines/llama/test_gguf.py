@@ -9,8 +9,7 @@ from support.engine_contract import LABELS, PROMPTS, STRANGE
 from support.tiny_gguf import make_gguf
 
 from ragguard.engines.connect import open_engine
-from ragguard.engines.llama.gguf_file import open_gguf
-from ragguard.engines.llama.gguf_tokenizer import GgufTokenizer
+from ragguard.engines.llama.gguf import GgufTokenizer, open_gguf
 from ragguard.errors import EngineRejected, InvalidInput
 
 

@@ -11,8 +11,8 @@ from support.polling import aeventually
 from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 from ragguard.engines.base import Message, Prompt
+from ragguard.engines.chat_frames import SWITCH_OFF
 from ragguard.engines.local.hf import CausalModel, HfEngine
-from ragguard.engines.thinking import SWITCH_OFF
 from ragguard.errors import EngineRejected, InvalidInput
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")

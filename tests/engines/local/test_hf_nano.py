@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ragguard.engines.local.hf import HfEngine
-from ragguard.engines.nano.checkpoint import write_checkpoint
-from ragguard.engines.nano.nano_engine import NanoEngine
+from ragguard.engines.nano.nano_engine import NanoEngine, write_checkpoint
 from ragguard.engines.prompts import load_prompts
 
 pytest.importorskip("torch", reason="the extra hf is not installed")

@@ -8,7 +8,7 @@ import threading
 import pytest
 from support.polling import aeventually
 
-from ragguard.engines.local.worker import Worker
+from ragguard.engines.local.local_engine import Worker
 from ragguard.errors import EngineTimeout, EngineUnreachable
 
 
@@ -55,7 +55,7 @@ async def test_queued_job_that_nobody_waits_for_any_more_ends_without_a_report_o
 
 
 async def test_job_without_an_end_is_given_up_after_its_time(monkeypatch):
-    monkeypatch.setattr("ragguard.engines.local.worker.JOB_S", 0.05)
+    monkeypatch.setattr("ragguard.engines.local.local_engine.JOB_S", 0.05)
     released = threading.Event()
     model = Worker("the model", lambda: None)
     try:

@@ -9,8 +9,7 @@ import pytest
 
 from ragguard import world
 from ragguard.engines.base import Message
-from ragguard.engines.nano.checkpoint import write_checkpoint
-from ragguard.engines.nano.nano_engine import load_network
+from ragguard.engines.nano.nano_engine import load_network, write_checkpoint
 from ragguard.engines.nano.tokenizer import MARKER, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 

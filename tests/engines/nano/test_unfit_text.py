@@ -6,7 +6,7 @@ import pytest
 
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect
 from ragguard.engines.base import Message
-from ragguard.engines.entailment.entailer import EngineEntailer, Pair
+from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.nano.tokenizer import load_tokenizer
 from ragguard.errors import UnfitText
 

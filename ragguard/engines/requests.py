@@ -1,14 +1,19 @@
-"""A request: one call to an engine as one value that the layers pass on, and what each kind of request can do."""
+"""Requests: each is one call to an engine as one value, which the layers send on, join with others, split, and keep.
+
+`DrawRequest` asks for sampled answers, `ContinuationRequest` for the probabilities of given texts; the one for labels
+is in `labels.py`. Another kind needs its keys, a verb, and a method of `FoundModel` in `engine.py`; no layer changes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.base import Continuation, Engine, EngineInfo, Prompt, Sample, Samples
+from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
 R = TypeVar("R", bound="Reply")
@@ -174,3 +179,143 @@ def _digest(stem: str, prompt: Prompt) -> bytes:
     if prompt.text:
         digest.update(b"\0then " + prompt.text.encode("utf-8", "surrogatepass"))
     return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class DrawRequest(Request[Samples]):
+    """A request for `n` sampled answers to each prompt."""
+
+    prompts: tuple[Prompt, ...]
+    n: int
+    max_tokens: int
+    temperature: float
+    seed: int | None = None
+    deadline: float | None = None
+    priority: int = 0
+
+    @property
+    def output_tokens(self) -> int:
+        return self.n * self.max_tokens
+
+    @property
+    def repeatable(self) -> bool:
+        """True where the same request has the same reply: with a seed."""
+        return self.seed is not None
+
+    async def ask(self, engine: Engine) -> Samples:
+        reply = await engine.sample(
+            self.prompts, self.n, self.max_tokens, self.temperature, self.seed,
+            deadline=self.deadline, priority=self.priority,
+        )  # fmt: skip
+        if len(reply) != len(self.prompts):
+            raise EngineProtocolError(
+                f"{len(self.prompts)} prompts were asked; the engine answered {len(reply)}"
+            )
+        return reply
+
+    def halves(self) -> tuple[DrawRequest, DrawRequest] | None:
+        """Returns two requests for half of the prompts each; for one prompt, two for half of its answers each, with
+        the seeds that a server gives to its own choices."""
+        if len(self.prompts) > 1:
+            return Request.halves(self)
+        if self.n == 1 or self.temperature == 0:
+            return None
+        first, seed = self.n // 2, self.seed
+        rest = replace(self, n=self.n - first, seed=None if seed is None else seed + first)
+        return replace(self, n=first), rest
+
+    def rejoined(self, replies: Sequence[Samples]) -> Samples:
+        """Returns one reply from the replies to the halves."""
+        whole = Request.rejoined(self, replies)
+        if len(self.prompts) > 1:
+            return whole
+        rows = [values for reply in replies for values in self.values(reply)]
+        joined = tuple(sample for samples, _ in rows for sample in samples), max(cut for _, cut in rows)
+        return self.reply([joined], replace(whole.usage, prompts=1))
+
+    def stem(self, info: EngineInfo) -> str:
+        return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"
+
+    def values(self, reply: Samples) -> list[Value]:
+        """Returns `(samples, tokens cut)` for each prompt."""
+        return [(tuple(row), reply.truncated.get(index, 0)) for index, row in enumerate(reply.answers)]
+
+    def reply(self, values: Sequence[Value], usage: Usage) -> Samples:
+        return Samples([list(samples) for samples, _ in values], usage, cuts_of(values))
+
+    def weight(self, value: Value) -> int:
+        samples, _ = value
+        return 1 + sum(len(sample.logprobs) for sample in samples) // 8
+
+    def encoded(self, value: Value) -> Any:
+        samples, cut = value
+        return [(sample.text, sample.logprobs, sample.finished) for sample in samples], cut
+
+    def decoded(self, data: Any) -> Value:
+        rows, cut = data
+        return tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationReply:
+    """One text with its probability for each prompt of the request."""
+
+    found: list[Continuation]
+    usage: Usage = field(default_factory=Usage)
+    truncated: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.found)
+
+
+@dataclass(frozen=True, slots=True)
+class ContinuationRequest(Request[ContinuationReply]):
+    """A request for the log-probabilities of the text behind each prompt."""
+
+    prompts: tuple[Prompt, ...]
+    deadline: float | None = None
+    priority: int = 0
+
+    @property
+    def output_tokens(self) -> int:
+        """The most tokens that the model writes for one prompt: a server writes one that nobody needs."""
+        return 1
+
+    @property
+    def repeatable(self) -> bool:
+        """True: equal prompts with equal texts have equal probabilities."""
+        return True
+
+    async def ask(self, engine: Engine) -> ContinuationReply:
+        """Asks an engine from elsewhere, which has the verb if it has an attribute of its name."""
+        verb = getattr(engine, "continuations", None)
+        if verb is None:
+            raise EngineRejected(
+                f"{type(engine).__name__} has no method `continuations`, so it cannot tell how probable a given text "
+                "is: use smol, hf:MODEL, or a vLLM server"
+            )
+        reply = await verb(
+            [prompt.without_cuts() for prompt in self.prompts], [[p.text] for p in self.prompts]
+        )
+        return ContinuationReply([row[0] for row in reply], getattr(reply, "usage", Usage()))
+
+    def stem(self, info: EngineInfo) -> str:
+        return f"{info.fingerprint} continuation"
+
+    def values(self, reply: ContinuationReply) -> list[Value]:
+        """Returns `(the text's log-probabilities, tokens cut)` for each prompt."""
+        return [(one.logprobs, reply.truncated.get(index, 0)) for index, one in enumerate(reply.found)]
+
+    def reply(self, values: Sequence[Value], usage: Usage) -> ContinuationReply:
+        found = [
+            Continuation(prompt.text, logprobs)
+            for prompt, (logprobs, _) in zip(self.prompts, values, strict=False)
+        ]
+        return ContinuationReply(found, usage, cuts_of(values))
+
+    def weight(self, value: Value) -> int:
+        return 1 + len(value[0]) // 8
+
+    def decoded(self, data: Any) -> Value:
+        logprobs, cut = data
+        return tuple(float(one) for one in logprobs), cut

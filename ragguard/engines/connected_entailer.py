@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.engines.account import Account
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailment.entailer import RELATIONS, Entailer, Entailments, Pair, rows_of, same
+from ragguard.engines.entailer import RELATIONS, Entailer, Entailments, Pair, rows_of, same
 from ragguard.engines.foreign import ForeignEntailer
+from ragguard.engines.layers.budget import Account
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess
@@ -46,11 +46,11 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
         return entailer if ours else ForeignEntailer(entailer)
     scheme, _, rest = entailer.strip().partition(":")
     if scheme in ("http", "https"):
-        from ragguard.engines.entailment.classify import ClassifyEntailer
+        from ragguard.engines.nli_models import ClassifyEntailer
 
         return ClassifyEntailer(entailer)
     if scheme == "hf" and rest:
-        from ragguard.engines.entailment.cross_encoder import CrossEncoder
+        from ragguard.engines.nli_models import CrossEncoder
 
         return CrossEncoder(rest)
     raise UnknownName("entailer", without_secrets(entailer), SCHEMES)

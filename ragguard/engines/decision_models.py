@@ -1,0 +1,298 @@
+"""Models that answer typed questions with a probability for each option: on a server, or LangChain's in this process.
+
+They judge and do not read: they write no text. Where a server of chat completions answers such questions, too, its
+model reads by the former and judges by the latter.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Samples
+from ragguard.engines.engine import FoundModel, ModelEngine
+from ragguard.engines.http.http_client import HttpClient, ServedModel
+from ragguard.engines.http.openai import ChatModel
+from ragguard.engines.http.replies import usage_of
+from ragguard.engines.labels import LabelRequest
+from ragguard.engines.layers.retry import Patience
+from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest
+from ragguard.engines.truncation import asked_shorter
+from ragguard.engines.typed_questions import (
+    WIRES,
+    TypedAnswer,
+    TypedQuestion,
+    Wire,
+    read_answer,
+    state_text,
+    typed,
+)
+from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
+from ragguard.records import Usage
+from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.notices import NOTICES
+
+FORM = 1
+"""The version of how label questions become typed ones; part of the fingerprint."""
+JUDGES_ONLY = (
+    "answers typed questions and neither writes nor abstains, and cannot tell how probable a given text is: give it as "
+    "`judge=`, and a model that reads as the engine"
+)
+_MOST_QUESTIONS = 64
+"""The most questions of one request: vLLM's limit, the lowest of the servers known."""
+
+Decided: TypeAlias = tuple[list[TypedAnswer], Usage]
+Decide: TypeAlias = Callable[[str, Sequence[TypedQuestion], float | None], Awaitable[Decided]]
+"""Answers questions about one state until a deadline."""
+
+
+def info_of(model: str, fingerprint: str, location: str, notes: tuple[str, ...] = ()) -> EngineInfo:
+    """Returns the description of a decision model."""
+    return EngineInfo(
+        model=model,
+        kind="decisions",
+        fingerprint=f"decisions/{fingerprint}/{FORM}",
+        prompts="decisions",
+        capabilities=frozenset({"exact_labels", "decisions"}),
+        location=location,
+        notes=notes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionModel:
+    """A `FoundModel`: turns label requests into typed questions, those about one state together."""
+
+    info: EngineInfo
+    decide: Decide
+    patience: Patience | None = None
+    """The schedule by which one request is repeated, so that the others are not paid for twice. None: it is not."""
+    at_once: int = 16
+    """The most requests of one call that are in flight."""
+
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Returns the probability of each label; of a typed question, of its own labels, and 0 for the others."""
+        if len(request.labels) == 1:
+            raise self._refusal()
+        began = time.monotonic()
+        states: dict[Prompt, dict[TypedQuestion, list[int]]] = {}
+        for row, prompt in enumerate(request.prompts):
+            state, question = typed(prompt, request.labels)
+            states.setdefault(state, {}).setdefault(question, []).append(row)
+        calls = [
+            (state, dict(list(rows.items())[first : first + _MOST_QUESTIONS]))
+            for state, rows in states.items()
+            for first in range(0, len(rows), _MOST_QUESTIONS)
+        ]
+        replies = await in_parallel(
+            [partial(self._one, request, state, [*rows]) for state, rows in calls], self.at_once
+        )
+        p = np.zeros((len(request.prompts), len(request.labels)))
+        usage, cuts = Usage(), dict[int, int]()
+        for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):
+            usage += spent
+            for (question, places), answer in zip(rows.items(), answers, strict=True):
+                columns = [request.labels.index(label) for label in question.labels]
+                for row in places:
+                    p[row, columns] = answer.p
+                    if cut:
+                        cuts[row] = cut
+        spent = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+        return LabelProbs(p, usage=spent, truncated=cuts)
+
+    async def _one(
+        self, request: LabelRequest, state: Prompt, questions: Sequence[TypedQuestion]
+    ) -> tuple[Decided, int]:
+        """Returns the answers to the questions about one state, which is cut where it is too long."""
+
+        async def ask(about: Prompt) -> Decided:
+            return await self.decide(state_text(about), questions, request.deadline)
+
+        async def persist() -> tuple[Decided, int]:
+            return await asked_shorter(state, ask, 1)
+
+        return await (
+            persist() if self.patience is None else self.patience.persist(persist, request.deadline)
+        )
+
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Refuses: nothing is written."""
+        raise self._refusal()
+
+    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+        """Refuses: only options have probabilities."""
+        raise self._refusal()
+
+    def _refusal(self) -> EngineRejected:
+        return EngineRejected(f"{self.info.model} at {self.info.location} {JUDGES_ONLY}")
+
+
+_MODULE = "langchain_core.decisions"
+
+
+class LangChainJudge(ModelEngine):
+    """The decision model that a user has built with LangChain.
+
+    Args:
+        model: The model; its asynchronous call is awaited.
+    """
+
+    only_judges = True
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self._model = model
+
+    async def look(self) -> DecisionModel:
+        """Returns the model under its own name and that of its class."""
+        kind, name = type(self._model).__name__, str(self._model.model)
+        return DecisionModel(info_of(name, f"langchain/{kind}/{name}", kind), self._decide)
+
+    async def _decide(
+        self, state: str, questions: Sequence[TypedQuestion], deadline: float | None
+    ) -> Decided:
+        kinds = sys.modules[_MODULE]
+        asked = {}
+        for one in questions:
+            if one.is_score:
+                asked[one.id] = kinds.Score(criteria=[*one.names], instructions=one.instructions)
+            else:
+                meanings = one.criteria or (None,) * len(one.labels)
+                criteria = dict(zip(one.labels, meanings, strict=True))
+                asked[one.id] = kinds.Choice(criteria=criteria, instructions=one.instructions)
+        try:
+            reply = await self._model.ainvoke({"state": state, "questions": asked})
+        except Exception as error:
+            if "refusal" in type(error).__name__.lower():
+                raise UnfitText(f"{self._model.model} declined to judge a text: {error}") from error
+            raise
+        found = {name: answer.model_dump() for name, answer in reply.answers.items()}
+        answers = [read_answer(one, found.get(one.id), None, self._model.model) for one in questions]
+        spent = reply.usage or {}
+        counts = (int(spent.get(name, 0)) for name in ("input_tokens", "output_tokens"))
+        return answers, Usage(1, len(questions), *counts)
+
+    async def aclose(self) -> None:
+        """Leaves the model open: the code that made it closes it."""
+
+
+_PUBLISHED: Mapping[tuple[str, str], float] = {("api.openai.com", "gpt-6-luna"): 0.10}
+"""Published prices of a million tokens read, in dollars, by host and model; answers are free (read 2026-11-23)."""
+_EXACTLY = 1e-9
+"""The distance from 1 up to which a sum is 1: no model puts so little on all else, so that no mass was told."""
+_REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IGNORECASE)
+
+
+async def find_decisions(
+    client: HttpClient, served: ServedModel, wires: Sequence[Wire], at_once: int
+) -> DecisionModel | list[str]:
+    """Asks one question in each form until the server answers; returns the model, or what was said to each form."""
+    base, faults = client.address.base, list[str]()
+    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+    for wire in wires:
+        decide = partial(_decide, client, wire, served.id)
+        try:
+            (answer,), _ = await decide("Oslo is a town.", [trial], None)
+        except (EngineRejected, EngineOverloaded) as error:
+            if error.status not in (400, 404, 405, 415, 422, 501):
+                raise
+            faults.append(str(error))
+            continue
+        server = hashlib.sha256(base.encode()).hexdigest()[:12]
+        notes = [served.note] if served.note else []
+        if price := _PUBLISHED.get((urlsplit(base).hostname or "", served.id)):
+            notes.append(
+                f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
+            )
+        info = info_of(served.id, f"{wire.name}/{served.id}/{server}", base, tuple(notes))
+        if sum(answer.p) < 1 - _EXACTLY:
+            info = replace(info, capabilities=info.capabilities | {"label_mass"})
+        return DecisionModel(info, decide, Patience(), at_once)
+    return faults
+
+
+async def _decide(
+    client: HttpClient,
+    wire: Wire,
+    model: str,
+    state: str,
+    questions: Sequence[TypedQuestion],
+    deadline: float | None,
+) -> Decided:
+    try:
+        reply = await client.post(wire.path, wire.body(model, state, questions), deadline=deadline)
+    except EngineRejected as error:
+        if error.status == 400 and _REFUSED.search(str(error)):
+            raise UnfitText(f"the server declined to judge a text: {error}") from error
+        raise
+    url = f"POST {client.address.base}{wire.path}"
+    return wire.answers(reply, questions, url), usage_of(reply, len(questions))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgingChat:
+    """A `FoundModel`: label questions that carry options go to `judge`, everything else to `reader`."""
+
+    info: EngineInfo
+    reader: FoundModel
+    judge: DecisionModel
+
+    async def labels(self, request: LabelRequest) -> LabelProbs:
+        """Returns the probability of each label."""
+        return await (self.judge if request.is_typed(self.info) else self.reader).labels(request)
+
+    async def draws(self, request: DrawRequest) -> Samples:
+        """Has the reader draw answers."""
+        return await self.reader.draws(request)
+
+    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+        """Asks the reader how probable given texts are."""
+        return await self.reader.continuations(request)
+
+
+async def with_decisions(
+    reader: ChatModel, client: HttpClient, served: ServedModel, at_once: int
+) -> FoundModel:
+    """Returns a model that judges by typed questions where its server answers these, else the model as it is.
+
+    A server of chat completions takes one prompt a request: typed questions are fewer requests at equal numbers, and
+    exact where labels would be sampled (docs/studies/decisions.md). Labels that the server shows, with how much of its
+    probability lies on them, are not given up for typed questions that do not tell that.
+    """
+    try:
+        judge = await find_decisions(
+            client, served, [wire for some in WIRES.values() for wire in some], at_once
+        )
+    except EngineProtocolError:  # something answers there, and not typed questions
+        return reader
+    except EngineError as error:
+        unknown = f"labels judge: whether the server answers typed questions could not be found out ({error})"
+        return replace(reader, info=replace(reader.info, notes=(*reader.info.notes, unknown)))
+    if not isinstance(judge, DecisionModel):
+        return reader
+    tells_mass = judge.info.capabilities & {"label_mass"}
+    if "top_logprobs" in reader.info.capabilities and not tells_mass:
+        return reader
+    form = judge.info.fingerprint.split("/")[1]
+    said = (
+        f"{client.address.base} answers typed questions, too: it judges by these ({form}), all questions about a "
+        f"passage in one request; `labels:{client.address.base}` judges by labels"
+    )
+    NOTICES.once(f"typed questions of {client.address.base}", said)
+    info = replace(
+        reader.info,
+        prompts="default+decisions",
+        fingerprint=f"{reader.info.fingerprint}+judges:{form}/{FORM}",
+        capabilities=reader.info.capabilities | {"typed_questions"} | tells_mass,
+        notes=(*reader.info.notes, said),
+    )
+    return JudgingChat(info, reader, judge)

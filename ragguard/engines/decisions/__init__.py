@@ -1,1 +1,0 @@
-"""Engines that judge and do not read: what answers typed questions with a probability for each option."""

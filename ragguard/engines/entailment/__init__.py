@@ -1,1 +1,0 @@
-"""Judges of entailment: does one answer follow from another?"""

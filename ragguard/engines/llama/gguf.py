@@ -1,0 +1,296 @@
+"""GGUF files: a model of the Llama architecture from such a file, with its tokenizer, computed on NumPy.
+
+The `gguf` library reads and dequantises, the `tokenizers` library makes tokens; both are imported when a file is
+read. A file of another architecture, a vocabulary of SentencePiece as Llama 2 has it, a file that is cut short, or no
+GGUF at all is refused with the reason.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ragguard.engines.base import EngineInfo
+from ragguard.engines.llama.model import NetworkModel
+from ragguard.engines.llama.network import Config, Floats, LayerWeights, Network
+from ragguard.engines.local.local_engine import (
+    ComputingModel,
+    Loaded,
+    LocalEngine,
+    ThreadModel,
+    Worker,
+)
+from ragguard.engines.local.pretrained import HfTokens
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
+from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
+
+_ENDS = 2**20
+"""The bytes at each end of the file that are read for its digest."""
+_MATRICES = {
+    "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
+    "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
+}  # fmt: skip
+NEEDED = ("gguf", "tokenizers", "jinja2")
+"""The packages of the extra `smol`."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufFile:
+    """A GGUF file whose header was read and checked; the weights are read when the network is made."""
+
+    path: Path
+    reader: Any
+    values: Mapping[str, Any]
+    """The metadata, without the tokenizer's long lists."""
+
+    @property
+    def name(self) -> str:
+        return str(self.values.get("general.name") or self.path.stem)
+
+    def lists(self, key: str) -> list[Any]:
+        """Returns a list of the metadata, such as the tokens; empty where the file has none."""
+        field = self.reader.fields.get(key)
+        return [] if field is None else list(field.contents())
+
+    def identity(self) -> str:
+        """Returns a digest of the file's size and of both of its ends."""
+        size = self.path.stat().st_size
+        digest = hashlib.sha256(f"{size}".encode())
+        with self.path.open("rb") as opened:
+            digest.update(opened.read(_ENDS))
+            opened.seek(max(0, size - _ENDS))
+            digest.update(opened.read(_ENDS))
+        return digest.hexdigest()[:16]
+
+    def config(self) -> Config:
+        """Returns the size of the network."""
+        heads = self._number("attention.head_count")
+        width = self._number("embedding_length")
+        return Config(
+            vocab_size=int(self._tensor("token_embd.weight").shape[1]),
+            hidden_size=width,
+            num_hidden_layers=self._number("block_count"),
+            num_attention_heads=heads,
+            num_key_value_heads=self._number("attention.head_count_kv", heads),
+            head_dim=self._number("rope.dimension_count", width // heads),
+            intermediate_size=self._number("feed_forward_length"),
+            rope_theta=float(self.values.get("llama.rope.freq_base", 10_000.0)),
+            rms_norm_eps=float(self.values.get("llama.attention.layer_norm_rms_epsilon", 1e-5)),
+            max_position_embeddings=self._number("context_length"),
+        )
+
+    def network(self) -> Network:
+        """Reads and dequantises all weights, one layer at a time."""
+        config = self.config()
+        output = self._read("output.weight") if "output.weight" in self._names() else None
+        embed, norm = self._read("token_embd.weight"), self._read("output_norm.weight")
+        return Network(config, embed, norm, self._layers(config), output)
+
+    def _layers(self, config: Config) -> Iterator[LayerWeights]:
+        for i in range(config.num_hidden_layers):
+            weights = {field: self._read(f"blk.{i}.{name}.weight") for field, name in _MATRICES.items()}
+            weights["q"] = _in_halves(weights["q"], config.num_attention_heads)
+            weights["k"] = _in_halves(weights["k"], config.num_key_value_heads)
+            yield LayerWeights(**weights)
+
+    def _names(self) -> set[str]:
+        return {tensor.name for tensor in self.reader.tensors}
+
+    def _tensor(self, name: str) -> Any:
+        for tensor in self.reader.tensors:
+            if tensor.name == name:
+                return tensor
+        raise EngineRejected(
+            f"{self.path} holds no tensor {name}: it is no complete Llama model; get the file again"
+        )
+
+    def _read(self, name: str) -> Floats:
+        from gguf import dequantize
+
+        tensor = self._tensor(name)
+        try:
+            return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
+        except NotImplementedError as error:
+            raise EngineRejected(
+                f"{self.path} holds {name} as {tensor.tensor_type.name}, which the gguf library cannot read: "
+                "get the model in another quantisation, such as Q8_0 or Q4_1"
+            ) from error
+
+    def _number(self, key: str, default: int | None = None) -> int:
+        value = self.values.get(f"llama.{key}", default)
+        if value is None:
+            raise EngineRejected(f"{self.path} does not say llama.{key}: get the file again")
+        return int(value)
+
+
+def open_gguf(path: str | Path) -> GgufFile:
+    """Reads and checks the header of a GGUF file; raises InvalidInput or EngineRejected with the way out."""
+    for package in NEEDED:
+        if find_spec(package) is None:
+            raise MissingDependency(package, "models from GGUF files", "smol")
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise InvalidInput("engine", f"gguf:{path}", "gguf: and the path of a GGUF file that exists")
+    from gguf import GGUFReader
+
+    try:
+        reader = GGUFReader(file)
+        values = {
+            key: field.contents()
+            for key, field in reader.fields.items()
+            if not key.startswith("tokenizer.") or len(field.data) <= 1
+        }
+    except (
+        Exception
+    ) as error:  # the library raises ValueError, IndexError, KeyError and others for what is no GGUF
+        raise EngineRejected(f"{file} is no GGUF file, or is cut short ({error}): get it again") from error
+    if (kind := values.get("general.architecture")) != "llama":
+        raise EngineRejected(
+            f"{file} holds a model of the architecture {kind}; only the Llama architecture is computed here: serve "
+            "the model with llama.cpp or Ollama and give the server's address"
+        )
+    if values.get("llama.rope.scaling.type", "none") not in ("none", ""):
+        raise EngineRejected(
+            f"{file} scales its rotary positions, which is not computed here: serve the model with llama.cpp"
+        )
+    return GgufFile(file, reader, values)
+
+
+def _in_halves(matrix: Floats, heads: int) -> Floats:
+    """Returns a query or key matrix with each head's rotated pairs as two halves; GGUF has them side by side."""
+    rows, width = matrix.shape
+    return matrix.reshape(heads, rows // heads // 2, 2, width).swapaxes(1, 2).reshape(rows, width)
+
+
+_CONTROL, _USER_DEFINED = 3, 4
+"""Kinds of tokens in GGUF that stand for themselves in a text."""
+_LLAMA3 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    r"\s+(?!\S)|\s+"
+)
+_SPLITS = ("smollm", "gpt-2", "default", "llama-bpe")
+
+
+class GgufTokenizer:
+    """A tokenizer made of a GGUF file."""
+
+    def __init__(self, file: GgufFile) -> None:
+        self._tokens: list[str] = file.lists("tokenizer.ggml.tokens")
+        kinds = file.lists("tokenizer.ggml.token_type")
+        self._special = {i for i, kind in enumerate(kinds) if kind == _CONTROL}
+        self.added_tokens_decoder = {
+            i: self._tokens[i] for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)
+        }
+        """The tokens that stand for themselves in a text, by their ids."""
+        self._tokenizer = _made(file, self._tokens, self.added_tokens_decoder)
+        self._values = file.values
+        self.chat_template = file.values.get("tokenizer.chat_template") or None
+
+    @property
+    def ends(self) -> frozenset[int]:
+        """The tokens that end an answer."""
+        keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
+        return frozenset(int(self._values[key]) for key in keys if key in self._values)
+
+    def __call__(self, text: str | Sequence[str], add_special_tokens: bool = False) -> Mapping[str, Any]:
+        """Returns the ids of a text, or of each of several, under `input_ids`."""
+        begin = self._values.get("tokenizer.ggml.bos_token_id")
+        first = [int(begin)] if add_special_tokens and begin is not None else []
+        if isinstance(text, str):
+            return {"input_ids": first + self._tokenizer.encode(text, add_special_tokens=False).ids}
+        found = self._tokenizer.encode_batch(list(text), add_special_tokens=False)
+        return {"input_ids": [first + one.ids for one in found]}
+
+    def decode(self, ids: Sequence[int], skip_special_tokens: bool = False) -> str:
+        """Returns the text of ids."""
+        shown = [i for i in ids if not (skip_special_tokens and i in self._special)]
+        return str(self._tokenizer.decode(shown, skip_special_tokens=False))
+
+    def apply_chat_template(
+        self, turns: Sequence[Mapping[str, str]], tokenize: bool, add_generation_prompt: bool, **settings: Any
+    ) -> str:
+        """Returns the conversation as the text that the model was trained on."""
+        from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+        environment.globals["raise_exception"] = _refuse
+        return environment.from_string(str(self.chat_template)).render(
+            messages=turns,
+            add_generation_prompt=add_generation_prompt,
+            bos_token=self._named("bos"),
+            eos_token=self._named("eos"),
+            **settings,
+        )
+
+    def _named(self, name: str) -> str:
+        token = self._values.get(f"tokenizer.ggml.{name}_token_id")
+        return "" if token is None else self._tokens[int(token)]
+
+
+def _refuse(message: str) -> None:
+    from jinja2 import TemplateError
+
+    raise TemplateError(message)
+
+
+def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+    kind = file.values.get("tokenizer.ggml.model")
+    split = file.values.get("tokenizer.ggml.pre", "default")
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    if kind == "gpt2" and split in _SPLITS:
+        merges = [tuple(merge.split(" ", 1)) for merge in file.lists("tokenizer.ggml.merges")]
+        made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split == "llama-bpe"))
+        steps: list[Any] = []
+        if split == "smollm":
+            steps.append(pre_tokenizers.Digits(individual_digits=True))
+        if split == "llama-bpe":
+            from tokenizers import Regex
+
+            steps.append(pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
+        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split != "llama-bpe"))
+        made.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        made.decoder = decoders.ByteLevel()
+    else:
+        raise EngineRejected(
+            f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): serve "
+            "the model with llama.cpp or Ollama and give the server's address"
+        )
+    made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in added.values()])
+    return made
+
+
+class GgufEngine(LocalEngine):
+    """A Llama-family model from a GGUF file, on NumPy: exact probabilities, no server, no GPU. Needs the extra `smol`.
+
+    Args:
+        path: The GGUF file.
+        name: The name that scores and reports show. Empty: the name in the file.
+    """
+
+    def __init__(self, path: str | Path, *, name: str = "") -> None:
+        file = open_gguf(path)
+        worker = Worker(f"the model {name or file.name}", partial(_open, file, name or file.name))
+        super().__init__(ThreadModel(worker))
+
+
+def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
+    network, tokenizer = file.network(), GgufTokenizer(file)
+    info = EngineInfo(
+        model=name,
+        kind="gguf",
+        fingerprint="",
+        context=network.config.max_position_embeddings,
+        location="in this process",
+        capabilities=EXACT_CAPABILITIES,
+    )
+    loaded = Loaded(HfTokens(tokenizer), ModelReport(info, file.identity()))
+    return loaded, NetworkModel(network, tokenizer.ends)
