@@ -216,7 +216,7 @@ class RagGuard:
                 RagGuard, else the run's own answer.
             id: An id of your own, which stands beside the run's: the store finds the latest run that was given it.
             resume: The id of the run to go on with: the one that you gave it, or `run.id` where you gave none. Where no
-                such run is there, one begins.
+                such run is there, one begins, and the log says so.
             name: A name for the kind of run, which reports and spans show.
             sub_questions: What a full answer has to answer, for coverage; or the name of a file (`.jsonl`) that has
                 it for this question, as `ragguard questions` writes one. None: the judge makes them from the question.

@@ -157,10 +157,15 @@ def test_run_without_an_id_of_the_application_goes_on_by_its_own(make):
     assert [hops for _, _, _, hops, *_ in stored(rg)] == [[(0, "1"), (1, "2")]]
 
 
-def test_resuming_what_is_not_there_begins_it(make):
+def test_resuming_what_is_not_there_begins_it_and_the_log_says_so(make, caplog):
     rg = make()
-    capture(rg, "one", "1", resume="x")
-    assert stored(rg) == [whole("x", "one", "1")]
+    capture(rg, "one", "1", id="conversation-7")
+    capture(rg, "two", "2", resume="conversation-8")
+    capture(rg, "three", "3", resume="conversation-7")
+    assert [run[0] for run in stored(rg)] == ["conversation-7", "conversation-8"]
+    (warning,) = [line for line in caplog.messages if "resume" in line]
+    assert "no run 'conversation-8' is in this store" in warning
+    assert "ragguard report" in warning
 
 
 def test_resuming_a_run_that_is_open_joins_it(make):

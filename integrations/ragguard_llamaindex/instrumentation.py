@@ -84,6 +84,7 @@ def instrument(
     """
     recorder = recorder_of(rg)
     options = CaptureOptions.checked(tools, text_of, question, answer)
+    recorder.calls.declared.update(options.tools)
     with _lock.get():
         found = attached()
         for handler in found:

@@ -78,6 +78,8 @@ class CallLog:
         self._named: set[str] = set()
         """The tools that a warning has named."""
         self._warned = 0
+        self.declared: set[str] = set()
+        """The tools that were declared as retrievals."""
         self.retrieving: set[str] = set()
         """The tools that have given documents: a failure of one of these is a retrieval that failed."""
         self._lock = threading.RLock()
@@ -92,6 +94,19 @@ class CallLog:
                     del self._of_run[next(iter(self._of_run))]
                 calls = self._of_run[run_id] = CallsSeen()
             calls.add(kind, name)
+
+    def warn_of_uncalled(self) -> None:
+        """Warns once of declared tools that were never called, where tools were called that are not declared: one of
+        these may be meant."""
+        with self._lock:
+            uncalled, others = sorted(self.declared - self.retrieving), self.total.tools()
+        if uncalled and others:
+            names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
+            NOTICES.once(
+                "declared tools that were not called",
+                f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
+                "one of these is meant, declare it by its own name",
+            )
 
     def forget(self, run_id: str) -> CallsSeen:
         """Removes a run that has ended; returns the calls that were seen in it."""

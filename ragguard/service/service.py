@@ -146,6 +146,7 @@ class Service:
                 self._progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
+        self.recorder.calls.warn_of_uncalled()
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
         lost, late = self._lost(), self._late()
         undelivered = self.delivery.undelivered()

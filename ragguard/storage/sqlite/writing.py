@@ -22,6 +22,7 @@ from ragguard.capture.events import (
 from ragguard.errors import InvalidInput
 from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
+from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import run_names
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
@@ -36,6 +37,11 @@ EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
 
 
+_NOT_THERE = (
+    "resume: no run {!r} is in this store, so one begins here. Where it should go on with one: take the id that the run "
+    "was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that begins "
+    "with id= says nothing of this"
+)
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
 
@@ -185,6 +191,8 @@ class Writing:
             return False  # the batch is repeated, or a step has opened the run
         part = run_names.go_on(self._db, event.run, event.names, self._owner)
         if part is None:
+            if caller_id := event.names.caller_id:
+                NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(caller_id))
             return False
         self._parts[event.run.id] = part
         self._open.add(part.seq)
