@@ -55,7 +55,7 @@ async def _examined(
     address: str, model: str | None, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
 ) -> tuple[ExamRecord, Path]:
     from ragguard.engines.connect import connect, open_engine
-    from ragguard.engines.layers import Retry
+    from ragguard.engines.layers import Patience, Retry
     from ragguard.engines.prompts import load_prompts
     from ragguard.scorers.exam.examination import examine, repeated
     from ragguard.scorers.exam.record import record_file
@@ -65,8 +65,10 @@ async def _examined(
         cache: Path | None = answers
     except OSError:  # nothing is kept there, and a stopped examination begins anew
         cache = None
+    once = Patience(attempts=1)  # a server that is not there is said at once
+    async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s), once)) as first:
+        info = await first.info()
     async with aclosing(connect(address, model=model, timeout_s=timeout_s, cache=cache)) as asked:
-        info = await asked.info()
         given = load_prompts(prompts or info.prompts)
         if given.name == "nano":
             raise EngineRejected(

@@ -122,11 +122,13 @@ def test_a_model_that_chats_instead_is_not_ready(monkeypatch):
     assert "instruction-tuned" in result.stdout
 
 
-def test_a_server_that_is_not_there_is_not_ready():
+@pytest.mark.parametrize("more", [(), ("--exam",)])
+def test_a_server_that_is_not_there_is_not_ready_and_nobody_is_sent_to_the_doctor_again(more, caplog):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
-        result = doctor(url)
+        result = doctor(url, *more)
+    assert "ragguard doctor" not in caplog.text
     assert result.exit_code == 1
     assert "EngineUnreachable" in result.stderr
     assert url in result.stderr

@@ -89,7 +89,7 @@ class Patience:
                 answer = await ask()
             except EngineError as error:
                 self._report(attempt, error, hurried=deadline is not None)
-                if _blames_server(error, deadline is not None):
+                if self._schedule.attempts > 1 and _blames_server(error, deadline is not None):
                     NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
                 wait = self._wait(error, number - asked_to_wait, asked_to_wait, until)
                 if wait is None:

@@ -48,9 +48,12 @@ _NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
 """The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
+_STRANGE_QUESTION = "nano does not know any word of the question. {}"
 _STRANGE_ANSWERS = "nano does not know the words that tell two answers apart. {}"
 _COMPARES = "Same:"
 """The end of a prompt that asks whether two answers mean the same."""
+_QUESTION = "Question: "
+"""The beginning of the line with the question, in every prompt of nano's."""
 
 
 class NanoEngine(LocalEngine):
@@ -114,13 +117,16 @@ class NanoTokens:
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
-        UnfitText where nano does not know a seventh of the words of a prompt, or what tells apart two answers in it."""
+        UnfitText where nano does not know a seventh of the words of a prompt, any word of its question, or what tells
+        apart two answers in it."""
         rows = await self.render(prompts)
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
         if share > _MOST_UNKNOWN:
             raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
         strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
+        if any(self._asks_strangely(prompt) for prompt in strange):
+            raise UnfitText(_STRANGE_QUESTION.format(_FOR_REAL_TEXT))
         if any(self._compares_strange_answers(prompt) for prompt in strange):
             raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
         for prompt in strange[:1]:
@@ -154,6 +160,12 @@ class NanoTokens:
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._tokenizer.decode(ids)
+
+    def _asks_strangely(self, prompt: Prompt) -> bool:
+        """Returns whether nano knows no word of the question, which a prompt of many known words would hide."""
+        _, there, after = prompt.messages[-1].content.rpartition(_QUESTION)
+        words = [word for word in self._tokenizer.split(after.partition("\n")[0]) if word.isalnum()]
+        return bool(there and words) and not any(word in self._tokenizer.ids for word in words)
 
     def _compares_strange_answers(self, prompt: Prompt) -> bool:
         """Returns whether nano knows no word of an answer that a prompt compares, or none in which two differ."""

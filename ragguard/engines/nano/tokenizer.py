@@ -36,6 +36,10 @@ class Tokenizer:
     def __len__(self) -> int:
         return len(self.words)
 
+    def split(self, text: str) -> list[str]:
+        """Returns the words of a text, each punctuation mark among them."""
+        return _WORD.findall(text)
+
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text; none of them is special."""
         get, unknown = self.ids.get, self.unknown
@@ -43,7 +47,7 @@ class Tokenizer:
 
     def unknown_words(self, text: str) -> list[str]:
         """Returns the words of a text that have no id."""
-        return [word for word in _WORD.findall(text) if word not in self.ids]
+        return [word for word in self.split(text) if word not in self.ids]
 
     def encode_chat(self, messages: Iterable[Message]) -> list[int]:
         """Returns the ids of a conversation up to the token after which the model answers."""

@@ -64,6 +64,14 @@ def test_guard_on_nano_keeps_real_text_with_the_status_unfit():
     assert guard.health().causes == {"unfit": 1}
 
 
+@pytest.mark.parametrize("query", ["bare retriever", "xxxxxxxxxx?", "東京"])
+def test_guard_on_nano_keeps_everything_for_a_short_query_of_which_it_knows_no_word(query):
+    known = [Passage("Pia Nordberg founded Norsol Labs."), Passage("Regina Rosstrom founded Corline Mines.")]
+    decision = DistractorGuard("nano", budget_ms=60_000).prune(query, known)
+    assert (decision.status, decision.kept) == ("unfit", known)
+    assert "nano does not know any word of the question" in decision.reason
+
+
 def test_guard_on_nano_judges_beside_a_passage_that_nano_does_not_know():
     known = [
         Passage("Pia Nordberg founded Norsol Labs."),
