@@ -28,8 +28,19 @@ def run(
         Path | None, typer.Option(help="Write one self-contained page to this file instead.")
     ] = None,
     run_id: Annotated[str | None, typer.Option("--run", help="Show one run with all its hops.")] = None,
-    sort: Annotated[str, typer.Option(help="The order of the list: by harm, loss, gain or new.")] = "harm",
-    most: Annotated[int, typer.Option("--most", "-n", min=1, help="How many runs to list.")] = 20,
+    sort: Annotated[
+        str | None,
+        typer.Option(
+            help="The order of the list: by harm, loss, gain or new.",
+            show_default="harm; with --json the order of capture",
+        ),
+    ] = None,
+    most: Annotated[
+        int | None,
+        typer.Option(
+            "--most", "-n", min=1, help="How many runs to list.", show_default="20; with --json all"
+        ),
+    ] = None,
     labels: LabelFile = None,
     as_json: Annotated[
         bool,
@@ -46,12 +57,17 @@ def run(
     from ragguard.analysis.page import write_html
     from ragguard.storage.source import open_source
 
-    if sort not in _ORDERS:
+    if sort is not None and sort not in _ORDERS:
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
     if html is not None and run_id:
         raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
+    for option, value in (("--sort", sort), ("--most", most)):
+        if value is not None and (html is not None or run_id):
+            raise InvalidInput(
+                option, value, "neither --html nor --run beside it: it is for the list of runs"
+            )
     if as_json and html is not None:
         raise InvalidInput("--json", str(html), "one of --json and --html")
     if labels is not None and (html is not None or run_id):
@@ -71,11 +87,11 @@ def run(
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
         say(f"{_runs(count)} written to {html}; open it in a browser")
     elif as_json:
-        _print_json(source, run_id, found)
+        _print_json(source, run_id, found, sort, most)
     elif run_id:
         _show_run(source, run_id)
     else:
-        _show_runs(source.overviews(MISLEADS, texts=False), sort, most)
+        _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
         if found is not None:
             _show_corrected(found, labels)
     for remark in source.remarks:
@@ -188,7 +204,13 @@ def _show_run(source: ScoredSource, wanted: str) -> None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
 
 
-def _print_json(source: ScoredSource, wanted: str | None, corrected: Corrections | None) -> None:
+def _print_json(
+    source: ScoredSource,
+    wanted: str | None,
+    corrected: Corrections | None,
+    sort: str | None,
+    most: int | None,
+) -> None:
     import json
     from dataclasses import asdict
 
@@ -202,6 +224,9 @@ def _print_json(source: ScoredSource, wanted: str | None, corrected: Corrections
             found.append({**summary(line), **explanation_of(overview).as_dict()})
     scored = source.scored_run(only) if only else None
     if scored is None:
+        if sort is not None:
+            found.sort(key=_ORDERS[sort][1])
+        found = found[:most]
         shown = found if corrected is None else {"runs": found, "corrected": corrected.as_dict()}
         typer.echo(json.dumps(shown, indent=2, default=str))
         return
@@ -233,6 +258,8 @@ def _or(value: float | None, otherwise: float) -> float:
     return otherwise if value is None else value
 
 
+_MOST = 20
+"""How many runs the table lists where nothing else is said."""
 _BAR = 8
 """The cells of a bar of belief."""
 _COLUMNS = ("gain", "likelier", "worst", "udcg", "coverage")

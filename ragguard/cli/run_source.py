@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,6 +66,23 @@ class RunSource:
                 self.referenced += bool(run.references)
                 yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
+
+    def clashes(self, ids: Collection[str]) -> list[str]:
+        """Returns a line for each of these ids that several runs have, with where they stand: reads the run files once
+        more, so that no id is kept while they are scored."""
+        from ragguard.storage.files.runfile import read_lines
+        from ragguard.storage.sqlite.files import is_store
+        from ragguard.traces.reader import is_trace_file
+
+        found: dict[str, list[str]] = {one: [] for one in ids}
+        for name in self._files if ids else ():
+            if name != "-" and not is_trace_file(name) and not is_store(name):
+                for line in read_lines(name):
+                    if line.run is not None and line.run.id in found:
+                        found[line.run.id].append(f"{name}, line {line.number}")
+        return [
+            f"  {one} is the id of {' and of '.join(there)}" for one, there in found.items() if len(there) > 1
+        ]
 
     def _of_traces(self, name: str) -> Iterator[tuple[Run, int]]:
         """Yields the runs in a file of spans, and says afterwards what of it was not understood."""

@@ -18,7 +18,7 @@ import typer
 
 from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
 from ragguard.cli.run_source import RunSource, about_references, read_references
-from ragguard.cli.terminal import notes, progress_bar, reason_lines, say
+from ragguard.cli.terminal import REASONS_SHOWN, notes, progress_bar, reason_lines, say
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
 from ragguard.records import Usage
 from ragguard.runtime.faults import without_times
@@ -196,7 +196,7 @@ def run(
                 sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
-                sentence = tally.sentence(store)
+                sentence = "\n".join([tally.sentence(store), *source.clashes(tally.refused)])
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
@@ -254,6 +254,8 @@ class _Tally:
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
+    refused: list[str] = field(default_factory=list)
+    """The ids of the first runs that the store refused."""
 
     @property
     def incomplete(self) -> bool:
@@ -264,6 +266,8 @@ class _Tally:
         """Counts one scored run."""
         refused = any(failure.scorer == "run" for failure in scored.failures)
         self.done += not refused
+        if refused and len(self.refused) < REASONS_SHOWN:
+            self.refused.append(scored.run.id)
         self.known += not refused and not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)

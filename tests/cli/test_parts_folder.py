@@ -51,6 +51,16 @@ def test_list_of_a_folder_is_that_of_its_store(both):
     )
 
 
+def test_json_has_the_order_and_the_number_of_runs_that_are_asked_for(both):
+    def shown(*words):
+        return json.loads(call("report", both / "before.db", "--json", *words))
+
+    by_gain = sorted(shown(), key=lambda run: run["gain"])
+    assert by_gain not in (shown(), by_gain[::-1])
+    assert shown("--sort", "loss") == by_gain
+    assert shown("--sort", "loss", "--most", "2") == by_gain[:2]
+
+
 def test_run_of_a_folder_is_that_of_its_store(both):
     run = ("--run", "before-3")
     assert call("report", both / "before", *run) == call("report", both / "before.db", *run)

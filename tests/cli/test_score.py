@@ -131,6 +131,7 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     assert done.exit_code == 1
     assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
     assert "no run with another question" in done.output
+    assert "r0 is the id of runs.jsonl, line 1 and of runs.jsonl, line 3" in done.output
 
 
 def test_failures_are_listed_with_their_reasons_and_exit_code_one(engine):

@@ -38,9 +38,9 @@ EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 
 
 _NOT_THERE = (
-    "resume: no run {!r} is in this store, so one begins here. Where it should go on with one: take the id that the run "
-    "was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that begins "
-    "with id= says nothing of this"
+    "resume: no run {!r} is in this store, so one begins here. Where it should go on with one: take the id that the "
+    "run was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that "
+    "begins with id= says nothing of this"
 )
 UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
