@@ -15,8 +15,8 @@ from math import erf, sqrt
 import numpy as np
 from machine import record
 
+from ragguard.metrics.agreement import sign_flips
 from ragguard.metrics.arrays import Floats
-from ragguard.metrics.sign_flips import sign_flips
 
 QUESTIONS = (6, 7, 8, 9, 12, 16, 20, 30, 60, 100, 200)
 KINDS = ("normal", "skewed")

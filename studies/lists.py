@@ -23,8 +23,8 @@ from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.metrics.agreement import auc
+from ragguard.metrics.answers import query_gain
 from ragguard.metrics.arrays import Floats
-from ragguard.metrics.likelihood import query_gain
 from ragguard.scorers.exam.examination import exam_cases
 from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, query_likelihood, relevance

@@ -13,9 +13,9 @@ import numpy as np
 from ragguard.analysis.pairs import Questions
 from ragguard.analysis.verdict import SIGNIFICANT, Change, ComparisonVerdict, judge, primary_of
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import FlipTest, least_p, sign_flips
 from ragguard.metrics.arrays import MOST_DRAWS, Floats
 from ragguard.metrics.registry import METRICS
-from ragguard.metrics.sign_flips import FlipTest, least_p, sign_flips
 from ragguard.runtime.arguments import whole_number
 from ragguard.storage.sqlite.means import Series, titles
 

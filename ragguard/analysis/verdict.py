@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
-from ragguard.metrics.sign_flips import least_p
+from ragguard.metrics.agreement import least_p
 from ragguard.storage.sqlite.means import Series
 
 SIGNIFICANT = 0.05

@@ -237,7 +237,7 @@ async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[
     """Returns by how much each passage raises the mean log-probability of the question's tokens: `query_gain`."""
     from ragguard.engines.engine import Verbs
     from ragguard.engines.prompts import load_prompts
-    from ragguard.metrics.likelihood import query_gain
+    from ragguard.metrics.answers import query_gain
     from ragguard.scorers.probes import query_likelihood
 
     if not isinstance(engine, Verbs):

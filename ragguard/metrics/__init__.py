@@ -7,7 +7,16 @@ be right is an `InvalidInput` (a ValueError) that names the argument, its value 
 from __future__ import annotations
 
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
-from ragguard.metrics.answers import exact_match, is_abstention, rouge_l, token_f1
+from ragguard.metrics.answers import (
+    exact_match,
+    is_abstention,
+    likelihood,
+    likelihood_total,
+    mean_logprob,
+    query_gain,
+    rouge_l,
+    token_f1,
+)
 from ragguard.metrics.arrays import Aggregate, Padded, aggregate, pad
 from ragguard.metrics.belief import (
     attribution,
@@ -28,8 +37,20 @@ from ragguard.metrics.distraction import (
     utility,
     utility_parts,
 )
-from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob, query_gain
-from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
+from ragguard.metrics.ranking import (
+    BestAlpha,
+    average_precision,
+    best_alpha,
+    f,
+    f_e,
+    hits,
+    ndcg,
+    precision,
+    recall,
+    reciprocal_rank,
+    t,
+    t_u,
+)
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
 from ragguard.metrics.registry import METRICS, Metric, find
 from ragguard.metrics.subquestions import (
@@ -43,7 +64,6 @@ from ragguard.metrics.subquestions import (
     redundancy,
     required_subset,
 )
-from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
 from ragguard.text.language import ENGLISH, Language, normalise
 
 __all__ = [

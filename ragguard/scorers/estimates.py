@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ragguard.errors import RagguardError
+from ragguard.metrics.answers import likelihood, likelihood_total, mean_logprob
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.metrics.belief import (
     cluster,
@@ -25,7 +26,6 @@ from ragguard.metrics.belief import (
     seper_soft,
     seper_stderr,
 )
-from ragguard.metrics.likelihood import likelihood, likelihood_total, mean_logprob
 from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Usage
 from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout
 from ragguard.scorers.meanings import Meanings

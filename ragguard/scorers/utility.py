@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypedDict
 
 from ragguard.errors import CalibrationError, RagguardError
+from ragguard.metrics.answers import query_gain
 from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
-from ragguard.metrics.likelihood import query_gain
 from ragguard.records import CUT_TOKENS, ReferenceSource, Result, Stage
 from ragguard.runtime.arguments import share, true_or_false
 from ragguard.scorers.exam.examined import probability

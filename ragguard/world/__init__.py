@@ -14,11 +14,10 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from ragguard.world.cases import Case, Counts, PassageKind, make_cases
+from ragguard.world.cases import Case, Counts, PassageKind, make_cases, make_run
 from ragguard.world.corpus import Corpus, Retriever
 from ragguard.world.facts import Fact, World, aliases, known_facts
 from ragguard.world.grammar import Split
-from ragguard.world.runs import make_run
 
 __all__ = [
     "Case",

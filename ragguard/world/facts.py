@@ -9,20 +9,20 @@ from functools import lru_cache
 from typing import get_args
 
 from ragguard.errors import InvalidInput
-from ragguard.world import words
+from ragguard.world import grammar
 from ragguard.world.grammar import CHAINS, RELATIONS, Kind, Split
 
 INVERSE = {"spouse": "spouse", "base": "firm_in", "firm_in": "base"}
 VALUES: dict[Kind, tuple[str, ...]] = {
-    "year": words.YEARS,
-    "profession": words.PROFESSIONS,
-    "product": words.PRODUCTS,
-    "region": words.REGIONS,
+    "year": grammar.YEARS,
+    "profession": grammar.PROFESSIONS,
+    "product": grammar.PRODUCTS,
+    "region": grammar.REGIONS,
 }
 _PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "person": (words.FIRST_NAMES, words.LAST_NAMES),
-    "firm": (words.FIRM_STEMS, words.FIRM_KINDS),
-    "town": (words.TOWN_PREFIXES, words.TOWN_STEMS),
+    "person": (grammar.FIRST_NAMES, grammar.LAST_NAMES),
+    "firm": (grammar.FIRM_STEMS, grammar.FIRM_KINDS),
+    "town": (grammar.TOWN_PREFIXES, grammar.TOWN_STEMS),
 }
 
 

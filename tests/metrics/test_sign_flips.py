@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from ragguard.metrics.sign_flips import ALL_UP_TO, least_p, sign_flips
+from ragguard.metrics.agreement import ALL_UP_TO, least_p, sign_flips
 
 
 def drawn(n, seed=0, shift=0.3):

@@ -26,7 +26,7 @@ from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.forwarding import ForwardingSink
 from ragguard.telemetry.sink import DestinationAway
 from ragguard.world import cases
-from ragguard.world.runs import make_run
+from ragguard.world.cases import make_run
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ import itertools
 import re
 
 from ragguard import world
-from ragguard.world import words
+from ragguard.world import grammar
 from ragguard.world.facts import known_world, names
 from ragguard.world.grammar import (
     CHAINS,
@@ -37,12 +37,12 @@ def lessons(rows: int = 1500) -> list[str]:
 
 def test_no_word_has_two_meanings() -> None:
     lists = [
-        words.FIRST_NAMES, words.LAST_NAMES, words.TOWN_PREFIXES, words.TOWN_STEMS, words.FIRM_STEMS, words.FIRM_KINDS,
-        words.PROFESSIONS, words.PRODUCTS, words.REGIONS, words.YEARS,
+        grammar.FIRST_NAMES, grammar.LAST_NAMES, grammar.TOWN_PREFIXES, grammar.TOWN_STEMS,
+        grammar.FIRM_STEMS, grammar.FIRM_KINDS, grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS,
     ]  # fmt: skip
     everything = list(itertools.chain(*lists))
     assert len(everything) == len(set(everything))
-    assert len(words.FIRST_NAMES) == len(words.LAST_NAMES) == 200
+    assert len(grammar.FIRST_NAMES) == len(grammar.LAST_NAMES) == 200
 
 
 def test_split_names_are_disjoint_and_every_word_is_met_in_training() -> None:
@@ -107,12 +107,12 @@ class _Blank:
 
     def __init__(self) -> None:
         self.known = {
-            **dict.fromkeys(words.FIRST_NAMES, "<person"), **dict.fromkeys(words.TOWN_PREFIXES, "<town"),
-            **dict.fromkeys(words.FIRM_STEMS, "<firm"), **dict.fromkeys(words.YEARS, "<year"),
-            **dict.fromkeys(words.PROFESSIONS, "<profession"), **dict.fromkeys(words.PRODUCTS, "<product"),
-            **dict.fromkeys(words.REGIONS, "<region"),
+            **dict.fromkeys(grammar.FIRST_NAMES, "<person"), **dict.fromkeys(grammar.TOWN_PREFIXES, "<town"),
+            **dict.fromkeys(grammar.FIRM_STEMS, "<firm"), **dict.fromkeys(grammar.YEARS, "<year"),
+            **dict.fromkeys(grammar.PROFESSIONS, "<profession"), **dict.fromkeys(grammar.PRODUCTS, "<product"),
+            **dict.fromkeys(grammar.REGIONS, "<region"),
         }  # fmt: skip
-        self.second = set(words.LAST_NAMES) | set(words.TOWN_STEMS) | set(words.FIRM_KINDS)
+        self.second = set(grammar.LAST_NAMES) | set(grammar.TOWN_STEMS) | set(grammar.FIRM_KINDS)
 
     def frame(self, text: str) -> str:
         text = re.sub(r"<(\w+)>", r"<\1", text)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
 from ragguard.engines.prompts import Task, load_prompts
-from ragguard.world.words import FIRST_NAMES
+from ragguard.world.grammar import FIRST_NAMES
 from training.nano.lessons import Level, Row, make_row
 
 FIRST_WORD, LATER_WORD, END_WORD, REPEATED_NAME = 1.0, 0.5, 0.2, 0.4

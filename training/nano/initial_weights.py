@@ -11,7 +11,7 @@ from __future__ import annotations
 import torch
 
 from ragguard.engines.nano.tokenizer import load_tokenizer
-from ragguard.world import words
+from ragguard.world import grammar
 from training.nano.network import Network
 
 CONSTANT, FIRST, SECOND, VALUE = range(4)
@@ -31,9 +31,9 @@ def set_initial_weights(network: Network) -> None:
     embed[:, CONSTANT] = 0.8
     ids = load_tokenizer().ids
     for coordinate, lists in (
-        (FIRST, (words.FIRST_NAMES, words.TOWN_PREFIXES, words.FIRM_STEMS)),
-        (SECOND, (words.LAST_NAMES, words.TOWN_STEMS, words.FIRM_KINDS)),
-        (VALUE, (words.PROFESSIONS, words.PRODUCTS, words.REGIONS, words.YEARS)),
+        (FIRST, (grammar.FIRST_NAMES, grammar.TOWN_PREFIXES, grammar.FIRM_STEMS)),
+        (SECOND, (grammar.LAST_NAMES, grammar.TOWN_STEMS, grammar.FIRM_KINDS)),
+        (VALUE, (grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS)),
     ):
         embed[[ids[word] for part in lists for word in part], coordinate] = 0.5
     for layer in network.layers:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from functools import cache
 
-from ragguard.world import words
+from ragguard.world import grammar
 from ragguard.world.facts import VALUES, Fact, known_world, pair_split
 from ragguard.world.grammar import (
     QUESTION_OPENINGS,
@@ -19,9 +19,9 @@ from ragguard.world.grammar import (
 )
 
 _PARTS: dict[Kind, tuple[tuple[str, ...], tuple[str, ...]]] = {
-    "person": (words.FIRST_NAMES, words.LAST_NAMES),
-    "firm": (words.FIRM_STEMS, words.FIRM_KINDS),
-    "town": (words.TOWN_PREFIXES, words.TOWN_STEMS),
+    "person": (grammar.FIRST_NAMES, grammar.LAST_NAMES),
+    "firm": (grammar.FIRM_STEMS, grammar.FIRM_KINDS),
+    "town": (grammar.TOWN_PREFIXES, grammar.TOWN_STEMS),
 }
 
 

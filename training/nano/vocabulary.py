@@ -10,7 +10,7 @@ import re
 
 from ragguard.engines.nano.tokenizer import MARKER, NEWLINE, PATTERN, SPECIAL
 from ragguard.engines.prompts import load_prompts
-from ragguard.world import grammar, words
+from ragguard.world import grammar
 from training.nano import SHIPPED
 
 
@@ -35,8 +35,8 @@ def build_vocabulary() -> list[str]:
             frames |= dict.fromkeys(word[:1].lower() + word[1:] for word in first)
     found |= dict.fromkeys(sorted(frames))
     for names in (
-        words.FIRST_NAMES, words.LAST_NAMES, words.TOWN_PREFIXES, words.TOWN_STEMS, words.FIRM_STEMS, words.FIRM_KINDS,
-        words.PROFESSIONS, words.PRODUCTS, words.REGIONS, words.YEARS,
+        grammar.FIRST_NAMES, grammar.LAST_NAMES, grammar.TOWN_PREFIXES, grammar.TOWN_STEMS,
+        grammar.FIRM_STEMS, grammar.FIRM_KINDS, grammar.PROFESSIONS, grammar.PRODUCTS, grammar.REGIONS, grammar.YEARS,
     ):  # fmt: skip
         found |= dict.fromkeys(names)
     return list(found)

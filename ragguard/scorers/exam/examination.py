@@ -22,7 +22,7 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, ScoringError, UnfitText
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
-from ragguard.metrics.likelihood import query_gain
+from ragguard.metrics.answers import query_gain
 from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance

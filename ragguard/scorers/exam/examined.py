@@ -11,7 +11,7 @@ from typing import cast
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
-from ragguard.metrics.likelihood import query_gain
+from ragguard.metrics.answers import query_gain
 from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.asker import Respondent
 from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine_briefly
