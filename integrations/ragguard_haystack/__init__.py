@@ -4,8 +4,8 @@ instrument(rg)                                              # every pipeline and
 pipeline.add_component("filter", DocumentGuard(guard))   # the guard, before the prompt is built
 
 The way of an event: Haystack's components, pipelines and agents report to its tracer. `tracer` stands before the tracer
-that was there and hands each operation on to it; `operations` says what an operation is; `runs` reports it to the
-recorder.
+that was there and hands each operation on to it; `operations` says what an operation is, and reports it to
+the recorder.
 """
 
 from ragguard_haystack.guard import DocumentGuard

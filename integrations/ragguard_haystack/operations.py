@@ -1,15 +1,28 @@
-"""Says what an operation that Haystack traces is: a retrieval, a call of a model, or neither."""
+"""Says what an operation that Haystack traces is, and reports it to the recorder: the outermost pipeline or agent that
+retrieves is a run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import itertools
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from haystack import Document
 from haystack.dataclasses import ChatMessage
 
+from ragguard.capture.decisions import Verdict, guard_decided
+from ragguard.capture.declarations import DeclaredTools
+from ragguard.capture.handle import status_of
+from ragguard.capture.open_runs import Unpack
+from ragguard.capture.pipeline_run import PipelineRun
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import passage
-from ragguard.records import Passage
+from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
+from ragguard.capture.turns import Branch
+from ragguard.records import Passage, Status, new_id
+from ragguard.runtime.faults import Faults, never_raises
 
 PIPELINE, AGENT = "haystack.pipeline.run", "haystack.agent.run"
 COMPONENT, TOOL = "haystack.component.run", "haystack.agent.step.tool"
@@ -125,3 +138,183 @@ def _words(value: object) -> str:
     messages = value if isinstance(value, list) else [value]
     texts = [item.text for item in messages if isinstance(item, ChatMessage) and item.is_from("user")]
     return (texts[-1] or "") if texts else ""
+
+
+_numbers = itertools.count()
+Question = Callable[[Mapping[str, Any]], str]
+"""A function from what a pipeline or an agent is given to the question."""
+
+
+class HaystackRun(PipelineRun):
+    """The run of an outermost pipeline or agent, with what was seen in it so far."""
+
+    answer: str | None = None
+    asks_model = False
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__(recorder, new_id())
+        self.identify({})
+        self.started_ns = time.time_ns()
+        self.embedded: dict[tuple[float, ...], str] = {}
+        """The texts that were embedded in order to search, by the beginnings of their embeddings."""
+
+
+class Operation:
+    """One operation at work. Haystack says what it is given and what it gives while it is open."""
+
+    def __init__(
+        self, kind: str, tags: Mapping[str, Any], run: HaystackRun, around: Operation | None
+    ) -> None:
+        self.kind, self.tags, self.run, self.around = kind, tags, run, around
+        self.name = str(tags.get("haystack.component.name") or tags.get("haystack.tool.name") or "")
+        self.number = next(_numbers)
+        self.given: Mapping[str, Any] = {}
+        self.result: Any = None
+        self.started_ns = time.time_ns()
+        self.steps: Sequence[str] = ()
+        """The ids of the steps that were made inside."""
+        self.depths: dict[str, int] = {}
+        """The number of retrievals, one fed by the other, behind each component's output of a pipeline."""
+
+    def enclosing(self, kind: str) -> Operation | None:
+        """Returns the innermost operation of a kind around this one."""
+        around = self.around
+        while around is not None and around.kind != kind:
+            around = around.around
+        return around
+
+
+class Operations:
+    """Reports operations as runs and steps."""
+
+    def __init__(self, recorder: Recorder, tools: DeclaredTools, question: Question) -> None:
+        self.recorder, self.tools, self.question = recorder, tools, question
+
+    @property
+    def faults(self) -> Faults:
+        """The recorder's count of what went wrong in hooks."""
+        return self.recorder.faults
+
+    @never_raises
+    def began(self, kind: str, tags: Mapping[str, Any], around: Operation | None) -> Operation:
+        """Returns the operation that begins; the outermost one begins a run, which is recorded once it retrieves."""
+        run = HaystackRun(self.recorder) if around is None else around.run
+        operation = Operation(kind, tags, run, around)
+        if kind == PIPELINE and around is None:
+            self._asked(run, tags.get("haystack.pipeline.input_data"))
+        return operation
+
+    @never_raises
+    def tagged(self, operation: Operation, key: str, value: Any) -> None:
+        """Takes what an operation is given or gives."""
+        if key.endswith("input"):
+            operation.given = value if isinstance(value, Mapping) else {}
+            if operation.kind == AGENT and operation.around is None:
+                self._asked(operation.run, value)
+        elif key.endswith("output"):
+            operation.result = value
+
+    @never_raises
+    def ended(self, operation: Operation, error: BaseException | None) -> None:
+        """Reports an operation that has ended."""
+        if operation.kind == COMPONENT:
+            self._component(operation, error)
+        elif operation.kind == TOOL:
+            self._tool(operation, error)
+        if operation.kind in (COMPONENT, MODEL) and error is None:
+            self._model(operation)
+        if operation.around is None:
+            self._end(operation.run, error)
+
+    @never_raises
+    def decided(self, operation: Operation, verdict: Verdict) -> None:
+        """Adds a guard's decision to the retrievals whose passages it judged."""
+        guard_decided(self.recorder, operation.run.id, verdict)
+
+    def _asked(self, run: HaystackRun, data: object) -> None:
+        if isinstance(data, Mapping):
+            run.question = self.question(data)
+
+    def _component(self, operation: Operation, error: BaseException | None) -> None:
+        searches, pipeline = retrieves(operation.tags), operation.enclosing(PIPELINE)
+        depth = 0
+        if pipeline is not None:
+            depth = max((pipeline.depths.get(name, 0) for name in senders(operation.tags)), default=0)
+            pipeline.depths[operation.name] = depth + searches
+        given, run = operation.given, operation.run
+        if isinstance(text := given.get("text"), str) and isinstance(operation.result, Mapping):
+            run.embedded[embedding_in(operation.result)] = text
+        if not searches:
+            return
+        query = query_in(given) or run.embedded.get(embedding_in(given), "") or run.question
+        step_id = self._begin(operation, query, (-1 if pipeline is None else pipeline.number, depth))
+        if error is not None:
+            self.recorder.step_failed(step_id, error, status_of(error))
+        else:
+            self.recorder.step_ended(step_id, passages_of(documents_in(operation.result) or ()))
+
+    def _tool(self, operation: Operation, error: BaseException | None) -> None:
+        splitter, output = self.tools.get(operation.name), operation.result
+        if error is not None or operation.tags.get("haystack.tool.error"):
+            result = ToolResult(error=error or str(output))
+        else:
+            documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
+            result = ToolResult.of(
+                output,
+                str(output) if splitter else "",
+                declared=splitter is not None,
+                by_rule=self.tools.by_rule,
+            )
+            if documents is not None:
+                result = ToolResult(documents=documents, any_list=isinstance(output, list))
+        if operation.steps:
+            splitter = None  # a pipeline inside the tool has been recorded
+        query = query_in(operation.given) or "; ".join(texts_in(operation.given))
+
+        def end(found: Any, unpack: Unpack | None) -> None:
+            found = passages_of(found) if unpack is None else found
+            self.recorder.step_ended(operation.steps[-1], found, unpack=unpack)
+
+        call = ToolEnd(
+            operation.name, operation.run.id, partial(self._begin, operation, query), end,
+            splitter=splitter, inside=operation.steps,
+        )  # fmt: skip
+        tool_ended(self.recorder, call, result)
+
+    def _begin(self, operation: Operation, query: str, turn: tuple[int, int] | None = None) -> str:
+        """Begins a step, and returns its id."""
+        run, step_id = operation.run, new_id()
+        run.begin(query)
+        tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
+        # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
+        # other, share a turn.
+        branch: Branch = (
+            (turn, operation.name)
+            if tool is None
+            else (tool.around.number if tool.around else -1, tool.number)
+        )
+        self.recorder.step_started(
+            step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=(branch,),
+            metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
+            started_ns=operation.started_ns,
+        )  # fmt: skip
+        around: Operation | None = operation
+        while around is not None:
+            around.steps, around = [*around.steps, step_id], around.around
+        return step_id
+
+    def _model(self, operation: Operation) -> None:
+        run, result = operation.run, operation.result
+        run.answer = reply_in(result) or run.answer
+        if is_model(result):
+            run.asks_model = True
+            self.recorder.model_asked(run.id, operation.number, operation.given, texts_in)
+            self.recorder.model_replied(run.id, operation.number, result["replies"], texts_in)
+
+    def _end(self, run: HaystackRun, error: BaseException | None) -> None:
+        status: Status = status_of(error)
+        if type(error).__name__ == "BreakpointException":
+            status = "interrupted"
+        if not run.begun and run.asks_model:
+            self.recorder.without_steps(run.id)
+        run.end(run.answer, status, error, question=run.question)

@@ -12,8 +12,7 @@ from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 
 from ragguard.capture.declarations import Tools, checked_tools, recorder_of
 from ragguard.errors import InvalidInput
-from ragguard_haystack.operations import question_in
-from ragguard_haystack.runs import Operation, Operations, Question
+from ragguard_haystack.operations import Operation, Operations, Question, question_in
 
 if TYPE_CHECKING:
     from ragguard import RagGuard

@@ -11,10 +11,10 @@ retrieved | drop_distractors(guard) | prompt | model              # as a link of
 create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])            # advice: an agent that stops in time,
 graph.add_conditional_edges("search", advise_edge("search", "answer"))           # a graph that does
 
-The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`bare_retrieval`) that
+The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`BareRetrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
-run, `tree_steps` opens and closes the step that it is, `tool_outputs` reads what a tool gave.
-`messages` takes snapshots of documents and reads questions and answers; `verdicts` brings the decisions of guards.
+run, `tree_steps` opens and closes the step that it is, and reads what a tool gave.
+`messages` takes snapshots of documents and reads questions and answers; `guards` puts a guard behind a retrieval.
 """
 
 from __future__ import annotations
@@ -22,12 +22,9 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from ragguard_langchain import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
 from ragguard_langchain.attachment import instrument, uninstrument
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.filter import DistractorFilter
-from ragguard_langchain.lcel import drop_distractors
-from ragguard_langchain.retriever import GuardedRetriever
+from ragguard_langchain.guards import DistractorFilter, GuardedRetriever, drop_distractors
 
 if TYPE_CHECKING:
     from ragguard_langchain.advice_edge import advise_edge

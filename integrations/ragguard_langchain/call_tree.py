@@ -21,13 +21,10 @@ from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.trace import trace_context
 from ragguard.records import Status
-from ragguard_langchain.bare_retrieval import BareRetrievals
-from ragguard_langchain.messages import NOTHING, Answer, texts_in
-from ragguard_langchain.open_calls import OpenCall, OpenCalls
-from ragguard_langchain.options import KEYS, NO_OPTIONS
-from ragguard_langchain.scopes import Scope, TreeRun
-from ragguard_langchain.tree_runs import TreeRuns
-from ragguard_langchain.tree_steps import TreeSteps
+from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, texts_in
+from ragguard_langchain.open_calls import OpenCall, OpenCalls, Scope
+from ragguard_langchain.tree_runs import THREAD, BareRetrievals, TreeRun
+from ragguard_langchain.tree_steps import begin_step
 
 GONE_SECONDS = 1.0
 """The seconds after the end of a task from which the calls that it left open count as cancelled."""
@@ -39,8 +36,6 @@ class CallTree:
 
     def __init__(self, recorder: Recorder) -> None:
         self.recorder = recorder
-        self.runs = TreeRuns(recorder)
-        self.steps = TreeSteps(recorder, self.runs)
         self.open_calls: OpenCalls = OpenCalls()
         self.bare = BareRetrievals(recorder)
 
@@ -74,9 +69,10 @@ class CallTree:
 
         `call_id` is the id of a tool call. With `holds` the run that the call joins ends after the call; such a call
         always reports its end, also as a stream."""
-        run = TreeRun(self.recorder, str(id), question, name, metadata, options, inputs)
+        run = TreeRun(self.recorder, id, question, name, metadata, options, inputs)
         warn_of_unknown(metadata, "metadata", KEYS)
-        self.runs.identify(run, resumes=resumes)
+        thread = metadata.get(THREAD)
+        run.identify(metadata, f"langgraph:{thread}" if thread else "", resumes=resumes and bool(thread))
         if run.owned:
             run.trace, run.started_ns = trace_context(), time.time_ns()
             run.begun = is_paused()  # for good: calls inside it are not recorded after the pause either
@@ -89,8 +85,8 @@ class CallTree:
             open_call.turn = self.recorder.run_held(run.id, id)
         open_call.started_ns = time.time_ns()
         self.open_calls.add_root(open_call, owner=run.owned)
-        if not run.begun and (run.names.resumes or not _DESCRIBES_RUN.isdisjoint(metadata)):
-            self.runs.begin(open_call)
+        if run.names.resumes or not _DESCRIBES_RUN.isdisjoint(metadata):
+            run.open()
         return open_call
 
     def open_call(self, id: UUID | None) -> OpenCall | None:
@@ -122,18 +118,13 @@ class CallTree:
         bare = self.bare.pop(id, None)
         if bare is None:
             return self.open_calls.get(id)
-        run = TreeRun(self.recorder, str(bare.id), bare.query, bare.name, bare.call_metadata, bare.options)
+        run = TreeRun(self.recorder, bare.id, bare.query, bare.name, bare.call_metadata, bare.options)
         run.trace, run.started_ns = bare.trace, bare.started_ns
         open_call = OpenCall(bare.id, run.id, Scope(run))
         open_call.started_ns, open_call.task = bare.started_ns, bare.task
         self.open_calls.add_root(open_call, owner=True)
-        self.steps.begin(open_call, bare.query, bare.name, bare.call_metadata, top_k=bare.top_k)
+        begin_step(open_call, bare.query, bare.name, bare.call_metadata, top_k=bare.top_k)
         return open_call
-
-    def pass_over(self, open_call: OpenCall) -> None:
-        """Notes a retrieval of an unsampled run; the run is counted once."""
-        if not open_call.notes.run.begun:
-            self.runs.begin(open_call)
 
     def model_asked(self, parent_id: UUID | None, key: UUID, given: object) -> None:
         """Notes that a model is asked, in the call with this id."""
@@ -201,7 +192,7 @@ class CallTree:
                 self.recorder.step_failed(
                     left.step_id, status="interrupted" if run.interrupted else "cancelled"
                 )
-        self.runs.end(root, answer, question, status, error)
+        run.close(answer, question, status, error, sampled=root.sampled)
 
     def run_closed(self, run_id: str) -> None:
         """Removes the calls of a run that has ended."""

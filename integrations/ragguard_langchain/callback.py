@@ -29,17 +29,16 @@ from ragguard_langchain.messages import (
     HISTORY_AWARE,
     NOTHING,
     Answer,
+    K,
+    TextOf,
     answer_of,
     question_of,
     snapshot,
     tool_query,
 )
-from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import K
-from ragguard_langchain.scopes import Scope, ToolCall, VerdictReport
+from ragguard_langchain.open_calls import OpenCall, Scope, ToolCall, VerdictReport
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.tool_outputs import end_tool, result_of
-from ragguard_langchain.views import TextOf
+from ragguard_langchain.tree_steps import begin_step, decided, decided_outside, end_step, end_tool, result_of
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -181,9 +180,9 @@ class RagGuardCallback(BaseCallbackHandler):
                 open_call = tree.root(run_id, query, metadata or {}, name or "", options=self._options)
                 open_call.task = current_task()
             if open_call.sampled:
-                tree.steps.begin(open_call, query, name or "", metadata, top_k=top_k)
+                begin_step(open_call, query, name or "", metadata, top_k=top_k)
             else:
-                tree.pass_over(open_call)
+                open_call.notes.run.open()  # counted once
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
 
@@ -201,7 +200,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 taken = snapshot(documents)
                 if open_call.notes.tool is not None:
                     open_call.notes.tool.add(open_call.step_id)
-                self.tree.steps.end(open_call, taken, span_of(run_id, retrieval=True))
+                end_step(open_call, taken, span_of(run_id, retrieval=True))
             if open_call.root is None:
                 self.tree.end_root(open_call)
         except FAULTS as error:
@@ -251,7 +250,7 @@ class RagGuardCallback(BaseCallbackHandler):
         call.trace = span_of(run_id)
         open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
         if name in self._options.tools:
-            tree.steps.begin(open_call, query, "", metadata)
+            begin_step(open_call, query, "", metadata)
 
     @never_raises
     def on_tool_end(self, /, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
@@ -261,7 +260,7 @@ class RagGuardCallback(BaseCallbackHandler):
             return
         if open_call.sampled:
             result = result_of(output, declared=open_call.is_step, by_rule=self._options.tools.by_rule)
-            end_tool(self.tree, self._options.tools, open_call, result)
+            end_tool(self._options.tools, open_call, result)
         if open_call.root is None:
             self.tree.end_root(open_call)
 
@@ -312,9 +311,9 @@ class RagGuardCallback(BaseCallbackHandler):
         self._recorder.guard_engines.add(report.verdict.engine)
         open_call = self.tree.parent(run_id)
         if open_call is None:
-            self.tree.steps.decided_outside(report)
+            decided_outside(self._recorder, report)
         elif open_call.sampled:
-            self.tree.steps.decided(open_call, report)
+            decided(open_call, report)
 
     def _pop(self, run_id: UUID) -> OpenCall | None:
         """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
@@ -352,7 +351,7 @@ class RagGuardCallback(BaseCallbackHandler):
         if open_call.is_step:
             self._recorder.step_failed(open_call.step_id, error, status, trace)
         elif tool and open_call.sampled and status == "error":
-            end_tool(self.tree, self._options.tools, open_call, ToolResult(error=error))
+            end_tool(self._options.tools, open_call, ToolResult(error=error))
         if open_call.root is None:
             self.tree.end_root(open_call, NOTHING, question, status, error)
 

@@ -1,4 +1,4 @@
-"""Reads LangChain's inputs and outputs: the question, the answer, the documents, a tool's query.
+"""Reads LangChain's inputs and outputs: the question, the answer, the documents and their texts, a tool's query.
 
 Pipelines pass on messages, dictionaries, tuples, states and plain texts. Each function here takes any of them and
 returns the most likely reading, or nothing.
@@ -7,15 +7,21 @@ returns the most likely reading, or nothing.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, is_dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
+from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
+from ragguard.capture.declarations import CaptureOptions
+from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.shapes import ANSWER_NAMES
 from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
+from ragguard.runtime.faults import describe
+from ragguard.runtime.notices import NOTICES
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
 _HISTORIES = ("chat_history", "history", "conversation", "conversation_history")
@@ -273,3 +279,55 @@ def tool_message(output: object) -> ToolMessage | None:
     if isinstance(messages, Sequence):
         return next((one for one in reversed(messages) if isinstance(one, ToolMessage)), None)
     return None
+
+
+TextOf: TypeAlias = Callable[[Document], str]
+"""A function that returns a document's text as the model reads it, with what a prompt adds, such as a title."""
+
+
+def views(documents: Sequence[Any], text_of: TextOf | None = None) -> list[Passage]:
+    """Returns the documents as passages with the texts that the model reads. A document for which `text_of` fails
+    keeps its page content."""
+    passages = unpacked(snapshot(list(documents)))
+    return passages if text_of is None else _viewed(documents, passages, text_of)
+
+
+def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
+    """Returns the passages of a snapshot, with the texts that the model reads."""
+    passages = unpacked(taken)
+    documents = [Document(one.text, id=one.id or None, metadata=dict(one.metadata)) for one in passages]
+    return _viewed(documents, passages, text_of)
+
+
+def _viewed(documents: Sequence[Any], passages: Sequence[Passage], text_of: TextOf) -> list[Passage]:
+    return [
+        replace(passage, text=_text(document, passage.text, text_of))
+        for document, passage in zip(documents, passages, strict=True)
+    ]
+
+
+def _text(document: Document, otherwise: str, text_of: TextOf) -> str:
+    try:
+        text: object = text_of(document)
+    except Exception as error:  # noqa: BLE001 - a function of the user's must not cost a retrieval
+        text = None
+        why = describe(error)
+    else:
+        why = f"it gave {type(text).__name__}"
+    if isinstance(text, str):
+        return text
+    NOTICES.warn(
+        "text_of", f"`text_of` gave no text for a document, whose page content is judged instead: {why}"
+    )
+    return otherwise
+
+
+K = "ragguard_k"
+"""The metadata key by which a retriever, or a call's config, says how many documents the retriever is asked for."""
+KEYS = (*RUN_KEYS, K)
+NO_OPTIONS = CaptureOptions()
+
+
+def unpack_of(options: CaptureOptions) -> Callable[[Taken], list[Passage]]:
+    """Returns the function that makes passages of a snapshot, with the texts that the model reads."""
+    return unpacked if options.text_of is None else partial(viewed, text_of=options.text_of)

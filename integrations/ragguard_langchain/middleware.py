@@ -28,12 +28,11 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
 from ragguard.runtime.faults import describe
 from ragguard.runtime.notices import NOTICES
-from ragguard_langchain.current import report
+from ragguard_langchain.attachment import report
 from ragguard_langchain.excerpt import without
-from ragguard_langchain.filter import apruned, pruned
-from ragguard_langchain.messages import tool_message, tool_query, tool_text
-from ragguard_langchain.scopes import VerdictReport
-from ragguard_langchain.views import TextOf
+from ragguard_langchain.guards import apruned, pruned
+from ragguard_langchain.messages import TextOf, tool_message, tool_query, tool_text
+from ragguard_langchain.open_calls import VerdictReport
 
 Result: TypeAlias = ToolMessage | Command[Any]
 

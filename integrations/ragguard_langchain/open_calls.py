@@ -9,11 +9,64 @@ from __future__ import annotations
 
 import weakref
 from asyncio import Task
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.turns import Branch, TurnKey
-from ragguard_langchain.scopes import Scope
+from ragguard.records import TraceContext
+from ragguard_langchain.tree_runs import TreeRun
+
+
+@dataclass(slots=True)
+class ToolCall:
+    """A tool call under way, and the steps made in it."""
+
+    name: str
+    query: str
+    id: str
+    started_ns: int
+    outer: ToolCall | None = None
+    metadata: Mapping[str, Any] | None = None
+    trace: TraceContext | None = None
+    """The span that another instrumentation has made of the tool call."""
+    steps: list[str] = field(default_factory=list)
+    """The steps made in this call and in the tool calls inside of it."""
+
+    def add(self, step_id: str) -> None:
+        """Remembers a step that was made in this call."""
+        call: ToolCall | None = self
+        while call is not None:
+            call.steps.append(step_id)
+            call = call.outer
+
+
+@dataclass(slots=True)
+class Scope:
+    """The state of a call that the calls inside it inherit."""
+
+    run: TreeRun
+    graph_node: str = ""
+    """LangGraph's name for the node execution that the call is in."""
+    tool: ToolCall | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class VerdictReport:
+    """A guard's verdict, with the query and the tool call whose result was judged."""
+
+    verdict: Verdict
+    query: str
+    tool: str = ""
+    """The name of the tool whose result was judged; empty where no tool's result was."""
+    call: str = ""
+    """The id of the tool call whose result was judged."""
+    started_ns: int = 0
+    """The time at which the tool call began, in nanoseconds since 1970."""
+    metadata: Mapping[str, Any] | None = None
+    """The node of the graph and the agent in whose call the tool's result was judged."""
 
 
 class OpenCall:

@@ -1,91 +1,136 @@
-"""The runs of LangChain's call trees: which run a tree joins, continues or begins, and how that run ends."""
+"""The runs of LangChain's calls: which run a tree of calls joins, continues or begins, and how that run ends.
+
+An outermost retriever call is a run of its own: the most frequent case, which has to cost least. It is one record, a
+`WholeRun`, from the hook of its start to the store's writer. Where something else happens in it, the call tree makes an
+open run with an open step of it (`CallTree.open_call`).
+"""
 
 from __future__ import annotations
 
+import time
+import weakref
+from asyncio import Task
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
+from uuid import UUID
 
-from ragguard.capture.declarations import warn_of_unknown
-from ragguard.capture.enclosing import is_paused
-from ragguard.capture.pipeline_run import NAME, REFERENCES
+from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
+from ragguard.capture.enclosing import current_task, is_paused
+from ragguard.capture.handle import current_handle, innermost
+from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, PipelineRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.trace import trace_context
 from ragguard.records import Status
-from ragguard_langchain.messages import NOTHING, Answer
-from ragguard_langchain.open_calls import OpenCall
-from ragguard_langchain.options import KEYS
-from ragguard_langchain.scopes import TreeRun
+from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, has_history, unpack_of
 from ragguard_langchain.spans import span_of
 
 THREAD = "thread_id"
 """LangGraph's metadata key of the thread that is resumed after an interrupt."""
+LIMIT = 65_536
+"""The most open calls that are kept; beyond it the oldest are forgotten."""
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
+_JOINS = frozenset(RUN_KEYS) | {THREAD}
+"""Metadata keys by which a call may belong to another run, or that are recorded when the call begins."""
 
 
-class TreeRuns:
-    """Joins, opens and ends the runs of call trees, and keeps the state that the trees of one run share."""
+class TreeRun(PipelineRun):
+    """The run of a call tree, with what the tree has seen in it so far."""
 
-    def __init__(self, recorder: Recorder) -> None:
-        self.recorder = recorder
+    interrupted = False
+    held = False
+    """True where the tree has joined a run and keeps that run open until the tree ends."""
+    first_query = ""
+    standalone: str | None = None
+    """The query of the first retrieval, where a history-aware retriever wrote it and no other one; '' otherwise."""
 
-    def identify(self, run: TreeRun, *, resumes: bool) -> None:
-        """Finds out which run a tree joins or goes on with; `resumes` is true for a graph that was interrupted."""
-        thread = run.given.get(THREAD)
-        run.identify(run.given, f"langgraph:{thread}" if thread else "", resumes=resumes and bool(thread))
+    def __init__(
+        self,
+        recorder: Recorder,
+        call: UUID,
+        question: str,
+        name: str,
+        metadata: Mapping[str, Any],
+        options: CaptureOptions = NO_OPTIONS,
+        inputs: object = None,
+    ) -> None:
+        super().__init__(recorder, str(call))
+        self.call = call
+        """The id of the tree's first call."""
+        self.question, self.name, self.given = question, name, metadata
+        """`given` is the metadata of the call's config."""
+        self.options, self.inputs = options, inputs
+        """The options of the handler that saw the tree's first call, and the input of that call."""
+        self.verdicts: dict[str, list[Verdict]] = {}
+        """The verdicts of guards inside a retrieval, while it is open."""
 
-    def begin(self, root: OpenCall) -> None:
-        """Begins the run of a tree."""
-        run = root.notes.run
-        if REFERENCES in run.given and not run.begun:
-            run.refer(run.given[REFERENCES], f"metadata[{REFERENCES!r}]")
-        run.name, run.metadata = str(run.given.get(NAME) or run.name), kept_metadata(run.given)
-        run.begin(trace=span_of(root.id))
+    def asked(self, query: str, *, condensed: bool) -> None:
+        """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
+        if self.standalone is None:
+            self.standalone = query if condensed else ""
+        elif condensed:
+            self.standalone = ""
 
-    def retrieves(self, open_call: OpenCall, query: str) -> None:
-        """Begins the run of a call with its first retrieval."""
-        run = open_call.notes.run
+    def open(self) -> None:
+        """Begins the run, once, with what the metadata of its call say of it."""
+        if self.begun:
+            return
+        if REFERENCES in self.given:
+            self.refer(self.given[REFERENCES], f"metadata[{REFERENCES!r}]")
+        self.name, self.metadata = str(self.given.get(NAME) or self.name), kept_metadata(self.given)
+        self.begin(trace=span_of(self.call))
+
+    def retrieves(self, query: str) -> None:
+        """Begins the run with its first retrieval."""
         if is_paused():
             return
-        if not run.begun:
-            self.begin(open_call.root or open_call)
-        if not run.first_query:
-            run.first_query = query
+        self.open()
+        if not self.first_query:
+            self.first_query = query
 
-    def end(
+    def close(
         self,
-        root: OpenCall,
         answer: Answer = NOTHING,
         question: str = "",
         status: Status = "ok",
         error: BaseException | None = None,
+        *,
+        sampled: bool = True,
     ) -> None:
-        """Ends the run of a tree that has ended, unless other code ends the run or the run waits to be resumed."""
-        run = root.notes.run
-        if status == "ok" and run.name and not run.first_query:
-            self.recorder.calls.seen(root.run_id, "chain", run.name)
-        if not run.begun:
-            if status == "ok" and root.sampled and not run.interrupted:
-                self.recorder.without_steps(run.id)
+        """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
+        if status == "ok" and self.name and not self.first_query:
+            self.recorder.calls.seen(self.id, "chain", self.name)
+        if not self.begun:
+            if status == "ok" and sampled and not self.interrupted:
+                self.recorder.without_steps(self.id)
             return
         about: dict[str, Any] = {}
-        question = question or run.question
-        if run.standalone and run.standalone != question and run.follows_up():
-            about["original_question"], question = question, run.standalone
+        question = question or self.question
+        if self.standalone and self.standalone != question and self._follows_up():
+            about["original_question"], question = question, self.standalone
         if not question:
-            question = run.first_query
-            if question and run.owned:
+            question = self.first_query
+            if question and self.owned:
                 about["question_source"] = "query"
-        waits = run.interrupted or (answer.calls_tools and bool(run.names.thread))
-        if status == "ok" and waits and run.owned:
+        waits = self.interrupted or (answer.calls_tools and bool(self.names.thread))
+        if status == "ok" and waits and self.owned:
             status = "interrupted"
-        waits_for = run.names.thread if waits and status == "interrupted" else ""
+        waits_for = self.names.thread if waits and status == "interrupted" else ""
         if answer.kind and not waits_for:
             about["answer_content"] = answer.kind
-        run.end(
+        self.end(
             None if waits_for else answer.text, status, error, question=question, metadata=about,
-            trace=span_of(root.id), waits_for=waits_for,
+            trace=span_of(self.call), waits_for=waits_for,
         )  # fmt: skip
-        if run.held:
-            self.recorder.run_released(run.id, root.id)
+        if self.held:
+            self.recorder.run_released(self.id, self.call)
+
+    def _follows_up(self) -> bool:
+        """Returns whether the question came with earlier messages and the application gives no other question; then the
+        query of a history-aware retriever is the question without references to these messages."""
+        return self.options.question is None and not self.names.resumes and has_history(self.inputs)
 
 
 def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,3 +139,74 @@ def kept_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     entries = {key: value for key, value in metadata.items() if not key.startswith(_NOT_KEPT)}
     entries["framework"] = "langchain"
     return entries
+
+
+class BareRetrieval(WholeRun):
+    """A retriever call in which nothing else has happened so far, while it is open; the record of its run, once it
+    has ended."""
+
+    __slots__ = ("call_metadata", "options", "task")
+    id: UUID
+    """The id that LangChain gave to the call."""
+
+    def __init__(
+        self,
+        call: UUID,
+        query: str,
+        name: str,
+        *,
+        metadata: Mapping[str, Any],
+        options: CaptureOptions,
+        top_k: int | None,
+    ) -> None:
+        # Each field is set here: it takes half the time of a call of the data class.
+        self.id = call
+        self.query, self.name, self.top_k, self.found = query, name, top_k, ()
+        self.metadata = partial(kept_metadata, metadata)
+        self.call_metadata, self.options, self.unpack = metadata, options, unpack_of(options)
+        self.trace = span_of(call, retrieval=True) or trace_context()
+        self.task: weakref.ref[Task[Any]] | None = current_task()
+        """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
+        self.ended_ns = 0
+        self.started_ns = time.time_ns()
+
+
+class BareRetrievals(dict[UUID | None, BareRetrieval]):
+    """The open retriever calls that are runs of their own, by LangChain's ids."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        super().__init__()
+        self._recorder = recorder
+
+    def begin(
+        self,
+        id: UUID,
+        query: str,
+        name: str,
+        metadata: Mapping[str, Any] | None,
+        *,
+        options: CaptureOptions,
+        top_k: int | None,
+    ) -> BareRetrieval | None:
+        """Begins the record of an outermost retriever call; returns None where the call belongs to another run, is
+        to be recorded at once, or is not recorded."""
+        recorder = self._recorder
+        if (
+            is_paused()
+            or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
+            or (current_handle.get() is not None and innermost(recorder) is not None)
+            or (metadata and not _JOINS.isdisjoint(metadata))
+        ):
+            return None
+        metadata_copy = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
+        self[id] = retrieval = BareRetrieval(
+            id, query, name, metadata=metadata_copy, options=options, top_k=top_k
+        )
+        if len(self) > LIMIT:
+            self.pop(next(iter(self)), None)
+        return retrieval
+
+    def end(self, retrieval: BareRetrieval, found: Any) -> None:
+        """Reports a retriever call that has ended to the recorder, with a snapshot of its documents."""
+        retrieval.trace = span_of(retrieval.id, retrieval=True) or retrieval.trace
+        self._recorder.run_made(retrieval, found)

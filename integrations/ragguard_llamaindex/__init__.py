@@ -6,10 +6,10 @@ GuardedRetriever(index.as_retriever(), guard)                   # the same for w
 AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)       # advice: an agent that stops in time,
 (await advise_step(ctx)).enough                                 # a step of a workflow that does
 
-The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. `kinds` says what
-a span is; all others are passed over. An outermost retriever is one record that goes to the recorder at its end. Any
-other span becomes a `Call` (`calls`); `runs` opens and ends its run, `deliveries`
-finds retrievals in tools and hands on what guards decided, `streams` waits for answers. `nodes` takes snapshots.
+The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. The kind of a
+span says whether it is followed. An outermost retriever is one record that goes to the recorder at its end. Any other
+span becomes a `Call` (`calls`); `runs` opens and ends its run, finds retrievals in tools and hands on what guards decided.
+`messages` reads questions and answers, streamed ones too; `nodes` takes snapshots.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ragguard.runtime.lazy import lazy
-from ragguard_llamaindex import current as _current  # noqa: F401 - so that ragguard.retrieved finds the call at work
+from ragguard_llamaindex.guards import DistractorPostprocessor, GuardedRetriever
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
-from ragguard_llamaindex.postprocessor import DistractorPostprocessor
-from ragguard_llamaindex.retriever import GuardedRetriever
 
 if TYPE_CHECKING:
     from ragguard_llamaindex.advice import AdvisedFunctionAgent, advise_step

@@ -17,7 +17,7 @@ from llama_index.core.tools import RetrieverTool
 
 from ragguard.guard import DistractorGuard
 from ragguard.records import Passage
-from ragguard_llamaindex.retriever import GuardedRetriever
+from ragguard_llamaindex.guards import GuardedRetriever
 
 Plan = Callable[[str], Sequence[str]]
 Search = Callable[[str], Sequence[Passage]]

@@ -1,4 +1,5 @@
-"""Attaches capture to LlamaIndex's dispatcher, and detaches it."""
+"""Attaches capture to LlamaIndex's dispatcher and detaches it, and finds the call at work around plain code, so that
+`ragguard.retrieved` finds its run."""
 
 from __future__ import annotations
 
@@ -16,6 +17,11 @@ from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
+from functools import partial
+
+from ragguard.capture.context import CurrentCall, frameworks
+from ragguard_llamaindex.calls import Call, Kind, note_step
+from ragguard_llamaindex.runs import about, retrieves
 
 
 class SpanHandler(BaseSpanHandler[BaseSpan]):
@@ -114,3 +120,28 @@ def _detach(handlers: list[SpanHandler]) -> None:
     ]
     for handler in handlers:
         handler.spans.close()
+
+
+def current_call() -> CurrentCall | None:
+    """Returns the innermost captured call around the caller; None outside of any."""
+    for handler in attached():
+        call = handler.spans.here()
+        if call is not None and call.kind is not Kind.IGNORED:
+            return CurrentCall(
+                handler.spans.recorder, call.run.id, call.tool, call.turn, within=call.step_id, names=call.run.names,
+                metadata=about(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
+            )  # fmt: skip
+    return None
+
+
+def _begin(spans: Spans, call: Call, query: str) -> None:
+    spans.runs.begin(call.run)
+    retrieves(call)
+
+
+def _ended(call: Call, step_id: str) -> None:
+    if not call.step_id:
+        note_step(call, step_id)
+
+
+frameworks["llama-index"] = current_call

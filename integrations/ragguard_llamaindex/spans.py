@@ -33,22 +33,33 @@ from ragguard.capture.trace import trace_context
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
+    ANSWERING,
+    ENDING,
+    ROOTS,
     Call,
     Invocation,
+    Kind,
     asked_in,
     describe_call,
     hand_verdicts_on,
     hexadecimal,
     inner_call,
+    kind_of,
     nodes_in,
     note_step,
 )
-from ragguard_llamaindex.deliveries import WAITING, Deliveries, about, retrieves
-from ragguard_llamaindex.foreign import span_of
-from ragguard_llamaindex.kinds import ANSWERING, ENDING, ROOTS, Kind, kind_of
 from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in, without_rewriting
 from ragguard_llamaindex.nodes import bare, taken, unpacked
-from ragguard_llamaindex.runs import RunWriter, read_question, read_tags
+from ragguard_llamaindex.runs import (
+    WAITING,
+    Deliveries,
+    RunWriter,
+    about,
+    read_question,
+    read_tags,
+    retrieves,
+    span_of,
+)
 
 OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""

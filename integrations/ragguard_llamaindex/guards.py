@@ -1,18 +1,21 @@
-"""The guard as a node postprocessor: filters a retriever's nodes before the model reads them."""
+"""The guard behind a retrieval: as a node postprocessor, and around a retriever."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from typing import Any, NoReturn
 
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.instrumentation.events.rerank import ReRankEndEvent, ReRankStartEvent
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
+from llama_index.core.prompts.mixin import PromptMixinType
 from llama_index.core.schema import NodeWithScore, QueryBundle
 from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import checked_text_of
+from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
@@ -95,3 +98,42 @@ def _dispatch(event: type[ReRankStartEvent | ReRankEndEvent], **fields: Any) -> 
     result on the query engine's span."""
     with suppress(ValueError):  # the event refuses nodes of other types
         dispatcher.event(event(**fields))
+
+
+class GuardedRetriever(BaseRetriever):
+    """Returns what its inner retriever finds, without what would mislead the model.
+
+    Args:
+        retriever: The retriever that is asked.
+        guard: The guard that judges.
+        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
+            metadata included (`MetadataMode.LLM`).
+        settings: What LlamaIndex's retrievers take besides, such as `callback_manager`.
+    """
+
+    def __init__(
+        self,
+        retriever: BaseRetriever,
+        guard: DistractorGuard,
+        *,
+        text_of: TextOf | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(retriever, BaseRetriever):
+            raise InvalidInput(
+                "retriever", retriever, "a retriever of LlamaIndex, such as index.as_retriever()"
+            )
+        self.retriever, self.guard = retriever, guard
+        self._postprocessor = DistractorPostprocessor(guard, text_of=text_of)
+        super().__init__(**settings)
+
+    def _get_prompt_modules(self) -> PromptMixinType:
+        return {"retriever": self.retriever}
+
+    def _retrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        nodes = self.retriever.retrieve(query_bundle)
+        return self._postprocessor.postprocess_nodes(nodes, query_bundle)
+
+    async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
+        nodes = await self.retriever.aretrieve(query_bundle)
+        return await self._postprocessor.apostprocess_nodes(nodes, query_bundle)

@@ -1,0 +1,204 @@
+"""The guard behind a retrieval: as a document compressor, around a retriever, and as a runnable of a chain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from langchain_core.callbacks import (
+    AsyncCallbackManagerForRetrieverRun,
+    CallbackManagerForRetrieverRun,
+    Callbacks,
+)
+from langchain_core.documents import BaseDocumentCompressor, Document
+from langchain_core.retrievers import BaseRetriever, RetrieverLike
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from pydantic import ConfigDict, Field
+
+from ragguard.capture.decisions import Verdict
+from ragguard.capture.declarations import checked_text_of
+from ragguard.errors import InvalidInput
+from ragguard.guard import DistractorGuard, items
+from ragguard.guard.items import checked
+from ragguard_langchain.attachment import report
+from ragguard_langchain.messages import K, TextOf, views
+from ragguard_langchain.open_calls import VerdictReport
+
+
+class DistractorFilter(BaseDocumentCompressor):
+    """Drops the documents that would mislead the model.
+
+        ContextualCompressionRetriever(base_compressor=DistractorFilter(guard), base_retriever=retriever)
+
+    What is kept are the very documents that came, in their order. Everything is kept where there is no query, no
+    time or no engine, and documents without a text always. A captured step says what was dropped, and why.
+
+    Args:
+        guard: The guard that judges.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        settings: What LangChain's compressors take besides.
+    """
+
+    model_config = ConfigDict(arbitrary_types_allowed=True, extra="forbid")
+
+    guard: DistractorGuard = Field(exclude=True)
+    text_of: TextOf | None = Field(default=None, exclude=True)
+
+    def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
+        settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
+        super().__init__(**settings)
+
+    def compress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Returns the documents that stay."""
+        if not documents:
+            return documents
+        kept, verdict = pruned(self.guard, query, documents, self.text_of)
+        report(VerdictReport(verdict, query), callbacks)
+        return kept
+
+    async def acompress_documents(
+        self, documents: Sequence[Document], query: str, callbacks: Callbacks | None = None
+    ) -> Sequence[Document]:
+        """Returns the documents that stay."""
+        if not documents:
+            return documents
+        kept, verdict = await apruned(self.guard, query, documents, self.text_of)
+        report(VerdictReport(verdict, query), callbacks)
+        return kept
+
+
+def pruned(
+    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
+) -> tuple[list[Document], Verdict]:
+    """Returns the documents that stay, and the verdict of the guard on all of them."""
+    return items.pruned(guard, query, documents, views(documents, text_of))
+
+
+async def apruned(
+    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
+) -> tuple[list[Document], Verdict]:
+    """Returns the documents that stay, and the verdict of the guard on all of them; for use on an event loop."""
+    return await items.apruned(guard, query, documents, views(documents, text_of))
+
+
+class GuardedRetriever(BaseRetriever):
+    """Returns what its inner retriever finds, without what would mislead the model.
+
+        GuardedRetriever(vectorstore.as_retriever(), DistractorGuard(engine))
+
+    Further arguments of a call (`invoke(query, k=3)`) go to the inner retriever. The K of the step is the `k` of the
+    call, else `search_kwargs["k"]` or `k` of the inner retriever.
+
+    Args:
+        retriever: The retriever that is asked.
+        guard: The guard that judges.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        settings: What LangChain's retrievers take besides, such as `tags` and `metadata`.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    retriever: RetrieverLike = Field(exclude=True)
+    guard: DistractorGuard = Field(exclude=True)
+    text_of: TextOf | None = Field(default=None, exclude=True)
+
+    def __init__(
+        self,
+        retriever: RetrieverLike,
+        guard: DistractorGuard,
+        *,
+        text_of: TextOf | None = None,
+        **settings: Any,
+    ) -> None:
+        if not isinstance(retriever, Runnable):
+            raise InvalidInput(
+                "retriever", retriever, "a retriever of LangChain, such as vectorstore.as_retriever()"
+            )
+        settings |= {"retriever": retriever, "guard": checked(guard), "text_of": checked_text_of(text_of)}
+        super().__init__(**settings)
+
+    def _config(
+        self,
+        run_manager: CallbackManagerForRetrieverRun | AsyncCallbackManagerForRetrieverRun,
+        settings: Mapping[str, Any],
+    ) -> RunnableConfig:
+        """Returns the config of the inner retriever's call, which says how many documents it is asked for."""
+        config: RunnableConfig = {"callbacks": run_manager.get_child()}
+        search = getattr(self.retriever, "search_kwargs", None)
+        asked_for = (settings, search if isinstance(search, Mapping) else {}, vars(self.retriever))
+        k = next((given["k"] for given in asked_for if "k" in given), None)
+        if k is not None:
+            config["metadata"] = {K: k}
+        return config
+
+    def _get_relevant_documents(
+        self, query: str, *, run_manager: CallbackManagerForRetrieverRun, **settings: Any
+    ) -> list[Document]:
+        found = self.retriever.invoke(query, self._config(run_manager, settings), **settings)
+        guarding = DistractorFilter(self.guard, text_of=self.text_of)
+        return list(guarding.compress_documents(found, query, run_manager.get_child()) or ())
+
+    async def _aget_relevant_documents(
+        self, query: str, *, run_manager: AsyncCallbackManagerForRetrieverRun, **settings: Any
+    ) -> list[Document]:
+        found = await self.retriever.ainvoke(query, self._config(run_manager, settings), **settings)
+        guarding = DistractorFilter(self.guard, text_of=self.text_of)
+        return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())
+
+
+def drop_distractors(
+    guard: DistractorGuard,
+    documents: str = "context",
+    query: str = "question",
+    *,
+    text_of: TextOf | None = None,
+) -> Runnable[Mapping[str, Any], dict[str, Any]]:
+    """Returns a runnable that drops the documents which would mislead the model.
+
+        {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
+
+    Everything else in the mapping passes through.
+
+    Args:
+        guard: The guard that judges.
+        documents: The key of the mapping that holds the documents.
+        query: The key of the mapping that holds the query.
+        text_of: A function from a document to the text that the model reads of it. None: its page content.
+    """
+    checked(guard)
+    checked_text_of(text_of)
+
+    def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        found, asked = _found(given, documents), _asked(given, query)
+        kept, verdict = pruned(guard, asked, found, text_of)
+        report(VerdictReport(verdict, asked), config.get("callbacks"))
+        return {**given, documents: kept}
+
+    async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
+        found, asked = _found(given, documents), _asked(given, query)
+        kept, verdict = await apruned(guard, asked, found, text_of)
+        report(VerdictReport(verdict, asked), config.get("callbacks"))
+        return {**given, documents: kept}
+
+    return RunnableLambda(drop, afunc=adrop, name="drop_distractors")
+
+
+def _found(given: object, key: str) -> list[Document]:
+    if not isinstance(given, Mapping):
+        example = '{"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard)'
+        raise InvalidInput(
+            "drop_distractors", given, f"a mapping with documents and their query, such as {example}"
+        )
+    found = given.get(key)
+    if not isinstance(found, (list, tuple)) or not all(isinstance(one, Document) for one in found):
+        raise InvalidInput(key, found, f"a list of documents under {key!r}; say which key holds them")
+    return list(found)
+
+
+def _asked(given: Mapping[str, Any], key: str) -> str:
+    asked = given.get(key)
+    if not isinstance(asked, str):
+        raise InvalidInput(key, asked, f"the query, a text, under {key!r}; say which key holds it")
+    return asked
