@@ -8,8 +8,8 @@ AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)       # advice: an age
 
 The way of an event: LlamaIndex's dispatcher calls the handler of `instrumentation`, which is `spans`. The kind of a
 span says whether it is followed. An outermost retriever is one record that goes to the recorder at its end. Any other
-span becomes a `Call` (`calls`); `runs` opens and ends its run, finds retrievals in tools and hands on what guards decided.
-`messages` reads questions and answers, streamed ones too; `nodes` takes snapshots.
+span becomes a `Call` (`calls`); `runs` opens and ends its run, finds retrievals in tools and hands on what guards
+decided. `messages` reads questions and answers, streamed ones too; `nodes` takes snapshots.
 """
 
 from __future__ import annotations
