@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ragguard._version import __version__
-from ragguard.runtime.lazy import lazy
+from ragguard.runtime import lazy
 
 if TYPE_CHECKING:
     from ragguard import errors as errors

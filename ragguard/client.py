@@ -32,9 +32,8 @@ from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
 from ragguard.records import Failure, Passage, Run, Score, ScoredRun
 from ragguard.runtime.arguments import whole_number
-from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.per_process import PerProcess
-from ragguard.runtime.threads import in_daemon_thread
+from ragguard.runtime.threads import in_daemon_thread, running_loop
 from ragguard.scorers.evaluation import References
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer

@@ -15,7 +15,7 @@ from support.vllm_server import VllmServer, serve
 
 from ragguard.engines.layers import Patience
 from ragguard.runtime import circuit_breaker
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 with suppress(ImportError):  # not every environment has it
     from hypothesis import HealthCheck, settings

@@ -13,8 +13,7 @@ from langchain_core.runnables.config import ensure_config
 from ragguard.advice.loop import MAX_HOPS, MAX_REPHRASES, HopAdvice, LoopAdviser
 from ragguard.capture.interfaces import BUDGET_MS
 from ragguard.errors import InvalidInput
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 
 REMEMBERED = 1024

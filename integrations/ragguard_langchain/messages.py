@@ -20,8 +20,7 @@ from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.shapes import ANSWER_NAMES
 from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
 from ragguard.records import Passage
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 
 _QUESTIONS = ("question", "query", "input", "user_input", "prompt", "text")
 _HISTORIES = ("chat_history", "history", "conversation", "conversation_history")

@@ -26,8 +26,7 @@ from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import checked
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
 from ragguard_langchain.excerpt import without
 from ragguard_langchain.guards import apruned, pruned

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard.runtime.lazy import lazy
+from ragguard.runtime import lazy
 from ragguard_llamaindex.guards import DistractorPostprocessor, GuardedRetriever
 from ragguard_llamaindex.instrumentation import instrument, uninstrument
 

@@ -13,7 +13,7 @@ from ragguard.errors import PartUnanswered, StoreError
 from ragguard.parts.part import Part
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import PartScorer, portable
-from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.threads import BackgroundLoop
 
 
 class PartActor:

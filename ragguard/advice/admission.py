@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 
 from ragguard.errors import EngineTimeout
 from ragguard.runtime.deadline import seconds_left
-from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.limiter import WorkWindow
 
 AT_ONCE = 48
 """The number of calls that are judged at once at the most."""
@@ -28,11 +28,8 @@ class AdviceAdmission:
     """Admits calls of any thread, the newest first: `async with admission.admitted(deadline): …`"""
 
     def __init__(self) -> None:
-        self._limiter = Limiter(AT_ONCE)
+        self._window = WorkWindow(AT_ONCE, least=1, most=AT_ONCE)
         self._calls = itertools.count()
-        self._at_once: float = AT_ONCE
-        self._lowered = 0.0
-        """The time at which fewer calls were last allowed at once; one that began before says nothing about that."""
         self._took_s = 0.0
         """How long the latest judgement took: a call with less time left would be given up half-way."""
 
@@ -40,24 +37,18 @@ class AdviceAdmission:
     async def admitted(self, deadline: float) -> AsyncIterator[None]:
         """Waits until the call may begin; raises NotAdmitted where too little time would be left to judge."""
         latest = deadline - min(self._took_s, seconds_left(deadline) / 4)
-        turn = self._limiter.admitted(priority=-next(self._calls), deadline=latest)
         try:
-            await turn.__aenter__()
+            place = await self._window.enter(1, -next(self._calls), latest)
         except EngineTimeout:
             raise NotAdmitted from None
         began = time.monotonic()
         try:
             yield
         finally:
-            self._adapt(began, deadline)
-            await turn.__aexit__(None, None, None)
-
-    def _adapt(self, began: float, deadline: float) -> None:
-        """Allows more calls at once after one that was judged in time, and half as many after one that was not."""
-        ended = time.monotonic()
-        self._took_s = ended - began
-        if ended < deadline:
-            self._at_once = min(AT_ONCE, self._at_once + 1 / self._at_once)
-        elif began > self._lowered:
-            self._at_once, self._lowered = max(1.0, self._at_once / 2), ended
-        self._limiter.resize(int(self._at_once))
+            ended = time.monotonic()
+            self._took_s = ended - began
+            if ended < deadline:
+                self._window.soon(1)
+            else:
+                self._window.late(began)
+            place.leave()

@@ -30,10 +30,10 @@ from ragguard.capture.interfaces import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
-from ragguard.runtime.background_loop import BackgroundLoop, running_loop
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.threads import BackgroundLoop, running_loop
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.models import ADVISING, SCORING
 from ragguard.scorers.scorer import Scorer

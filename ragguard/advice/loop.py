@@ -16,8 +16,7 @@ from ragguard.capture.interfaces import BUDGET_MS
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
 from ragguard.runtime.arguments import milliseconds, whole_number
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 
 MAX_HOPS = 6
 """How many hops an agent may make where nothing else is said."""

@@ -19,8 +19,7 @@ from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, Captured
 from ragguard.capture.plain_steps import advisers, keep_advice, note_decision, record_failure, record_step
 from ragguard.capture.snapshot import text_of
 from ragguard.records import Advice, Decision
-from ragguard.runtime.faults import FAULTS
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import FAULTS, NOTICES
 
 _NO_RUN = (
     "a retrieval was made outside of any run, so it is not recorded. Make it inside `with rg.run(question)`, or "

@@ -11,8 +11,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.search_results import found
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
-from ragguard.runtime.faults import Faults
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, Faults
 
 _PREFIX = "ragguard_"
 AUTO = "auto"

@@ -23,7 +23,7 @@ from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, Passage
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -22,8 +22,8 @@ from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.arguments import references_of, texts_of
-from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.faults import describe
+from ragguard.runtime.threads import running_loop
 
 Thumb: TypeAlias = Literal["up", "down"]
 current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", default=None)

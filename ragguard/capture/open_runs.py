@@ -27,8 +27,7 @@ from ragguard.records import (
     SubStep,
     TraceContext,
 )
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.schema import checked_k
 
 Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]

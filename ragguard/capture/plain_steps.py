@@ -15,8 +15,7 @@ from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
-from ragguard.runtime.faults import FAULTS
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import FAULTS, NOTICES
 
 _LOOKED_AT = 16
 """The number of the latest retrievals of a run among which that of a guard's decision is looked for."""

@@ -37,8 +37,7 @@ from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number
-from ragguard.runtime.faults import FAULTS, Faults, never_raises
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import FAULTS, NOTICES, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 
 Here: TypeAlias = Literal["here"]

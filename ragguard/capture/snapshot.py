@@ -16,8 +16,7 @@ from typing import Any
 from ragguard.capture.shapes import HOLDERS, documents_in, held_by, is_document, node_content, node_in, scored
 from ragguard.errors import InvalidInput
 from ragguard.records import CONTENT_KIND, CUT_PASSAGES, GRADE_ERROR, Passage
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.text.plain import CUT, METADATA, plain
 from ragguard.text.secret_filter import without_secrets
 

@@ -18,7 +18,7 @@ from ragguard.capture.search_results import search_results
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.splitters import Splitter, json_passages
 from ragguard.records import Passage, Status
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 _MOST_NAMES = 1024
 """The most names of tools that have given documents that are remembered."""

@@ -23,7 +23,7 @@ from ragguard.engines.layers import Budget, Cache, Coalesce, Priority, Retry
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.errors import EngineRejected, InvalidInput, UnknownName
 from ragguard.runtime.arguments import number_between, output_path
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.text.credentials import checked_headers
 from ragguard.text.secret_filter import without_secrets
 

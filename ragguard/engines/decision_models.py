@@ -38,8 +38,8 @@ from ragguard.engines.typed_questions import (
 )
 from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
 from ragguard.records import Usage
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import in_parallel
-from ragguard.runtime.notices import NOTICES
 
 FORM = 1
 """The version of how label questions become typed ones; part of the fingerprint."""

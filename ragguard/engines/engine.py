@@ -30,9 +30,9 @@ from ragguard.engines.base import (
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, R, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
-from ragguard.runtime.background_loop import running_loop
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import running_loop
 
 T = TypeVar("T")
 

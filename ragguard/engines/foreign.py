@@ -18,11 +18,10 @@ from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.entailer import Entailer, Entailments, Pair
 from ragguard.engines.requests import R, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
-from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import in_words
-from ragguard.runtime.faults import catch_exit
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, catch_exit
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import BackgroundLoop
 
 T = TypeVar("T")
 

@@ -34,12 +34,12 @@ from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, PolicyChoice, UtilityThreshold
 from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, true_or_false, whole_number
-from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16
 GRACE_S = 0.05

@@ -29,7 +29,7 @@ from ragguard.errors import (
     UnfitText,
 )
 from ragguard.records import Decision, Dropped, GuardStatus
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.telemetry.names import METRICS
 

@@ -18,8 +18,8 @@ from ragguard.errors import LowLabelMass, PromptTooLong, UnfitText
 from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import Limiter
-from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import Verdicts, verdicts_of
 from ragguard.scorers.models import GUARDING, Models

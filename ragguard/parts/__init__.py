@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ragguard.runtime.lazy import lazy
+from ragguard.runtime import lazy
 
 if TYPE_CHECKING:
     from ragguard.parts.driver import JobReport as JobReport

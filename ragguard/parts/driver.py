@@ -19,7 +19,7 @@ from ragguard.errors import EngineError, InvalidInput, PartUnanswered, StoreErro
 from ragguard.parts.part import Part, find_runs, part_bytes, plan_parts
 from ragguard.parts.part_job import PartJob
 from ragguard.parts.part_scorer import identity_digest
-from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, PartTotals
 
 _LOOP = BackgroundLoop("ragguard-parts")

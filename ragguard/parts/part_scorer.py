@@ -29,9 +29,8 @@ from ragguard.parts.part import Part, digest_of, read_part
 from ragguard.parts.part_job import PartJob
 from ragguard.records import Failure, Run, ScoredRun
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.runtime.faults import describe
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.limiter import bounded
-from ragguard.runtime.notices import NOTICES
 from ragguard.scorers.evaluation import ReferenceTable, evaluate, with_references
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import worth_repeating

@@ -1,4 +1,5 @@
-"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first.
+"""The limiter bounds how many calls are under way at once; the most urgent of the waiting callers goes first. A window
+is a limiter of work, whose size follows what has been shown to end in time.
 
 `in_parallel` makes several calls at once with a limiter of its own; `bounded` works on a stream of items, a few at a
 time, so that memory does not grow with their number.
@@ -9,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 import itertools
+import math
 import threading
+import time
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from types import TracebackType
@@ -233,3 +236,70 @@ async def _each(items: Iterable[S] | AsyncIterable[S]) -> AsyncGenerator[S, None
             raise InvalidInput("runs", items, "runs that can be iterated") from error
         for item in source:
             yield item
+
+
+LEAST = 250
+"""The least work that a request to an engine counts as, and the least window of an engine."""
+_SOON, _LATE = 0.25, 0.5
+"""The shares of the longest time within which an answer comes soon, and after which it comes late."""
+_PACE_S = 2.0
+"""An engine that did some work in a time is given at least as much as it would do in so many seconds at that pace."""
+
+
+class WorkWindow:
+    """Bounds the work that is under way at once by what has been shown to end in time. The most urgent caller goes
+    first, and one with more work than the window alone.
+
+    It follows TCP's rule: it grows as long as work ends soon, and halves when some ends late.
+
+    Args:
+        start: The work that is given at once before anything is known.
+        least: The least window; once some work was late, the window grows by so much in a round.
+        most: The largest window.
+    """
+
+    def __init__(self, start: int, least: int = LEAST, most: float = math.inf) -> None:
+        self._limiter, self._least, self._most = Limiter(start), least, most
+        self._size, self._growing_fast, self._halved = float(start), True, 0.0
+
+    @property
+    def size(self) -> int:
+        """The most work that is given at once."""
+        return self._limiter.size
+
+    @property
+    def share(self) -> int:
+        """The most work of one request, so that the next one waits at the engine when its answer leaves."""
+        return max(self._least, self.size // 2)
+
+    async def enter(self, work: int, priority: int, deadline: float | None) -> Place:
+        """Waits until there is room for some work, and returns the place that it takes."""
+        place = self._limiter.admitted(work, priority=priority, deadline=deadline)
+        await place.__aenter__()
+        return place
+
+    def answered(self, work: int, began: float, seconds: float) -> None:
+        """Notes that an engine has done some work, given at `began` (on the monotonic clock), which might take so many
+        seconds at most."""
+        took = max(1e-6, time.monotonic() - began)
+        if took > seconds * _LATE:
+            self.late(began)
+        elif took < seconds * _SOON:
+            self.soon(work, work / took * _PACE_S)
+
+    def soon(self, work: int, pace: float = 0.0) -> None:
+        """Notes that some work has ended soon. The window grows where half of it is used, and to `pace` at least."""
+        more = work if self._growing_fast else self._least * work / self.size
+        used = self._limiter.taken * 2 >= self.size
+        self._resize(max(self._size + more * used, pace))
+
+    def late(self, began: float) -> None:
+        """Notes that work given at `began` was not done in time. The window halves once for all work given by then."""
+        self._growing_fast = False
+        if began > self._halved:
+            self._halved = time.monotonic()
+            self._resize(self._size / 2)
+
+    def _resize(self, size: float) -> None:
+        self._size = min(self._most, max(self._least, size))
+        self._limiter.resize(int(self._size))

@@ -1,19 +1,29 @@
-"""A thread pool whose threads never delay the end of the process, and pauses in long work for other threads.
+"""Daemon threads: a pool whose threads never delay the end of the process, an event loop on a thread of its own for
+work that must not run on the caller's, and pauses in long work for other threads.
 
 The standard pool refuses work once `main()` has returned, though other threads of the application may still serve; and
 the process waits at its end for every job in that pool, even for one that never ends.
+
+A loop's thread starts with the first work, and anew in a forked child. Work may be handed over from synchronous code
+and from any number of event loops, also from one that is closed while it waits. A caller's own loop must be asyncio's.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
+
+from ragguard.errors import InvalidInput, WrongEventLoop
+from ragguard.runtime.faults import NOTICES, describe
+from ragguard.runtime.per_process import PerProcess
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -139,3 +149,149 @@ class TimeSlice:
         if time.perf_counter() - self._since > WORK:
             time.sleep(REST)
             self._since = time.perf_counter()
+
+
+_HELPERS = min(32, (os.cpu_count() or 1) + 4)
+"""The number of threads for blocking calls (`asyncio.to_thread`, name lookups); as many as asyncio's own pool has."""
+_END_SECONDS = 1.0
+"""The seconds that the tasks of a stopped loop may take to end."""
+
+
+class BackgroundLoop:
+    """A daemon thread with an event loop. `stop()` on the loop ends the thread; further work starts another one."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        # A child keeps the loop of its parent: closing it there would close the parent's loop as well.
+        self._thread = PerProcess(lambda: _LoopThread(name))
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts the coroutine; cancelling the future cancels the coroutine."""
+        return self._thread.get().submit(work)
+
+    def run(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
+        """Returns the coroutine's result; the calling thread waits for it. After `timeout` seconds, where one is given,
+        the coroutine is cancelled and TimeoutError raised."""
+        if self.is_current():
+            work.close()
+            raise InvalidInput(
+                "call",
+                self.name,
+                "one from another thread: on its own it would wait for itself; await the async form",
+            )
+        future = self.submit(work)
+        try:
+            return future.result(timeout)
+        finally:
+            future.cancel()
+
+    async def within(self, work: Coroutine[Any, Any, T]) -> T:
+        """Returns the coroutine's result, awaited on another loop; cancelling the caller cancels the work."""
+        try:
+            here = running_loop("an async call of ragguard")
+        except WrongEventLoop:
+            work.close()
+            raise
+        if here is self._thread.get().loop:
+            return await work
+        done = asyncio.Event()
+        future = self.submit(work)
+
+        def notify(_: Future[T]) -> None:
+            # The caller's loop was closed meanwhile: nobody waits for the result.
+            with suppress(RuntimeError):
+                here.call_soon_threadsafe(done.set)
+
+        future.add_done_callback(notify)
+        try:
+            await done.wait()
+            if future.cancelled():
+                raise asyncio.CancelledError
+            return future.result()
+        finally:
+            future.cancel()
+            del future  # it holds its error, and that this frame
+
+    def stop(self) -> None:
+        """Ends the thread of this process once the work under way gives way; further work starts another one."""
+        thread = self._thread.made
+        if thread is not None and thread.loop is not None:
+            with suppress(RuntimeError):  # stopped before
+                thread.loop.call_soon_threadsafe(thread.loop.stop)
+
+    @property
+    def started(self) -> bool:
+        """True once anything was submitted in this process."""
+        return self._thread.made is not None and self._thread.made.loop is not None
+
+    def is_current(self) -> bool:
+        """True on the loop's own thread, which would wait for itself for ever."""
+        return threading.current_thread() is self._thread.get().thread
+
+
+class _LoopThread:
+    """The thread of one process, and its event loop."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        # Reentrant: a finalizer may call `submit` while the same thread is in it.
+        self._lock = threading.RLock()
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.thread: threading.Thread | None = None
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Starts the coroutine on the loop."""
+        with self._lock:  # held so that no work is given to a loop that has stopped
+            return asyncio.run_coroutine_threadsafe(work, self._running())
+
+    def _running(self) -> asyncio.AbstractEventLoop:
+        """Returns the running loop; starts one where none runs. The caller holds the lock."""
+        if self.loop is None or self.thread is None or not self.thread.is_alive():
+            self.loop = asyncio.new_event_loop()  # noqa: TID251 - the one place
+            self.loop.set_default_executor(DaemonThreads(_HELPERS, f"{self._name}-helper"))
+            thread = threading.Thread(target=self._serve, args=(self.loop,), name=self._name, daemon=True)
+            thread.start()
+            self.thread = thread
+        return self.loop
+
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Runs the loop. Runs it again where work has ended it with a SystemExit or KeyboardInterrupt, since other
+        work waits for it."""
+        while True:
+            try:
+                loop.run_forever()
+                with self._lock:  # work has stopped the loop; the next call starts another one
+                    if self.loop is loop:
+                        self.thread = None
+                _end_tasks(loop)
+                loop.close()
+                return
+            # Raised by submitted work, since no signal reaches this thread.
+            except (SystemExit, KeyboardInterrupt) as error:
+                NOTICES.warn(
+                    f"{self._name} ended by {type(error).__name__}",
+                    f"Work on the thread {self._name} raised {describe(error)}; the thread goes on without it.",
+                )
+
+
+def _end_tasks(loop: asyncio.AbstractEventLoop) -> None:
+    """Cancels what still runs on a loop that has stopped, so that its callers do not wait for ever."""
+    loop.run_until_complete(asyncio.sleep(0))  # submitted work becomes a task, to be cancelled
+    tasks = asyncio.all_tasks(loop)
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        loop.run_until_complete(asyncio.wait(tasks, timeout=_END_SECONDS))
+
+
+def running_loop(call: str) -> asyncio.AbstractEventLoop:
+    """Returns the running asyncio loop; raises WrongEventLoop where the caller runs on another one, such as trio's."""
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    raise WrongEventLoop(
+        f"{call} needs asyncio's event loop, and none runs here: trio's is not supported. Call the sync form in a "
+        "thread (await trio.to_thread.run_sync(rg.flush)), or run this call on a loop of its own there "
+        "(trio.to_thread.run_sync(lambda: asyncio.run(...)))"
+    )

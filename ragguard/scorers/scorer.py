@@ -33,8 +33,7 @@ from ragguard.records import (
     Stage,
     Usage,
 )
-from ragguard.runtime.faults import message_of
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, message_of
 from ragguard.scorers.question import Ask, Who
 from ragguard.scorers.view import Setting, StepView, View, hash_references
 from ragguard.text.language import Language

@@ -20,7 +20,7 @@ from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import InvalidInput
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.pipeline import USUAL, ScoringPipeline
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import Caps

@@ -16,8 +16,7 @@ from time import monotonic
 from ragguard.errors import CircuitOpen, Closed, MissingDependency
 from ragguard.records import ScoredRun
 from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
-from ragguard.runtime.faults import Faults, describe, result_or_error
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, Faults, describe, result_or_error
 from ragguard.service.configuration import Configuration
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.sink import BufferingSink, DestinationAway, Sink, SpanSink

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeAlias
 
 from ragguard.records import Failure, Run
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.pipeline import ScoringPipeline

@@ -12,10 +12,10 @@ from ragguard.capture.handle import RunHandle
 from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, InvalidInput, RagguardError
 from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
-from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import bounded
-from ragguard.runtime.notices import NOTICES
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.models import DEMANDED

@@ -17,8 +17,7 @@ from typing import NamedTuple, TypeVar
 from ragguard.errors import EngineError, PromptTooLong
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.deadline import now_ns
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate, find_references
 from ragguard.scorers.pipeline import Identity, ScoringPipeline

@@ -13,10 +13,10 @@ from functools import partial
 
 from ragguard.errors import Closed
 from ragguard.records import ScoredRun
-from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import Faults, is_cancelled, result_or_error
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.scorers.models import SCORING
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery

@@ -20,10 +20,10 @@ from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import Run
 from ragguard.runtime.arguments import seconds_to_wait
-from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.service import exits
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery

@@ -16,7 +16,7 @@ from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 
 @pytest.fixture

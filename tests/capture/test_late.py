@@ -6,7 +6,7 @@ import pytest
 
 import ragguard
 from ragguard import RagGuard
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 PASSAGES = ["Ada Berg founded Nordvik."]
 

@@ -12,7 +12,7 @@ from support.misbehaving_server import Reply, serving
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 
 def doctor(*arguments):

@@ -7,7 +7,7 @@ from langchain_core.runnables import RunnableLambda, RunnablePassthrough
 from support.langchain_parts import ListRetriever
 
 from ragguard import RagGuard
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard_langchain import RagGuardCallback
 
 QUESTION = "Who founded the firm based in Oslo?"

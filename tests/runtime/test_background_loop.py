@@ -8,7 +8,7 @@ import pytest
 from support.child import in_child
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.background_loop import BackgroundLoop
+from ragguard.runtime.threads import BackgroundLoop
 
 
 async def where():

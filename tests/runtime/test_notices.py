@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 
-from ragguard.runtime.notices import Notices
+from ragguard.runtime.faults import Notices
 
 
 def test_a_subject_is_logged_at_once_and_again_after_the_pause_with_the_number_left_out(caplog):

@@ -2,8 +2,8 @@
 
 import pytest
 
-from ragguard.runtime import window
-from ragguard.runtime.window import LEAST, WorkWindow
+from ragguard.runtime import limiter
+from ragguard.runtime.limiter import LEAST, WorkWindow
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     clock = Clock()
-    monkeypatch.setattr(window, "time", clock)
+    monkeypatch.setattr(limiter, "time", clock)
     return clock
 
 
@@ -27,12 +27,12 @@ async def work(given: WorkWindow, clock: Clock, tokens: int, seconds: float) -> 
     began = clock.now
     place = await given.enter(tokens, 0, None)
     clock.now += seconds
-    given.answered(tokens, began)
+    given.answered(tokens, began, 120)
     place.leave()
 
 
 async def test_it_doubles_until_an_answer_is_late_and_then_grows_by_one_request_a_round(clock):
-    given = WorkWindow(120, 1000)
+    given = WorkWindow(1000)
     for size in (2000, 4000, 8000):
         await work(given, clock, given.size, 20)
         assert given.size == size
@@ -45,13 +45,13 @@ async def test_it_doubles_until_an_answer_is_late_and_then_grows_by_one_request_
 
 
 async def test_a_fast_engine_is_given_two_seconds_of_its_pace(clock):
-    given = WorkWindow(120, 1000)
+    given = WorkWindow(1000)
     await work(given, clock, 1000, 0.03125)
     assert given.size == 64_000
 
 
 async def test_what_was_given_before_it_halved_does_not_halve_it_again(clock):
-    given, began = WorkWindow(120, 8000), clock.now
+    given, began = WorkWindow(8000), clock.now
     clock.now += 120
     for _ in range(20):
         given.late(began)
@@ -64,7 +64,7 @@ async def test_what_was_given_before_it_halved_does_not_halve_it_again(clock):
 
 
 async def test_little_work_says_nothing_about_more(clock):
-    given = WorkWindow(120, 1000)
+    given = WorkWindow(1000)
     for _ in range(50):
         await work(given, clock, 250, 20)
     assert given.size == 1000

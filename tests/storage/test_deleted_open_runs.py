@@ -7,7 +7,7 @@ import pytest
 from ragguard import RagGuard
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.storage.sqlite.store import Store
 
 

@@ -23,7 +23,7 @@ from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, uppe
 from ragguard.engines.requests import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 LABEL_TOKENS = 8
 """The most tokens of an answer that is to be a label."""

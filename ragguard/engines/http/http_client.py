@@ -45,8 +45,7 @@ from ragguard.errors import (
     InvalidInput,
 )
 from ragguard.runtime.deadline import until
-from ragguard.runtime.faults import brief
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, brief
 from ragguard.text.credentials import (
     Credentials,
     checked_headers,

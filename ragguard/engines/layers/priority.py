@@ -1,7 +1,7 @@
 """Priority: gives an engine as much at once as it has shown that it answers in time, the most urgent first.
 
-A call is cut into requests that fit the window (`runtime/window.py`). One that takes too long is asked again in halves.
-What is answered of a call that fails is kept for the next one, so that nothing is asked twice.
+A call is cut into requests that fit the window (`runtime/limiter.py`). One that takes too long is asked again in
+halves. What is answered of a call that fails is kept for the next one, so that nothing is asked twice.
 """
 
 from __future__ import annotations
@@ -21,8 +21,7 @@ from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.requests import DrawRequest, R, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
-from ragguard.runtime.limiter import Place
-from ragguard.runtime.window import LEAST, WorkWindow
+from ragguard.runtime.limiter import LEAST, Place, WorkWindow
 
 START = 2000
 """The tokens of work that are in flight at first."""
@@ -48,7 +47,8 @@ class Priority(Layer):
             if not value > 0:
                 raise InvalidInput(name, value, "more than 0")
         super().__init__(engine)
-        self._window = WorkWindow(seconds, start)
+        self._seconds = seconds
+        self._window = WorkWindow(start)
         self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request[Any], Value]] = OrderedDict()
 
     async def send(self, request: Request[R]) -> R:
@@ -111,7 +111,7 @@ class Priority(Layer):
             if isinstance(failure_since(self._engine, began), EngineOverloaded):
                 self._window.late(began)
             else:
-                self._window.answered(place.need, began)
+                self._window.answered(place.need, began, self._seconds)
             return reply
         except EngineTimeout:
             halves = part.halves()

@@ -29,7 +29,7 @@ from ragguard.errors import (
 )
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import remaining
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 _Answer = TypeVar("_Answer")
 

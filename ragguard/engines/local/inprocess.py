@@ -32,9 +32,9 @@ from ragguard.errors import (
     InvalidInput,
     MissingDependency,
 )
-from ragguard.runtime.background_loop import BackgroundLoop
 from ragguard.runtime.deadline import until
 from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.threads import BackgroundLoop
 from ragguard.text.secret_filter import without_secrets
 
 T = TypeVar("T")

@@ -32,7 +32,7 @@ from ragguard.engines.local.local_engine import (
 from ragguard.engines.nano.tokenizer import ANSWER, BEGIN, END, SPECIAL, UNKNOWN, Tokenizer, load_tokenizer
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
 from ragguard.errors import UnfitText
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 

@@ -12,7 +12,7 @@ from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import query_gain
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.scorers.asker import Respondent
 from ragguard.scorers.exam.examination import BRIEF_PROMPTS, examine_briefly
 from ragguard.scorers.exam.record import SWITCH, Verdicts, heeded, keep_record, known_record, record_file

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from ragguard.records import Failure, Run, Score
 from ragguard.runtime.deadline import now_ns
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.storage.sqlite import reading, removal, run_names
 from ragguard.storage.sqlite.columns import dump, storable
 from ragguard.storage.sqlite.score_rows import (

@@ -20,8 +20,7 @@ from ragguard.errors import Closed, InvalidInput, StoreError, StoreUnavailable
 from ragguard.records import Failure, Level, Run, Score, ScoredRun, new_id
 from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
-from ragguard.runtime.faults import describe
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, owners, paging, reading
 from ragguard.storage.sqlite.columns import storable

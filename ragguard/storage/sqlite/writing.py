@@ -22,7 +22,7 @@ from ragguard.capture.events import (
 from ragguard.errors import InvalidInput
 from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import run_names
 from ragguard.storage.sqlite.columns import Data, dump, maybe, storable

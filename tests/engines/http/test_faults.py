@@ -31,7 +31,7 @@ from ragguard.errors import (
     EngineUnreachable,
     PromptTooLong,
 )
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 LABELS = ("NO-RESPONSE", "A", "B")
 KEY = "sk-very-secret-0123456789"

@@ -16,7 +16,7 @@ from ragguard.engines.nano.nano_engine import NanoEngine
 from ragguard.engines.nano.tokenizer import Tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import find_out
-from ragguard.runtime.notices import NOTICES
+from ragguard.runtime.faults import NOTICES
 
 PROMPTS = load_prompts("nano")
 
