@@ -7,9 +7,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.progress import Progress, silent
-from ragguard.analysis.validation.scoring import Scored, score_contexts
+from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineProtocolError

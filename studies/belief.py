@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

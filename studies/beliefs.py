@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Progress, silent
 from ragguard.engines.base import Engine, Sample
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts

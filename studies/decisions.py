@@ -17,7 +17,7 @@ from typing import NamedTuple, cast
 
 import numpy as np
 
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

@@ -12,9 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import OUTCOMES
-from ragguard.analysis.validation.progress import Progress, silent
-from ragguard.analysis.validation.scoring import rank_measures
+from ragguard.analysis.validation.contexts import OUTCOMES, Progress, rank_measures, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

@@ -9,8 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ragguard.analysis.validation.answering import with_answers
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Context, Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.metrics.answers import rouge_l
 

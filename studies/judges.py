@@ -17,9 +17,14 @@ import numpy as np
 from ragguard import world
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.answering import grader
-from ragguard.analysis.validation.contexts import OUTCOMES, Context
-from ragguard.analysis.validation.progress import Progress, silent
-from ragguard.analysis.validation.scoring import rank_measures, score_contexts
+from ragguard.analysis.validation.contexts import (
+    OUTCOMES,
+    Context,
+    Progress,
+    rank_measures,
+    score_contexts,
+    silent,
+)
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

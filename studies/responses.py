@@ -13,8 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
-from ragguard.analysis.validation.contexts import OUTCOMES, Context
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import OUTCOMES, Context, Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import PromptSet, load_prompts

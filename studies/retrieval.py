@@ -14,9 +14,7 @@ from itertools import zip_longest
 import numpy as np
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.progress import Progress, silent
-from ragguard.analysis.validation.scoring import score_contexts
+from ragguard.analysis.validation.contexts import Context, Progress, score_contexts, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

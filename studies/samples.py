@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.analysis.validation.answering import with_answers, with_outcomes
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Context, Progress, silent
 from ragguard.engines.base import Engine
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from studies.annotations import Annotated

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.metrics import best_alpha, correlate, f, f_e, t, t_u
 from ragguard.metrics.arrays import Booleans, Floats, Integers

@@ -16,8 +16,7 @@ import numpy as np
 
 from ragguard import world
 from ragguard.analysis.validation.answering import with_answers
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.progress import Progress, silent
+from ragguard.analysis.validation.contexts import Context, Progress, silent
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect

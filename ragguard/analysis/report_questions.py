@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ragguard.analysis.validation.readers.fields import json_objects
+from ragguard.analysis.validation.fields import json_objects
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import InvalidInput, ScoringError

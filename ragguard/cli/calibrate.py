@@ -144,7 +144,7 @@ def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None
 
 async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:
     """Fits UDCG on the contexts of the files, saves the fit, and returns what it is worth in words."""
-    from ragguard.analysis.validation.readers.dataset import read_dataset
+    from ragguard.analysis.validation.dataset import read_dataset
     from ragguard.analysis.validation.udcg_fit import fit_udcg
     from ragguard.cli.validate import scored_by_engine
 

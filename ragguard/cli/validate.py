@@ -17,9 +17,7 @@ from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
 
 if TYPE_CHECKING:
-    from ragguard.analysis.validation.contexts import Context
-    from ragguard.analysis.validation.progress import Progress
-    from ragguard.analysis.validation.scoring import Scored
+    from ragguard.analysis.validation.contexts import Context, Progress, Scored
     from ragguard.analysis.validation.tables import Table
     from ragguard.engines.base import Engine
 
@@ -72,7 +70,7 @@ def run(
     """
     from dataclasses import replace
 
-    from ragguard.analysis.validation.readers.dataset import read_dataset
+    from ragguard.analysis.validation.dataset import read_dataset
 
     console = notes()
     for option, path in (("--markdown", markdown), ("--json", as_json)):
@@ -154,8 +152,8 @@ async def _data(
     contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
     metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
+    from ragguard.analysis.validation.contexts import score_contexts
     from ragguard.analysis.validation.correlations import measured, tables
-    from ragguard.analysis.validation.scoring import score_contexts
 
     if not engine:
         if scorers or judge is not None:
@@ -170,7 +168,7 @@ async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str], seed: int,
     tell: Progress,
 ) -> tuple[list[Table], list[str]]:  # fmt: skip
-    from ragguard.analysis.validation.by_reader import compare_readers
+    from ragguard.analysis.validation.answering import compare_readers
     from ragguard.engines.connect import connect
 
     readers = {address: connect(address) for address in addresses}
@@ -192,7 +190,7 @@ async def scored_by_engine(
 
     `remarks` is given what was left out; scores that are missing are reported on the error stream.
     """
-    from ragguard.analysis.validation.scoring import score_contexts
+    from ragguard.analysis.validation.contexts import score_contexts
     from ragguard.engines.connect import connect
 
     reader = connect(engine)

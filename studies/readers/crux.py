@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.readers.fields import json_lines
-from ragguard.analysis.validation.readers.rankings import Folder, Question, qrel_files, read_qrels
+from ragguard.analysis.validation.fields import json_lines
+from ragguard.analysis.validation.rankings import Question, qrel_files, ranked_contexts, read_qrels
 from ragguard.metrics import alpha_ndcg, answerable_questions, coverage
 
 ENOUGH = 3
@@ -42,7 +42,7 @@ def read(path: Path, k: int) -> Iterator[Context]:
         topic: {document: float(max(rating, default=0) >= ENOUGH) for document, rating in by_document.items()}
         for topic, by_document in ratings.items()
     }  # fmt: skip
-    for context in Folder(path, grades, questions).contexts(k):
+    for context in ranked_contexts(path, k, grades, questions):
         yield replace(context, given=measures(context, ratings.get(context.question_id, {})))
 
 

@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.readers.fields import Fields, first, json_objects
+from ragguard.analysis.validation.fields import Fields, first, json_objects
 from ragguard.errors import InvalidInput
 from ragguard.metrics import f, f_e, ndcg, t, t_u
 from ragguard.records import Passage

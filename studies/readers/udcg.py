@@ -14,8 +14,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.readers.contexts import outcome_of
-from ragguard.analysis.validation.readers.fields import Fields, json_objects, passages_of
+from ragguard.analysis.validation.fields import Fields, json_objects, passages_of
+from ragguard.analysis.validation.rankings import outcome_of
 from ragguard.metrics import udcg, utility
 
 _OURS = "udcg ("

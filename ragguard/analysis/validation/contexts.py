@@ -1,12 +1,26 @@
-"""The record that metrics are validated on: a context of a question, with the quality of its answer."""
+"""Contexts, on which metrics are validated: each with the quality of its answer, and its scores by the ordinary scorers
+and by the classical rank measures. The scorers see no outcome."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ragguard.records import Passage
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.errors import InvalidInput
+from ragguard.metrics.arrays import Floats
+from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.runtime.limiter import bounded
 from ragguard.scorers.answers import Verdict as Verdict
+from ragguard.scorers.evaluation import evaluate
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.scorer import Scorer
+from ragguard.scorers.view import Caps
 
 OUTCOMES: Mapping[Verdict, int] = {"correct": 2, "abstained": 1, "wrong": 0}
 """A graded answer as a number: to abstain is better than to be wrong."""
@@ -48,3 +62,126 @@ class Context:
     def readable(self) -> bool:
         """True where an engine can score the context: a passage has a text, or there was nothing to read."""
         return self.found_nothing or any(passage.text.strip() for passage in self.passages)
+
+
+Progress = Callable[[str, int, int], None]
+"""A function that is called with the name of the work, how much of it is done, and how much there is."""
+
+
+def silent(what: str, done: int, of: int, /) -> None:
+    """Reports no progress."""
+
+
+_CONCURRENCY = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The values of all metrics for one context."""
+
+    context: Context
+    values: Mapping[str, float]
+    """The numbers by name: scores of the step and the run, and rank measures where relevance is known."""
+    scores: tuple[Score, ...] = ()
+    """All scores, including those of passages."""
+    failures: tuple[Failure, ...] = ()
+
+    def of_passages(self, name: str) -> tuple[float | None, ...]:
+        """Returns the score of that name for each passage, in the context's order; None where there is none."""
+        found = {score.position: score.value for score in self.scores
+                 if score.name == name and score.level == "passage"}  # fmt: skip
+        return tuple(found.get(place) for place in range(1, len(self.context.passages) + 1))
+
+
+def run_of(context: Context) -> Run:
+    """Returns the context as a run with one retrieval, whose query is the question; with none where there was none."""
+    passages = list(context.passages)
+    return Run(
+        id=context.id,
+        question=context.question,
+        references=list(context.references) or None,
+        answer=context.answer,
+        steps=[RetrievalStep(
+            id=f"{context.id}#1", run_id=context.id, query=context.question,
+            passages=passages, candidates=list(passages), k=context.k,
+        )] if passages or context.found_nothing else [],
+        sub_questions=list(context.sub_questions) or None,
+    )  # fmt: skip
+
+
+def rank_measures(
+    relevance: ArrayLike, ideal: ArrayLike | None = None, k: int | None = None
+) -> dict[str, Floats]:
+    """Returns nDCG, MAP, MRR, precision, recall and hit by their names, of one list or of many of one length.
+
+    K is the number of places in the prompt, of which a guard may have left some empty (default: the list's length).
+    Precision is a share of K, and nDCG is cut at it (`ndcg_at_k`): against all that is relevant it would be a recall
+    wherever lists of one question differ in length.
+
+    Where nothing relevant was found they are 0, as trec_eval has it: such contexts are compared with the others of
+    their question. Without `ideal`, the best order is that of the list itself, and there is no recall.
+    """
+    total = None if ideal is None else (np.asarray(ideal) > 0).sum(axis=-1)
+    values = {
+        "ndcg_at_k": ndcg(relevance, k or np.shape(relevance)[-1] or None, ideal=ideal),
+        "average_precision": average_precision(relevance, total=total),
+        "reciprocal_rank": reciprocal_rank(relevance),
+        "precision": precision(relevance, k),
+        "hits": hits(relevance),
+    }
+    if total is not None:
+        values["recall"] = recall(relevance, total=total)
+    return {name: np.nan_to_num(np.asarray(value, dtype=np.float64)) for name, value in values.items()}
+
+
+def rank_values(context: Context) -> dict[str, float]:
+    """Returns the rank measures of a context; none where the relevance of its passages is not known.
+
+    They are 0 where nothing was retrieved.
+    """
+    if context.relevance is None:
+        return {}
+    found = rank_measures(context.relevance, context.ideal, context.k)
+    return {name: float(value) for name, value in found.items()}
+
+
+async def score_contexts(
+    contexts: Sequence[Context],
+    engine: Engine | None,
+    *,
+    judge: Engine | None = None,
+    scorers: Sequence[str | Scorer] = ("utility",),
+    progress: Progress = silent,
+) -> list[Scored]:
+    """Returns the values of all metrics for each context, in their order; without `scorers` no engine is asked.
+
+    A score that an engine could not give is a failure of that context. Nothing is left out for its length.
+    Questions that two contexts share are asked once.
+    """
+    if not scorers:
+        return [Scored(context, rank_values(context)) for context in contexts]
+    if engine is None:
+        raise InvalidInput("engine", engine, "an engine, for scorers " + ", ".join(map(str, scorers)))
+    longest = max((len(context.passages) for context in contexts), default=1)
+    shared = connect(engine)
+    pipeline = ScoringPipeline(
+        shared,
+        judge=shared if judge is None or judge is engine else connect(judge),
+        scorers=scorers,
+        caps=Caps(passages=max(longest, 1), sub_questions=64, prompt_tokens=10**9),
+    )
+
+    async def one(at: int) -> tuple[int, Scored]:
+        run = run_of(contexts[at])
+        scored = await evaluate(run, pipeline.results(run))
+        own = {score.name: score.value for score in scored.scores if score.level != "passage"}
+        return at, Scored(
+            contexts[at], own | rank_values(contexts[at]), tuple(scored.scores), tuple(scored.failures)
+        )
+
+    done: dict[int, Scored] = {}
+    progress("scoring", 0, len(contexts))
+    async for at, scored in bounded(range(len(contexts)), one, _CONCURRENCY):
+        done[at] = scored
+        progress("scoring", len(done), len(contexts))
+    return [done[at] for at in range(len(contexts))]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ragguard.analysis.validation.scoring import Scored
+from ragguard.analysis.validation.contexts import Scored
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.analysis.validation.udcg_fit import FEW, FITTED_GAMMA, held_out_values
 from ragguard.errors import InvalidInput, ScoringError

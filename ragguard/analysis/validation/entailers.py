@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ragguard.analysis.validation.readers.fields import json_objects
+from ragguard.analysis.validation.fields import json_objects
 from ragguard.analysis.validation.tables import Cell, Table
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.connect import connect

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ragguard.analysis.conformal import save_calibration
-from ragguard.analysis.validation.scoring import Scored
+from ragguard.analysis.validation.contexts import Scored
 from ragguard.errors import CalibrationError
 from ragguard.metrics.agreement import Correlation, Difference, correlate, paired_bootstrap
 from ragguard.metrics.arrays import Booleans, Floats, Integers

@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.contexts import Context, Scored, rank_values
 from ragguard.analysis.validation.correlations import measured, tables
-from ragguard.analysis.validation.scoring import Scored, rank_values
 from ragguard.errors import InvalidInput, ScoringError
 from ragguard.metrics import udcg
 from ragguard.records import Passage, Score

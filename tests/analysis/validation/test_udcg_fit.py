@@ -5,9 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from ragguard.analysis.validation.contexts import Context
+from ragguard.analysis.validation.contexts import Context, Scored
 from ragguard.analysis.validation.correlations import measured, tables
-from ragguard.analysis.validation.scoring import Scored
 from ragguard.analysis.validation.udcg_fit import FITTED_GAMMA, LEARNED, fit_udcg, held_out_values
 from ragguard.errors import CalibrationError
 from ragguard.metrics import udcg

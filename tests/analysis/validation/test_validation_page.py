@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from ragguard.analysis.validation.contexts import score_contexts
 from ragguard.analysis.validation.correlations import measured, tables
+from ragguard.analysis.validation.dataset import FORMATS, KNOWN, read_dataset
 from ragguard.analysis.validation.entailers import read_pairs
-from ragguard.analysis.validation.readers.contexts import KNOWN
-from ragguard.analysis.validation.readers.dataset import FORMATS, read_dataset
-from ragguard.analysis.validation.scoring import score_contexts
 from ragguard.engines.connect import connect
 
 ROOT = Path(__file__).parents[3]

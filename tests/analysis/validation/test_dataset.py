@@ -7,8 +7,8 @@ import math
 import pytest
 
 from ragguard import RagGuard, world
-from ragguard.analysis.validation.readers.dataset import FILES, FOLDERS, format_of, read_dataset
-from ragguard.analysis.validation.scoring import rank_values, run_of
+from ragguard.analysis.validation.contexts import rank_values, run_of
+from ragguard.analysis.validation.dataset import FILES, FOLDERS, format_of, read_dataset
 from ragguard.errors import InvalidInput, RagguardError, StoreError, UnknownName
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.storage.files.runfile import write_runs

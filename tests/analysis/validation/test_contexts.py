@@ -5,8 +5,7 @@ import math
 import pytest
 
 from ragguard import world
-from ragguard.analysis.validation.contexts import Context
-from ragguard.analysis.validation.scoring import rank_measures, rank_values, run_of, score_contexts
+from ragguard.analysis.validation.contexts import Context, rank_measures, rank_values, run_of, score_contexts
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.metrics import udcg

@@ -1,1 +1,0 @@
-"""Readers of data sets: one module for each format; `dataset.py` finds the format of a path."""
