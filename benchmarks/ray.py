@@ -59,13 +59,14 @@ executor = RayActors(told["address"], actors=actors) if actors else Processes(1)
 prepared = prepare([told["runs"]], job, workers=actors or 1, size=told["size"])
 workers, seen = Workers(os.getpid()), []
 
-def on_part(counts, progress):
-    seen.append((time.monotonic(), progress.now.runs, workers.cpu_seconds(), workers.resident_bytes()))
+def on_part(counts):
+    seen.append((time.monotonic(), prepared.progress.now.runs, workers.cpu_seconds(), workers.resident_bytes()))
 
+began = time.monotonic()
 report = carry_out(prepared, executor, on_part)
 usage = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps({"parts": len(prepared.parts), "runs": report.totals.runs, "scores": report.totals.scores,
-                  "failures": report.totals.failures, "elapsed": report.progress.elapsed,
+print(json.dumps({"parts": len(prepared.parts), "runs": report.now.runs, "scores": report.now.scores,
+                  "failures": report.now.failures, "elapsed": time.monotonic() - began,
                   "peak": peak_bytes(), "cpu": usage.ru_utime + usage.ru_stime, "seen": seen}))
 """
 
@@ -156,7 +157,7 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
     for number in range(kills):
         target = ("actor", "node", "driver", "actor")[number % 4]
         (here := folder / f"kill-{number}").mkdir()
-        drivers = Drivers(cluster, here, runs=RUNS, how={"size": 60_000})
+        drivers = Drivers(cluster, here, runs=RUNS, size=60_000)
         (drivers.orders.folder / "pause").write_text(str(PAUSE_S))
         after = draw.randrange(1, RUNS - 60)
         driver = drivers.start()
@@ -177,8 +178,8 @@ def killing(cluster: Any, folder: Path, kills: int) -> dict[str, Any]:
         scored, largest = drivers.rows(), max(part.totals.runs for part in drivers.counts())
         rounds.append({
             "killed": target, "after_runs": after, "lost": len(set(everything) - set(scored)),
-            "twice": len(scored) - len(set(scored)), "failures": len(drivers.rows("failures")),
-            "asked_again": drivers.again(), "at_most": largest * (4 if target == "driver" else 2),
+            "twice": len(scored) - len(set(scored)), "failures": sum(len(one.failures) for one in drivers.scored()),
+            "asked_again": drivers.again(), "at_most": largest * (2 if target == "driver" else 1),
         })  # fmt: skip
     before = drivers.orders.scored()
     drivers.address = "127.0.0.1:9"

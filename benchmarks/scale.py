@@ -21,7 +21,8 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import RESULTS, record
-from ragguard.parts import Part, PartFolder, PartJob, ScoringSettings, find_runs, plan_parts
+from ragguard.parts import PartFolder, PartJob, ScoringSettings
+from ragguard.parts.part import Part, find_runs, plan_parts
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.partfolder import PartCounts, totals_of
 
@@ -53,10 +54,10 @@ def planning(parts: int) -> dict[str, float]:
 
 
 def folder(parts: int) -> dict[str, float]:
-    """Milliseconds a part: writing it, listing it, reading its counts, and checking its store."""
+    """Milliseconds a part: writing it, listing it, and reading its counts."""
     with tempfile.TemporaryDirectory(prefix="ragguard-scale-") as path:
         job = PartJob(scoring=ScoringSettings(), out=path)
-        job.folder.begin({"settings": job.record, "part_bytes": 1})
+        job.folder.begin(job.record, 1, [])
         keys = [f"{number:032x}" for number in range(parts)]
         runs = _runs()
         totals = totals_of(runs)
@@ -68,7 +69,6 @@ def folder(parts: int) -> dict[str, float]:
             "write": timed(lambda: [write(key) for key in keys]) / parts,
             "list": timed(job.folder.finished) / parts,
             "counts": timed(lambda: [*map(PartFolder(path).counts, keys)]) / parts,
-            "check": timed(lambda: [job.folder.store_of(job.folder.counts(key)) for key in keys]) / parts,
             "store_kib": sum(file.stat().st_size for file in Path(path, "parts").iterdir()) / parts / 1024,
         }
 
@@ -106,7 +106,6 @@ def job(runs: int, one: dict[str, float], ray: dict[str, float]) -> dict[str, An
         "plan_and_keys_s": parts * (one["plan"] + one["key"]) / 1000,
         "listing_s": parts * one["list"] / 1000,
         "counts_when_resumed_s": parts * one["counts"] / 1000,
-        "check_by_readers_s": parts * one["check"] / 1000,
         "stores_gib": parts * one["store_kib"] / 2**20,
         "driver_cpu_s": parts * ray["driver_cpu_ms"] / 1000,
         "driver_mib": ray["driver_mib"] + parts * ray["driver_kib"] / 1024,

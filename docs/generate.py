@@ -46,9 +46,9 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     },
     "Scoring in parts": {
         "ragguard.parts": """
-            ScoringSettings PartJob Processes prepare carry_out find_runs plan_parts read_part PartScorer PartFolder
+            ScoringSettings PartJob Processes prepare carry_out PartFolder
         """,
-        "ragguard_ray": "score_on_ray RayActors",
+        "ragguard_ray": "RayActors",
     },
     "Advice": {"ragguard.advice": "Adviser.calibrate Adviser.use KnownOutcome"},
     "Sinks": {"ragguard.telemetry": "OtelSink PhoenixSink JsonlSink"},
@@ -73,8 +73,8 @@ NOT_CONFIGURED = frozenset(
     Advice AdviceCalibration Adviser
     Ask BufferingSink Calibration Continuation Continuations Engine EngineInfo EntailQuestion Entailer Entailments
     Failure
-    JobReport Judged LabelProbs LabelQuestion Message Pair Part Passage Plan Policy
-    PreparedJob Prompt RetrievalStep Run Sample SampleQuestion Samples Score
+    Judged LabelProbs LabelQuestion Message Pair Passage Plan Policy
+    Prompt RetrievalStep Run Sample SampleQuestion Samples Score
     ScoredRun Scorer Sink Span SpanSink StepView View __version__ current_run errors metrics splitters
     traces uninstrument world
     """.split()

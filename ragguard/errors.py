@@ -13,7 +13,6 @@
     │   ├── PromptTooLong                the prompt does not fit; carries the limit
     │   ├── EngineProtocolError          it answered something that cannot be what it should be
     │   ├── CircuitOpen                  not asked, since it failed too often just now
-    │   ├── PartUnanswered               no run of a part of the input was answered; its worker ends
     │   └── BudgetExceeded               not asked, since that would overspend
     ├── ScoringError                     a score cannot be given (label mass too low, cap reached, no reference …)
     │   ├── LowLabelMass
@@ -135,13 +134,6 @@ class EngineProtocolError(EngineError):
 
 class CircuitOpen(EngineError):
     """The engine failed too often just now; it is asked again after a pause."""
-
-
-class PartUnanswered(EngineError):
-    """No run of a part of the input was answered, so that the process which scores it should end: its engine is gone.
-    The part is not written, and another process tries it again."""
-
-    retryable = True
 
 
 class BudgetExceeded(EngineError):

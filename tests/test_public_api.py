@@ -31,8 +31,7 @@ PUBLIC = {
         UtilityThreshold
     """,
     "ragguard.parts": """
-        JobReport Part PartFolder PartJob PartScorer PreparedJob Processes ScoringSettings carry_out find_runs
-        plan_parts prepare read_part
+        PartFolder PartJob Processes ScoringSettings carry_out prepare
     """,
     "ragguard.scorers": """
         Ask Belief Caps Contested Coverage EntailQuestion Grades LabelQuestion Plan SampleQuestion Scorer
@@ -47,7 +46,7 @@ PUBLIC = {
     "ragguard_llamaindex": """
         AdvisedFunctionAgent DistractorPostprocessor GuardedRetriever advise_step instrument uninstrument
     """,
-    "ragguard_ray": "RayActors score_on_ray",
+    "ragguard_ray": "RayActors",
 }
 """The front doors: what a user imports comes from one of these, or from `ragguard`'s modules."""
 NAMES = [(module, name) for module, names in PUBLIC.items() for name in names.split()]

@@ -145,7 +145,7 @@ def run(
     Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
-    from ragguard.cli.score_parts import read_engine_args, score_in_parts
+    from ragguard.cli.score_parts import executor_of, read_engine_args, refuse_with_on, score_in_parts
     from ragguard.scorers.settings import ScoringSettings
     from ragguard.storage.files.scorefile import check_score_file
 
@@ -155,39 +155,41 @@ def run(
         raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
     names = None if scorers is None else tuple(name.strip() for name in scorers.split(",") if name.strip())
+    right_answers = {} if references is None else read_references(references)
     if on is not None:
-        if since or write_back:
-            name = "--since" if since else "--write-back"
-            raise InvalidInput(
-                name, since or write_back, "nothing with --on, which scores files into a folder"
-            )
-        planned = score_in_parts(
-            files, console, on=on, out=out, store=store, max_tokens=max_tokens, concurrency=concurrency,
-            dry_run=dry_run, quiet=quiet, address=address, actors=actors, gpus=gpus, retry_failures=retry_failures,
-            references={} if references is None else read_references(references),
-            scoring=ScoringSettings(
-                engine=engine, judge=judge, scorers=names, prompts=prompts,
-                engine_args=read_engine_args(engine_args),
-            ),
-        )  # fmt: skip
-        if planned is not None:
-            say("\n".join(filter(None, (_plan_sentence(planned.plan, price), planned.remarks))), error=True)
-            if planned.rejected:
-                raise typer.Exit(1)
-        return
-    for name, value in (
-        ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus),
-        ("--retry-failures", retry_failures or None),
-    ):  # fmt: skip
-        if value is not None:
-            raise InvalidInput(name, value, "nothing without --on")
+        refuse_with_on(since=since, write_back=write_back, store=store, max_tokens=max_tokens)
+        if not out:
+            raise InvalidInput("--out", out, "a folder for the scores, with --on")
+        from ragguard.parts.job import PartJob
+        from ragguard.parts.part import find_runs
+
+        executor = executor_of(on, address, actors, gpus)
+        scoring = ScoringSettings(
+            engine=engine,
+            judge=judge,
+            scorers=names,
+            prompts=prompts,
+            engine_args=read_engine_args(engine_args),
+        )
+        job = PartJob(scoring=scoring, out=out, references=right_answers, concurrency=concurrency)
+        if not dry_run:
+            score_in_parts(files, job, executor, console, quiet=quiet, retry_failures=retry_failures)
+            return
+        files, out = [str(path) for path in find_runs(files)], None
+    else:
+        for name, given in (
+            ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus),
+            ("--retry-failures", retry_failures or None),
+        ):  # fmt: skip
+            if given is not None:
+                raise InvalidInput(name, given, "nothing without --on")
     store = store or _STORE
     options: dict[str, Any] = {
         "judge": judge, "prompts": prompts, "budget": None if max_tokens is None else {"tokens": max_tokens},
         "scorers": names, "concurrency": concurrency, "exit_timeout": 0.0,
     }  # fmt: skip
     try:
-        source = RunSource(files, console, {} if references is None else read_references(references), since)
+        source = RunSource(files, console, right_answers, since)
         options["sinks"] = _written_back(files) if write_back else ()
         if out is not None:
             check_score_file(out)

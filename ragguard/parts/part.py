@@ -18,6 +18,12 @@ from ragguard.storage.files.partfolder import is_part_folder, local_path
 from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, opened, raw_lines
 from ragguard.storage.sqlite.files import is_store
 
+SMALLEST_PART = 64 * 2**10
+LARGEST_PART = 16 * 2**20
+"""Bytes: about a thousand runs, which is what a lost process may cost."""
+_PARTS_A_WORKER = 16
+_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+"""How the names of files end that a folder is searched for."""
 _PIECE = 2**20
 
 
@@ -39,11 +45,6 @@ class Part:
         """True for a file that is packed with gzip."""
         return self.source.endswith(".gz")
 
-    @property
-    def bytes(self) -> int:
-        """The size of the part in the file."""
-        return self.end - self.start
-
     def key(self, settings: str) -> str:
         """Returns the digest of all that decides about the part's results; the name of its files.
 
@@ -52,6 +53,9 @@ class Part:
         """
         return digest_of([self.packed, self.content, settings])
 
+    def __str__(self) -> str:
+        return f"{self.source}, bytes {self.start:,} to {self.end:,}"
+
 
 def digest_of(value: object) -> str:
     """Returns a digest of plain data."""
@@ -59,23 +63,55 @@ def digest_of(value: object) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()[:32]
 
 
+def find_runs(inputs: Sequence[str | Path]) -> list[Path]:
+    """Returns the files with runs that some inputs name, each once; raises StoreError for an input that has none.
+
+    Args:
+        inputs: Run files, and folders that are searched for `.jsonl`, `.jsonl.gz`, `.ndjson` and `.ndjson.gz`. Links to
+            folders are not followed, and names that begin with `.` or `_` are left out.
+    """
+    return list(dict.fromkeys(file for given in inputs for file in _files_of(given)))
+
+
+def plan_parts(files: Sequence[Path], size: int) -> list[Part]:
+    """Returns the parts of some files, in order: the same for the same files and size.
+
+    Args:
+        files: The files, as `find_runs` returns them.
+        size: About how many bytes a part has. A packed file is always one part.
+    """
+    parts = []
+    for path in files:
+        with open(path, "rb") as file:
+            whole = path.stat().st_size
+            packed = path.name.endswith(".gz") and whole
+            for start, end in [(0, whole)] if packed else _line_ranges(file, whole, size):
+                parts.append(Part(source=str(path), start=start, end=end, content=_content(file, start, end)))
+    return parts
+
+
+def part_bytes(size: int, workers: int) -> int:
+    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose.
+
+    Args:
+        size: The bytes of all files.
+        workers: How many processes score.
+    """
+    return max(SMALLEST_PART, min(LARGEST_PART, size // (_PARTS_A_WORKER * workers)))
+
+
 def read_part(part: Part) -> Iterator[Line]:
     """Yields every line of a part that is not blank: its run, or the error in its place.
 
     The number of a line is the byte at which it begins in the file (in what was packed, for a packed file); the errors
     name the same, and in a part that begins its file the number of the line, too.
-
-    Args:
-        part: The part, as `plan_parts` returns it.
     """
-    try:
-        with open(part.source, "rb") as file:
-            if content_of(file, part.start, part.end) != part.content:
-                raise _changed(part, "was changed")
-    except FileNotFoundError as error:
-        raise _changed(part, "is gone") from error
     with opened(part.source) as (file, _):
         if not part.packed:
+            if _content(file, part.start, part.end) != part.content:
+                raise StoreError(
+                    f"{part.source} was changed since the parts were planned; run the same again when it is written"
+                )
             file.seek(part.start)
         place = part.start
         for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
@@ -87,7 +123,7 @@ def read_part(part: Part) -> Iterator[Line]:
             place += size
 
 
-def content_of(file: IO[bytes], start: int, end: int) -> str:
+def _content(file: IO[bytes], start: int, end: int) -> str:
     """Returns a digest of the bytes from `start` to before `end`."""
     digest = hashlib.sha256()
     file.seek(start)
@@ -95,67 +131,6 @@ def content_of(file: IO[bytes], start: int, end: int) -> str:
         digest.update(piece)
         start += len(piece)
     return digest.hexdigest()[:32]
-
-
-def _changed(part: Part, how: str) -> StoreError:
-    return StoreError(
-        f"{part.source} {how} since the parts were planned; run the same again when it is written"
-    )
-
-
-SMALLEST_PART = 64 * 2**10
-LARGEST_PART = 16 * 2**20
-"""Bytes: about a thousand runs, which is what a lost process may cost."""
-_PARTS_A_WORKER = 16
-_SUFFIXES = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
-"""How the names of files end that a folder is searched for."""
-
-
-def find_runs(inputs: Sequence[str | Path]) -> list[Path]:
-    """Returns the files with runs that some inputs name, each once; raises StoreError for an input that has none.
-
-    Args:
-        inputs: Run files, and folders that are searched for `.jsonl`, `.jsonl.gz`, `.ndjson` and `.ndjson.gz`. Links to
-            folders are not followed, and names that begin with `.` or `_` are left out.
-    """
-    if isinstance(inputs, str | Path):
-        raise InvalidInput("inputs", str(inputs), "a list of files and folders")
-    return list(dict.fromkeys(file for given in inputs for file in _files_of(given)))
-
-
-def part_bytes(size: int, workers: int) -> int:
-    """Returns how many bytes a part should have, so that each worker gets some parts and none is too much to lose.
-
-    Args:
-        size: The bytes of all files.
-        workers: How many processes score.
-    """
-    return max(SMALLEST_PART, min(LARGEST_PART, size // (_PARTS_A_WORKER * max(1, workers))))
-
-
-def plan_parts(files: Sequence[Path], size: int = LARGEST_PART) -> list[Part]:
-    """Returns the parts of some files, in order: the same for the same files and size.
-
-    Args:
-        files: The files, as `find_runs` returns them.
-        size: About how many bytes a part has. A packed file is always one part.
-    """
-    if size < 1:
-        raise InvalidInput("size", size, "1 byte or more")
-    return [part for file in files for part in _parts_of(file, size)]
-
-
-def _parts_of(path: Path, size: int) -> Iterator[Part]:
-    if is_store(path):
-        raise StoreError(
-            f"{path} is a store, which one process reads: score it without --on, or write its runs to a run file "
-            "first, with `ragguard.write_runs`"
-        )
-    with open(path, "rb") as file:
-        whole = path.stat().st_size
-        packed = path.name.endswith(".gz")
-        for start, end in [(0, whole)] if packed and whole else _line_ranges(file, whole, size):
-            yield Part(source=str(path), start=start, end=end, content=content_of(file, start, end))
 
 
 def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, int]]:
@@ -177,23 +152,23 @@ def _files_of(given: str | Path) -> list[Path]:
     path = local_path("input", given)
     if is_part_folder(path):
         raise StoreError(f"{path} is a folder of scores; name the run files that were scored")
+    if is_store(path):
+        raise StoreError(
+            f"{path} is a store, which one process reads: score it without --on, or write its runs to a run file "
+            "first, with `ragguard.write_runs`"
+        )
     if path.is_file():
         return [path]
     if not path.exists():
         raise StoreError(f"{path} does not exist; check the path")
-    if not path.is_dir():
-        raise StoreError(
-            f"{path} is neither a file nor a folder, and several processes cannot read it; write its runs to a file "
-            "first"
-        )
     runs = [
         file
         for file in sorted(path.rglob("*"))
         if file.is_file() and file.name.endswith(_SUFFIXES) and not _is_hidden(file.relative_to(path))
     ]
-    if not any(file.stat().st_size for file in runs):
+    if not runs:
         allowed = ", ".join(f"*{suffix}" for suffix in _SUFFIXES)
-        raise StoreError(f"{path} is a folder without runs; files with runs are called {allowed}")
+        raise StoreError(f"{path} has no files with runs: a file, or in a folder {allowed}")
     return runs
 
 

@@ -133,9 +133,8 @@ def _of_parts(folder: PartFolder) -> ScoredSource:
     total = PartTotals()
     stores: list[Path] = []
     for key in keys:
-        counts = folder.counts(key)
-        total.add(counts.totals)
-        stores.append(folder.store_of(counts))
+        total.add(folder.counts(key).totals)
+        stores.append(folder.store_of(key))
     source = ScoredSource(stores, _remarks(folder, total, missing=len(order.keys() - set(keys))))
     if twice := sum(count > 1 for count in Counter(source.run_ids()).values()):
         source._remarks.append(f"{folder}: {twice:,} run ids stand in several parts; all their runs are read")

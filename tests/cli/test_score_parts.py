@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from ragguard.cli.app import app
 from ragguard.cli.score_parts import executor_of, progress_line
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts.driver import JobProgress
+from ragguard.parts.job import JobProgress
 from ragguard.records import Usage
 from ragguard.storage.files.partfolder import PartTotals
 from ragguard.storage.files.runfile import write_runs
@@ -40,7 +40,7 @@ def score(*words):
     [
         (["missing.jsonl"], "missing.jsonl does not exist; check the path"),
         (["runs.jsonl", "missing.jsonl"], "missing.jsonl does not exist"),
-        (["nothing"], "nothing is a folder without runs"),
+        (["nothing"], "nothing has no files with runs"),
         (["empty.jsonl"], "there are no runs in empty.jsonl"),
         (["runs.db"], "is a store, which one process reads: score it without --on"),
         (["-"], "several processes can read"),
@@ -100,7 +100,7 @@ def test_a_dry_run_names_the_lines_that_it_cannot_read(here):
         assert done.exit_code == 1, done.output
         assert "question: got ''" in done.output
         assert "JSON: got 'no JSON" in done.output
-    assert "2 lines were rejected, see above" in parts.output
+        assert "2 lines were rejected, see above" in done.output
     assert not (here / "scores").exists()
 
 
@@ -152,26 +152,6 @@ def test_failures_of_complete_parts_are_said_with_how_to_ask_again(here, monkeyp
     assert "3 of them were scored before; asked now: 0 requests" in done.output
 
 
-def test_failures_that_would_come_again_are_no_reason_to_ask_again(here, monkeypatch):
-    monkeypatch.setattr("ragguard.cli.score_parts.executor_of", lambda *options: ExecutorHere())
-    engine = ScriptedEngine(label=lambda text, label: 0.4)
-    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: engine)
-    image = {"id": "p", "text": "", "metadata": {"ragguard.content_kind": "image"}}
-    run = {
-        "format": "ragguard.run/1",
-        "question": "q",
-        "steps": [{"query": "q", "passages": ["A text.", image]}],
-    }
-    (here / "images.jsonl").write_text(json.dumps(run))
-    words = (*ON, "--out", "out", "--scorers", "utility")
-    done = score("images.jsonl", *words)
-    assert (
-        "1 failures stand in 1 runs; 1 of the failures come from the runs' own passages and caps"
-        in done.output
-    )
-    assert "--retry-failures" not in done.output
-
-
 class Broken:
     """An executor that comes to an end of its own."""
 
@@ -180,14 +160,14 @@ class Broken:
     def __init__(self, error):
         self.error = error
 
-    def connect(self):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
         pass
 
     def worker(self, job):
         raise self.error
-
-    def close(self):
-        pass
 
 
 @pytest.mark.parametrize(
@@ -211,16 +191,13 @@ def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, s
     assert says.format(out=here / "out") in line
 
 
-def test_progress_says_all_counts(monkeypatch):
-    progress = JobProgress(all_parts=8, all_bytes=800, started=0.0)
+def test_progress_says_all_counts():
+    progress = JobProgress(all_parts=8, all_bytes=800)
     progress.before = PartTotals(parts=2, bytes=200)
     progress.now = PartTotals(
         parts=2, bytes=200, runs=40, scores=1200, failures=3, usage=Usage(9, 9, 5000, 600)
     )
-    monkeypatch.setattr("ragguard.parts.driver.time.monotonic", lambda: 100.0)
-    assert progress_line(progress) == (
-        "4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens, 0.4 runs a second, 3 min left"
-    )
+    assert progress_line(progress) == ("4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens")
 
 
 def test_on_names_an_executor_with_its_number_of_processes():

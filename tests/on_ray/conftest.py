@@ -25,8 +25,8 @@ DRIVER = """
 import json, sys
 from support.recorded_scorer import Orders
 from pathlib import Path
-from ragguard.parts import PartJob, ScoringSettings
-from ragguard_ray import score_on_ray
+from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
+from ragguard_ray import RayActors
 
 told = json.loads(sys.argv[1])
 if told["engine"]:
@@ -34,9 +34,10 @@ if told["engine"]:
 else:
     scoring = ScoringSettings(scorers=[Orders(Path(told["orders"])).scorer()])
 job = PartJob(scoring=scoring, out=told["out"], **told["job"])
-report = score_on_ray([told["runs"]], job, address=told["address"], **told["how"])
-print(json.dumps({"runs": report.totals.runs, "failures": report.totals.failures, "before": report.progress.before.runs,
-                  "reasons": dict(report.totals.reasons)}))
+prepared = prepare([told["runs"]], job, workers=2, size=told["size"])
+report = carry_out(prepared, RayActors(told["address"]))
+print(json.dumps({"runs": report.now.runs, "failures": report.now.failures, "before": report.before.runs,
+                  "lost": report.lost}))
 """
 
 
@@ -49,7 +50,8 @@ class Drivers:
     runs: int = 60
     engine: str = ""
     """The address of an engine, which is then asked for utility in place of the scorer that records."""
-    how: dict[str, Any] = field(default_factory=dict)
+    size: int = 25_000
+    """About how many bytes a part has."""
     job: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Drivers:
         """Starts a driver."""
         told = {
             "address": self.address, "runs": self.inputs, "out": self.out,
-            "orders": str(self.orders.folder), "engine": self.engine, "how": {"size": 25_000, **self.how},
+            "orders": str(self.orders.folder), "engine": self.engine, "size": self.size,
             "job": {"concurrency": 2, **self.job},
         }  # fmt: skip
         return subprocess.Popen(

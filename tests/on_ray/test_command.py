@@ -93,7 +93,7 @@ async def test_a_server_that_goes_away_completes_no_part_and_the_same_goes_on(dr
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        (("--address", "127.0.0.1:9"), "nothing answers there"),
+        (("--address", "127.0.0.1:9"), "HOST:PORT of the head of a Ray cluster"),
         (("--engine", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The lines of all parts are exactly those of the whole reader, wherever a file is cut."""
+"""Which files hold runs, which parts they are cut into, and their lines: exactly those of the whole reader."""
 
 import gzip
 import io
@@ -11,10 +11,11 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.runs import a_run
 
-from ragguard.errors import StoreError
-from ragguard.parts import find_runs, plan_parts, read_part
+from ragguard.errors import InvalidInput, StoreError
+from ragguard.parts.part import LARGEST_PART, SMALLEST_PART, find_runs, part_bytes, plan_parts, read_part
 from ragguard.storage.files import runfile
 from ragguard.storage.files.runfile import read_lines, write_runs
+from ragguard.storage.sqlite.store import Store
 
 GOOD = [
     json.dumps({"question": f"q{at}\u2028\x85", "steps": []}, ensure_ascii=False).encode() for at in range(3)
@@ -101,7 +102,7 @@ def test_a_packed_file_is_one_part_and_tells_bytes_of_what_was_packed(tmp_path):
 
 def test_a_file_that_was_changed_since_the_plan_is_not_read(tmp_path):
     write_runs([a_run()], tmp_path / "runs.jsonl")
-    (part,) = plan_parts(find_runs([tmp_path / "runs.jsonl"]))
+    (part,) = plan_parts(find_runs([tmp_path / "runs.jsonl"]), 10**6)
     content = (tmp_path / "runs.jsonl").read_text()
     (tmp_path / "runs.jsonl").write_text(content + "\n")  # what is added to the file is no part of it
     assert len(list(read_part(part))) == 1
@@ -109,13 +110,119 @@ def test_a_file_that_was_changed_since_the_plan_is_not_read(tmp_path):
     with pytest.raises(StoreError, match="was changed since the parts were planned"):
         list(read_part(part))
     os.remove(tmp_path / "runs.jsonl")
-    with pytest.raises(StoreError, match="is gone"):
+    with pytest.raises(StoreError, match="could not be read"):
         list(read_part(part))
 
 
 def test_a_packed_file_that_breaks_off_is_one_sentence(tmp_path):
     path = tmp_path / "runs.jsonl.gz"
     path.write_bytes(gzip.compress((GOOD[0] + b"\n") * 9999)[:-9])
-    (part,) = plan_parts(find_runs([tmp_path]))
+    (part,) = plan_parts(find_runs([tmp_path]), 10**6)
     with pytest.raises(StoreError, match=r"runs\.jsonl\.gz could not be read"):
         list(read_part(part))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Runs in all forms, among other files."""
+    home = tmp_path / "some runs"
+    (home / "below" / "deep").mkdir(parents=True)
+    (home / "_old").mkdir()
+    write_runs([a_run("a")], home / "a.jsonl")
+    write_runs([a_run("b")], home / "below" / "b.jsonl.gz")
+    write_runs([a_run("c")], home / "below" / "deep" / "c.ndjson")
+    for name in ("notes.txt", "_old/x.jsonl", ".hidden.jsonl"):
+        (home / name).write_text("nothing")
+    return home
+
+
+def test_a_folder_is_searched_for_files_with_runs(folder):
+    names = [str(file.relative_to(folder)) for file in find_runs([folder])]
+    assert names == ["a.jsonl", "below/b.jsonl.gz", "below/deep/c.ndjson"]
+    assert [part.packed for part in plan_parts(find_runs([folder]), 10**6)] == [False, True, False]
+
+
+def test_file_that_is_given_twice_is_one(folder):
+    assert find_runs([folder, folder / "a.jsonl"]) == find_runs([folder])
+
+
+def lines_file(path, count=10):
+    """A file of lines of 100 bytes, each with its own content."""
+    path.write_bytes(b"".join(b"%099d\n" % at for at in range(count)))
+    return path
+
+
+def cut(path, size):
+    return plan_parts(find_runs([path]), size)
+
+
+def test_plan_cuts_files_at_the_ends_of_lines(tmp_path):
+    path = lines_file(tmp_path / "runs.jsonl")
+    assert [(part.start, part.end) for part in cut(path, 250)] == [
+        (0, 300),
+        (300, 600),
+        (600, 900),
+        (900, 1000),
+    ]
+    assert [(part.start, part.end) for part in cut(path, 300)] == [
+        (0, 300),
+        (300, 600),
+        (600, 900),
+        (900, 1000),
+    ]
+    assert cut(path, 250) == cut(path, 250)
+    (tmp_path / "empty.jsonl").touch()
+    assert cut(tmp_path / "empty.jsonl", 250) == []
+
+
+def test_part_key_depends_on_content_and_settings_alone(tmp_path):
+    path = lines_file(tmp_path / "runs.jsonl")
+    keys = [part.key("s") for part in cut(path, 300)]
+    assert len({*keys, *(part.key("t") for part in cut(path, 300))}) == 8
+    path.rename(moved := tmp_path / "moved.ndjson")
+    os.utime(moved, (1, 1))
+    assert [part.key("s") for part in cut(moved, 300)] == keys
+    with open(moved, "ab") as file:
+        file.write(b"%099d\n" % 10)
+    assert [part.key("s") for part in cut(moved, 300)][:3] == keys[:3]
+    moved.write_bytes(moved.read_bytes().replace(b"4\n", b"x\n"))
+    assert [mine == theirs for mine, theirs in zip(keys, (part.key("s") for part in cut(moved, 300)), strict=True)] == [
+        True, False, True, False,
+    ]  # fmt: skip
+
+
+def test_parts_are_sized_for_inputs_and_processes():
+    assert part_bytes(10, 4) == SMALLEST_PART
+    assert part_bytes(64 * 2**20, 4) == 2**20
+    assert part_bytes(2**50, 4) == LARGEST_PART
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda path: None, "does not exist; check the path"),
+        (lambda path: path.mkdir(), "has no files with runs: a file, or in a folder"),
+        (lambda path: Store(path).close(), "is a store, which one process reads"),
+        (os.mkfifo, "has no files with runs"),
+    ],
+    ids=["missing", "empty", "store", "pipe"],
+)
+def test_input_without_runs_is_one_sentence(tmp_path, make, says):
+    path = tmp_path / "x"
+    make(path)
+    with pytest.raises(StoreError, match=says):
+        find_runs([path])
+
+
+def test_the_standard_input_and_addresses_of_object_stores_are_refused():
+    with pytest.raises(InvalidInput, match="files and folders, which several processes can read"):
+        find_runs(["-"])
+    with pytest.raises(InvalidInput, match="mount the object store, or copy from and to it"):
+        find_runs(["s3://bucket/runs"])
+
+
+def test_folder_with_a_link_to_itself_is_walked_once(tmp_path):
+    (tmp_path / "runs").mkdir()
+    write_runs([a_run("a")], tmp_path / "runs" / "a.jsonl")
+    (tmp_path / "runs" / "self").symlink_to(tmp_path / "runs", target_is_directory=True)
+    assert find_runs([tmp_path / "runs"]) == [tmp_path / "runs" / "a.jsonl"]

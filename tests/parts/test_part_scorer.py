@@ -1,20 +1,18 @@
 """One part: scored through a pipeline alone, written whole or not at all, tried again within a limit."""
 
 import dataclasses
-import pickle
 
 import pytest
 from support.parts import scored_in, scores_in
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.errors import EngineUnreachable, InvalidInput, PartUnanswered, StoreError
-from ragguard.parts import PartJob, PartScorer, ScoringSettings, find_runs, plan_parts
+from ragguard.errors import EngineUnreachable, StoreError, WorkerLost
+from ragguard.parts import PartJob, ScoringSettings
+from ragguard.parts.part import find_runs, plan_parts
+from ragguard.parts.part_scorer import PartScorer
 from ragguard.runtime.circuit_breaker import RetrySchedule
-from ragguard.scorers.belief import Belief
 from ragguard.storage.files.runfile import write_runs
-
-NO_WAIT = RetrySchedule(attempts=3, first=1e-9)
 
 
 @pytest.fixture
@@ -39,26 +37,21 @@ def part(tmp_path):
         run.steps[0].query = run.question
     write_runs(made, path)
     path.write_text("{\n" + path.read_text() + "[]\n")
-    (part,) = plan_parts(find_runs([path]))
+    (part,) = plan_parts(find_runs([path]), 10**6)
     return part
 
 
-async def attempt(job, part, causes=()):
-    job.folder.begin({"settings": {}, "part_bytes": 1})
-    scorer = PartScorer(job, waits=NO_WAIT)
-    await scorer.start()
+async def attempt(job, part):
+    job.folder.begin({}, 1, [])
+    scorer = PartScorer(job)
     try:
-        return await scorer.attempt(part, causes)
+        return await scorer.attempt(part)
     finally:
         await scorer.aclose()
 
 
 def failures(job):
     return [failure for scored in scored_in(job.folder) for failure in scored.failures]
-
-
-LOST = ("its process ended by SIGKILL",) * 3
-"""Why as many attempts as are allowed ended."""
 
 
 def left_over(tmp_path):
@@ -104,22 +97,6 @@ async def test_runs_that_were_not_answered_are_asked_again(engine, job, part):
     assert (counts.totals.failures, counts.totals.scores) == (0, 440)
 
 
-async def test_runs_are_asked_again_when_the_engine_is_back_at_the_last_moment(engine, job, part):
-    """It is gone in all passes, and back when it is asked whether it is gone."""
-    back = False
-
-    def restarting(call):
-        nonlocal back
-        back = back or "question" not in str(call.texts)
-        gone = not back and any(f"question {at}" in str(call.texts) for at in range(30, 40))
-        return EngineUnreachable("restarting") if gone else None
-
-    engine.fault = restarting
-    counts = await attempt(job, part)
-    assert back
-    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
-
-
 async def test_prompt_that_is_never_answered_is_a_failure_with_its_cause(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("not this") if "question 07?" in str(call.texts) else None
     counts = await attempt(job, part)
@@ -137,117 +114,51 @@ async def test_a_part_whose_engine_is_gone_is_not_written(engine, job, part, tmp
         return None if any(text in str(call.texts) for text in texts) else EngineUnreachable("gone")
 
     engine.fault = gone
-    with pytest.raises(PartUnanswered, match="gone"):
+    with pytest.raises(EngineUnreachable, match="gone"):
         await attempt(job, part)
     assert job.folder.finished() == []
     assert left_over(tmp_path) == []
 
 
-async def test_a_part_that_was_begun_too_often_is_failures_with_their_cause(engine, job, part, tmp_path):
-    """Where the engine answers other questions: it is up to the part."""
-    engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
-    counts = await attempt(job, part, LOST)
-    totals = counts.totals
-    assert (totals.runs, totals.failed_runs, totals.failures, totals.scores) == (40, 40, 40, 0)
-    assert {failure.error for failure in failures(job)} == {"PartLost"}
-    (message,) = {failure.message for failure in failures(job)}
-    assert (
-        message == "its part was begun 3 times without a result; the last time: its process ended by SIGKILL"
-    )
-
-
-async def test_a_complete_part_that_is_begun_too_often_keeps_its_result(engine, job, part, tmp_path):
-    engine.fault = lambda call: ValueError("odd") if "question 07?" in str(call.texts) else None
-    first = await attempt(job, part)
-    engine.fault = lambda call: EngineUnreachable("gone") if "question" in str(call.texts) else None
-    assert await attempt(job, part, LOST) == first
-    assert (first.totals.runs, first.totals.failed_runs) == (40, 1)
-    assert {failure.run_id for failure in failures(job)} == {"r07"}
-
-
-async def test_a_part_is_not_given_up_while_its_engine_answers_nothing(engine, job, part, tmp_path):
+async def test_engine_that_this_process_has_loaded_and_that_is_gone_needs_another_process(engine, job, part):
     engine.fault = lambda call: EngineUnreachable("gone")
-    with pytest.raises(EngineUnreachable, match="answers nothing, after 3 attempts at a part: gone"):
-        await attempt(job, part, LOST)
-    assert job.folder.finished() == []
-    engine.fault = lambda call: None
-    assert (await attempt(job, part)).totals.scores == 440
+    job = dataclasses.replace(
+        job, scoring=dataclasses.replace(job.scoring, engine="vllm:some"), patience_s=600.0
+    )
+    with pytest.raises(WorkerLost, match="has an engine that is gone: gone"):
+        await attempt(job, part)
+
+
+async def test_engine_that_answers_again_within_the_patience_costs_no_score(engine, job, part, monkeypatch):
+    monkeypatch.setattr("ragguard.parts.part_scorer._PAUSES", RetrySchedule(first=1e-9))
+    asked = 0
+
+    def restarting(call):
+        nonlocal asked
+        asked += 1
+        return EngineUnreachable("restarting") if asked < 4 or 100 < asked < 200 else None
+
+    engine.fault = restarting
+    counts = await attempt(dataclasses.replace(job, patience_s=600.0), part)
+    assert (counts.totals.failures, counts.totals.scores) == (0, 440)
+
+
+async def test_part_of_which_no_run_is_answered_ends_the_job(engine, job, part):
+    engine.fault = lambda call: EngineUnreachable("not these") if "question" in str(call.texts) else None
+    with pytest.raises(
+        EngineUnreachable, match=r"no run of a part was answered: EngineUnreachable: .*: not these"
+    ):
+        await attempt(job, part)
 
 
 async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
-    def full(contents, replaced=None):
+    def full(descriptor):
         raise OSError(28, "No space left on device")
 
-    job.folder.begin({"settings": {}, "part_bytes": 1})
-    scorer = PartScorer(job)
-    await scorer.start()
-    monkeypatch.setattr("ragguard.storage.files.partfolder._write", full)
+    job.folder.begin({}, 1, [])
+    monkeypatch.setattr("ragguard.storage.files.partfolder.os.fsync", full)
     with pytest.raises(
         StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
     ):
-        await scorer.attempt(part)
+        await PartScorer(job).attempt(part)
     assert job.folder.finished() == []
-
-
-@pytest.mark.parametrize("patience", [0.0, 600.0])
-async def test_an_engine_that_nobody_can_reach_is_waited_for_and_then_told(
-    engine, job, monkeypatch, patience
-):
-    monkeypatch.setattr("ragguard.parts.part_scorer._BEFORE_START", NO_WAIT)
-    asked, known = 0, engine.info
-
-    async def info():
-        nonlocal asked
-        asked += 1
-        if asked < 4:
-            raise EngineUnreachable("nobody there")
-        return await known()
-
-    engine.info = info
-    scorer = PartScorer(dataclasses.replace(job, patience_s=patience))
-    if patience:
-        await scorer.start()
-        assert asked >= 4
-    else:
-        with pytest.raises(EngineUnreachable, match="nobody there"):
-            await scorer.start()
-        assert asked == 1
-
-
-def test_settings_travel_with_the_content_of_prompt_files(tmp_path):
-    def digest(**changes):
-        return PartJob(scoring=ScoringSettings(**changes), out=str(tmp_path)).digest
-
-    prompts = tmp_path / "mine.toml"
-    prompts.write_text(
-        'name = "mine"\nversion = "1"\n[abstention]\nuser = "{passages} {query}"\nlabels = ["no"]\n'
-    )
-    before = digest(prompts=prompts)
-    job = PartJob(scoring=ScoringSettings(prompts=prompts), out=str(tmp_path))
-    prompts.write_text(prompts.read_text().replace("{passages} {query}", "{query} {passages}"))
-    assert pickle.loads(pickle.dumps(job)).digest == job.digest == before != digest(prompts=prompts)
-    scorers = (("utility",), (Belief(),), (Belief(samples=4),))
-    digests = {digest(), digest(engine="http://localhost:1/v1"), *(digest(scorers=one) for one in scorers)}
-    assert len(digests) == 5
-
-
-def test_keys_and_passwords_are_not_in_the_record(tmp_path):
-    job = PartJob(scoring=ScoringSettings(engine="http://me:geheim123@localhost:1/v1"), out=str(tmp_path))
-    assert "geheim123" not in str(job.record)
-    assert job.record["engine"] == "http://localhost:1/v1"
-
-    def record(**args):
-        scoring = ScoringSettings(engine="vllm:m", engine_args={"max_model_len": 8, "dtype": "half", **args})
-        return PartJob(scoring=scoring, out=str(tmp_path)).record["engine_args"]
-
-    found = record(hf_token="geheim123", speculative_config={"api_key": "geheim123"})
-    assert "geheim123" not in str(found)
-    assert (found["max_model_len"], found["dtype"]) == (8, "half")
-    assert found != record(hf_token="another", speculative_config={"api_key": "geheim123"})
-
-
-def test_job_that_cannot_be_sent_to_a_process_is_refused(engine, tmp_path):
-    with pytest.raises(InvalidInput, match="so that every process connects by itself"):
-        PartJob(scoring=ScoringSettings(engine=engine), out=str(tmp_path))
-    with pytest.raises(InvalidInput, match="each process would spend one of its own; a dry run tells"):
-        PartJob(scoring=ScoringSettings(budget={"tokens": 5}), out=str(tmp_path))

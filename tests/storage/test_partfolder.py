@@ -11,8 +11,8 @@ from ragguard.records import Score, ScoredRun
 from ragguard.storage.files import partfolder
 from ragguard.storage.files.partfolder import PartFolder
 
-CHANGES = 7
-"""Two files are forced to the disk; the counts of before are removed; two files are renamed and forced again."""
+CHANGES = 5
+"""The store is forced to the disk, the counts of before are removed, the store is renamed; then the counts."""
 
 
 class Killed(BaseException):
@@ -21,7 +21,7 @@ class Killed(BaseException):
 
 @pytest.fixture
 def changes(monkeypatch):
-    """The changes of files, in order: what was done to which file. `fail(after, error)` makes a later one fail."""
+    """The changes of files, in order: what was done. `fail(after, error)` makes a later one fail."""
 
     class Changes(list):
         def fail(self, after, error):
@@ -31,16 +31,16 @@ def changes(monkeypatch):
     changes.fail(10**9, None)
 
     def counted(what, change):
-        def done(path, *more, **options):
-            if what != "unlink" or not path.name.startswith("."):  # what was left is always removed
+        def done(file, *more, **options):
+            if what != "unlink" or not file.name.startswith("."):  # what was left is always removed
                 if len(changes) >= changes.after:
                     raise changes.error
-                changes.append((what, path.name))
-            return change(path, *more, **options)
+                changes.append(what)
+            return change(file, *more, **options)
 
         return done
 
-    monkeypatch.setattr(partfolder, "_force_to_disk", counted("forced", partfolder._force_to_disk))
+    monkeypatch.setattr(partfolder.os, "fsync", counted("forced", partfolder.os.fsync))
     monkeypatch.setattr(Path, "replace", counted("renamed", Path.replace))
     monkeypatch.setattr(Path, "unlink", counted("unlink", Path.unlink))
     return changes
@@ -60,31 +60,31 @@ def values(folder):
 def folder(tmp_path):
     """A folder with one part."""
     folder = PartFolder(tmp_path / "out")
-    folder.begin({"settings": {}, "part_bytes": 1}, ["a"])
+    folder.begin({}, 1, ["a"])
     write_part(folder, "a", scored(0.25))
     return folder
 
 
+def test_part_is_on_the_disk_before_it_is_renamed_and_its_counts_come_last(folder, changes):
+    write_part(folder, "a", scored(0.75))
+    assert changes == ["forced", "unlink", "renamed", "forced", "renamed"]
+
+
 @pytest.mark.parametrize("after", range(CHANGES))
-def test_a_part_is_replaced_whole_or_is_not_complete(folder, changes, after):
+def test_part_is_replaced_whole_or_is_not_complete(folder, changes, after):
     changes.fail(after, Killed())
     with pytest.raises(Killed):
         write_part(folder, "a", scored(0.75))
     changes.fail(10**9, None)
-    if after <= 2:
-        assert (folder.finished(), values(folder)) == (["a"], {0.25})
-    elif folder.finished():
-        assert values(folder) == {0.75}
-    else:
-        assert folder.complete("a") is None
+    assert (folder.finished(), values(folder)) == ((["a"], {0.25}) if after <= 1 else ([], set()))
     write_part(folder, "a", scored(0.75))
-    folder.clean(["a"])
+    folder.clean()
     assert (folder.finished(), values(folder)) == (["a"], {0.75})
     assert not list(folder.path.rglob(".*"))
 
 
-def test_a_disk_that_fills_up_leaves_the_result_of_before(folder, changes):
-    changes.fail(1, OSError(28, "No space left on device"))
+def test_disk_that_fills_up_leaves_the_result_of_before(folder, changes):
+    changes.fail(0, OSError(28, "No space left on device"))
     with pytest.raises(StoreError, match=r"No space left on device.*free the disk"):
         write_part(folder, "a", scored(0.75))
     changes.fail(10**9, None)
@@ -92,25 +92,15 @@ def test_a_disk_that_fills_up_leaves_the_result_of_before(folder, changes):
     assert not list(folder.path.rglob(".*"))
 
 
-def test_files_are_on_the_disk_before_they_are_renamed(folder, changes):
-    write_part(folder, "a", scored(0.75))
-    assert [(what, Path(name).suffixes[:1] or name) for what, name in changes[:2]] == [
-        ("forced", [".db"]), ("forced", [".json"]),
-    ]  # fmt: skip
-    assert [what for what, _ in changes[2:]] == ["unlink", "renamed", "forced", "renamed", "forced"]
-    assert changes[3][1].startswith(".a.db.")
-    assert changes[5][1].startswith(".a.json.")
-
-
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), Killed()], ids=["full", "killed"])
 @pytest.mark.parametrize("after", range(4))
-def test_a_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, after, error):
+def test_folder_that_could_not_be_begun_is_begun_again(tmp_path, changes, after, error):
     """Settings and plan are written and renamed."""
     folder = PartFolder(tmp_path / "out")
     changes.fail(after, error)
     with pytest.raises((StoreError, Killed), match="free the disk" if isinstance(error, OSError) else None):
-        folder.begin({"settings": {}, "part_bytes": 1}, ["a"])
+        folder.begin({}, 1, ["a"])
     changes.fail(10**9, None)
     assert folder.settings() is None or folder.settings()["part_bytes"] == 1
-    folder.begin({"settings": {}, "part_bytes": 1}, ["a"])
+    folder.begin({}, 1, ["a"])
     assert folder.planned() == ["a"]

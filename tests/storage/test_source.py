@@ -158,7 +158,7 @@ def test_missing_parts_failed_scores_and_rejected_lines_are_remarked(tmp_path):
 
 def test_parts_come_in_the_order_of_the_input(tmp_path):
     folder = PartFolder(tmp_path / "scores")
-    folder.begin({"settings": {}, "part_bytes": 1}, ["b", "c", "a"])
+    folder.begin({}, 1, ["b", "c", "a"])
     for key, one in zip("abc", RUNS, strict=False):
         write_part(folder, key, [one])
     assert open_source(tmp_path / "scores").run_ids() == ["r1", "r2", "r0"]
@@ -174,23 +174,12 @@ def test_run_ids_that_stand_in_several_parts_are_remarked(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["db", "json"])
-@pytest.mark.parametrize("damage", ["cut", "gone", "empty", "bit", "of another part"])
-def test_damaged_file_is_named_with_the_way_out(tmp_path, kind, damage):
+@pytest.mark.parametrize("size", [0, 9])
+def test_damaged_file_is_named_with_the_way_out(tmp_path, kind, size):
     keys = write_parts(tmp_path / "scores", RUNS[:6])
-    file, other = (tmp_path / "scores" / "parts" / f"{keys[at]}.{kind}" for at in (1, 2))
-    content = file.read_bytes()
-    if damage == "gone" and kind == "db":
-        file.unlink()
-    elif damage != "gone":
-        middle = len(content) // 2
-        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-        damaged = {"cut": content[:-9], "empty": b"", "bit": flipped, "of another part": other.read_bytes()}
-        file.write_bytes(damaged[damage])
-    else:  # a part without counts is not complete
-        file.unlink()
-        assert open_source(tmp_path / "scores").run_ids() == ["r0", "r1", "r4", "r5"]
-        return
-    with pytest.raises(StoreError, match=f"{file.name} is damaged .* remove parts/{keys[1]}.json there"):
+    file = tmp_path / "scores" / "parts" / f"{keys[1]}.{kind}"
+    file.write_bytes(file.read_bytes()[:size])
+    with pytest.raises(StoreError, match=rf"{file.name} is damaged.*; remove .* scores this part again"):
         open_source(tmp_path / "scores")
 
 
@@ -198,7 +187,7 @@ def test_folder_that_is_none_or_of_another_version_is_an_error(tmp_path):
     (tmp_path / "other").mkdir()
     with pytest.raises(StoreError, match="is no folder of scored parts"):
         open_source(tmp_path / "other")
-    PartFolder(tmp_path / "begun").begin({"settings": {}, "part_bytes": 1}, ["a"])
+    PartFolder(tmp_path / "begun").begin({}, 1, ["a"])
     with pytest.raises(StoreError, match="has no complete part yet"):
         open_source(tmp_path / "begun")
     (tmp_path / "begun" / "settings.json").write_text('{"format": "ragguard.parts/2"}')

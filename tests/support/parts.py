@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Future
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
-from ragguard.parts import Part, PartJob, PartScorer
+from ragguard.errors import RagguardError
+from ragguard.parts import PartJob
+from ragguard.parts.job import Worker
+from ragguard.parts.part import Part
+from ragguard.parts.part_scorer import PartScorer
 from ragguard.records import Score, ScoredRun
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
 from ragguard.storage.sqlite.store import Store
@@ -21,7 +23,7 @@ def write_parts(folder: Path, scored: Sequence[ScoredRun], *, size: int = 2, rej
     cut = [scored[at : at + size] for at in range(0, len(scored), size)]
     keys = [f"{number:04x}" for number in range(len(cut))]
     target = PartFolder(folder)
-    target.begin({"settings": {}, "part_bytes": 1}, keys)
+    target.begin({}, 1, keys)
     for key, runs in zip(keys, cut, strict=True):
         write_part(target, key, runs, rejected=rejected)
     return keys
@@ -38,7 +40,7 @@ def scored_in(folder: PartFolder) -> list[ScoredRun]:
     """Returns the scored runs of all complete parts."""
     found: list[ScoredRun] = []
     for key in folder.finished():
-        with closing(Store(folder.store_of(folder.counts(key)), read_only=True)) as store:
+        with closing(Store(folder.store_of(key), read_only=True)) as store:
             found += store.scored_runs()
     return found
 
@@ -49,7 +51,7 @@ def scores_in(folder: PartFolder) -> list[Score]:
 
 
 class ExecutorHere:
-    """An executor whose one worker scores in this process.
+    """An executor whose one worker scores in this process, while its caller waits.
 
     Args:
         stop_after: The parts after which it is interrupted.
@@ -58,50 +60,26 @@ class ExecutorHere:
     workers = 1
 
     def __init__(self, stop_after: int = 10**9) -> None:
-        self.stop_after, self.started, self.connected, self.closed = stop_after, 0, False, False
+        self.left, self.started = stop_after, 0
 
-    def connect(self) -> None:
-        """Notes that it was called."""
-        self.connected = True
+    def __enter__(self) -> ExecutorHere:
+        return self
 
-    def worker(self, job: PartJob) -> WorkerHere:
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def worker(self, job: PartJob) -> Worker:
         """Returns the worker."""
-        assert self.connected
         self.started += 1
-        return WorkerHere(job, self.stop_after)
+        scorer = PartScorer(job)
 
-    def close(self) -> None:
-        """Notes that it was called."""
-        self.closed = True
+        def score(part: Part) -> PartCounts:
+            if not self.left:
+                raise KeyboardInterrupt
+            self.left -= 1
+            answer = asyncio.run(scorer.answer(part))
+            if isinstance(answer, RagguardError):
+                raise answer
+            return answer
 
-
-class WorkerHere:
-    """Scores parts while its caller waits."""
-
-    slots = 1
-
-    def __init__(self, job: PartJob, stop_after: int) -> None:
-        self.scorer, self.left = PartScorer(job), stop_after
-
-    def start(self, *, after_loss: bool) -> Future[Any]:
-        """Reaches the engine."""
-        return _done(lambda: asyncio.run(self.scorer.start(after_loss=after_loss)))
-
-    def attempt(self, part: Part, causes: Sequence[str]) -> Future[PartCounts]:
-        """Scores a part."""
-        if not self.left:
-            raise KeyboardInterrupt
-        self.left -= 1
-        return _done(lambda: asyncio.run(self.scorer.attempt(part, causes)))
-
-    def stop(self) -> None:
-        """Does nothing."""
-
-
-def _done(work: Any) -> Future[Any]:
-    future: Future[Any] = Future()
-    try:
-        future.set_result(work())
-    except Exception as error:  # noqa: BLE001 - it is the future's
-        future.set_exception(error)
-    return future
+        return score

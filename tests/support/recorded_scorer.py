@@ -37,11 +37,7 @@ class RecordedScorer:
             await asyncio.sleep(_POLL_S)
         if (orders / "pause").exists():
             await asyncio.sleep(float((orders / "pause").read_text()))
-        dead = (orders / f"dead-{os.getpid()}").exists()
-        if dead:  # such a call reaches no engine
-            with (orders / f"refused-{os.getpid()}").open("a") as file:
-                file.write(f"{view.run.id}\n")
-        if dead or (orders / "gone").exists():
+        if (orders / "gone").exists():
             raise EngineUnreachable("the recorded engine is gone")
         _obey_full_disk(orders / "full")
         return [Score("recorded", len(view.run.id) / 7, "run", view.run.id)]
@@ -59,7 +55,7 @@ class Orders:
         return RecordedScorer(str(self.folder))
 
     def give(self, order: str) -> None:
-        """Gives an order: `hold`, `gone`, `full`, or `dead-PID` for one process, whose engine then stays dead."""
+        """Gives an order: `hold`, `gone` or `full`."""
         (self.folder / order).touch()
 
     def take_back(self, order: str) -> None:
@@ -72,11 +68,8 @@ class Orders:
         return [int(path.name.partition("-")[2]) for path in files]
 
     def scored(self) -> Counter[str]:
-        """Returns how often each run was scored, over all processes; calls of a dead engine do not count."""
-        return self._lines("scored") - self._lines("refused")
-
-    def _lines(self, kind: str) -> Counter[str]:
-        files = self.folder.glob(f"{kind}-*")
+        """Returns how often each run was scored, over all processes."""
+        files = self.folder.glob("scored-*")
         return Counter(line for path in files for line in path.read_text().split())
 
 

@@ -3,25 +3,22 @@
     settings.json     the settings of all parts in it
     plan.json         the keys of all parts that were asked for, in the order of the input
     parts/KEY.db      the runs of a part with their scores and failures: a store, which every reader of stores opens
-    parts/KEY.json    the counts of the part, and the digest of its store; a part without this file is not complete
-    driver.lock       the process that scores into the folder, while it does
+    parts/KEY.json    the counts of the part; a part without this file is not complete
+    driver.lock       locked by the process that scores into the folder
 
 A file is written under a name that begins with a dot, forced to the disk, and then renamed. A part that is scored once
-more replaces the result of before: the file with its counts is removed when the new files are on the disk, and is
-renamed last, so that no reader takes the counts of one result for those of another.
+more loses its counts before its store is replaced, so that no reader takes the counts of another result for its own.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -29,7 +26,7 @@ from typing import Any
 from ragguard.errors import InvalidInput, SchemaMismatch, StoreError
 from ragguard.records import ScoredRun, Usage, new_id
 from ragguard.runtime.faults import describe
-from ragguard.storage.sqlite.owners import has_ended, this_process
+from ragguard.storage.sqlite.files import is_store
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import without_secrets
 
@@ -63,20 +60,13 @@ class PartFolder:
         if not (self.path / SETTINGS).is_file():
             names = sorted(file.name for file in self.path.iterdir())
             others = [name for name in names if not name.startswith((f".{SETTINGS}.", LOCK))]
-            if not others:
-                return None
-            # A job that begins writes its settings before all else: other names can be there only now because it does.
-            if not (self.path / SETTINGS).is_file():
+            if others:
                 raise StoreError(f"{self} holds other files, such as {others[0]!r}; name a new folder")
-        try:
-            data = json.loads((self.path / SETTINGS).read_bytes())
+            return None
+        with self._reading(SETTINGS, "name a new folder") as data:
             version = data["format"]
             if version == FORMAT:
                 return {"settings": dict(data["settings"]), "part_bytes": int(data["part_bytes"])}
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{self} has no readable {SETTINGS} ({describe(error)}); name a new folder"
-            ) from error
         raise SchemaMismatch(
             f"{self} was written in the format {version!r}, and this ragguard knows {FORMAT!r}: name a new folder"
         )
@@ -89,122 +79,83 @@ class PartFolder:
 
     def planned(self) -> list[str]:
         """Returns the keys of all parts that were asked for, complete or not, in the order of the inputs."""
-        try:
-            return [str(key) for key in json.loads((self.path / PLAN).read_bytes())["parts"]]
-        except FileNotFoundError:
+        if not (self.path / PLAN).exists():
             return []
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise StoreError(
-                f"{self} has no readable {PLAN} ({describe(error)}); the same `ragguard score` command writes it anew"
-            ) from error
+        with self._reading(PLAN, "remove it, and the same `ragguard score` command writes it anew") as data:
+            return [str(key) for key in data["parts"]]
 
     def counts(self, key: str) -> PartCounts:
         """Returns the counts of a complete part; raises StoreError where they are not what was written."""
-        try:
-            data = json.loads(self._counts_file(key).read_bytes())
-            if data.pop("sha256") == _digest(data) and data["key"] == key:
-                totals = data.pop("totals")
-                usage = Usage(**totals.pop("usage"))
-                return PartCounts(**data, totals=PartTotals(**totals, usage=usage))
-            why = "it is not what was written"
-        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-            why = describe(error)
-        raise self._damaged(self._counts_file(key), key, why)
+        mend = "remove it, and the same `ragguard score` command scores this part again"
+        with self._reading(f"{PARTS}/{key}.json", mend) as data:
+            totals = data["totals"]
+            data["totals"] = PartTotals(**totals | {"usage": Usage(**totals["usage"])})
+            return PartCounts(**{declared.name: data[declared.name] for declared in fields(PartCounts)})
 
-    def complete(self, key: str) -> PartCounts | None:
-        """Returns the counts of a complete part; None where the part is not complete."""
-        return self.counts(key) if self._counts_file(key).is_file() else None
+    def store_of(self, key: str) -> Path:
+        """Returns the path of a complete part's store; raises StoreError where it is none."""
+        path = self._store_path(key)
+        if not is_store(path):
+            raise StoreError(
+                f"{path} is damaged; remove {key}.json there, and the same `ragguard score` command scores this part "
+                "again"
+            )
+        return path
 
-    def store_of(self, counts: PartCounts) -> Path:
-        """Returns the path of a complete part's store; raises StoreError where it is not the one that was written."""
-        path, why = self._store_file(counts.key), "it is not the file that was written with the part's counts"
-        try:
-            with open(path, "rb") as file:
-                if hashlib.file_digest(file, "sha256").hexdigest() == counts.digest:
-                    return path
-        except OSError as error:
-            why = describe(error)
-        raise self._damaged(path, counts.key, why)
-
-    def begin(self, settings: Mapping[str, Any], keys: Sequence[str] = ()) -> None:
-        """Makes the folder and writes its settings, and the keys of the parts that are to be complete beside those that
-        were planned before."""
-        planned: list[str] = []
-        with suppress(StoreError):  # a plan that cannot be read is written anew
-            planned = self.planned()
-        text = json.dumps({"format": FORMAT, **settings}, indent=2, sort_keys=True) + "\n"
-        plan = json.dumps({"format": FORMAT, "parts": list(dict.fromkeys([*planned, *keys]))}) + "\n"
+    def begin(self, settings: Mapping[str, Any], part_bytes: int, keys: Iterable[str]) -> None:
+        """Makes the folder and writes its settings, the size of its parts, and the keys of the parts that are to be
+        complete beside those that were planned before."""
+        first = {"format": FORMAT, "settings": settings, "part_bytes": part_bytes}
+        plan = {"format": FORMAT, "parts": list(dict.fromkeys([*self.planned(), *keys]))}
         with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
             # First of all: a folder that holds other files alone is refused when the job is begun again.
-            _write({self.path / SETTINGS: text.encode()})
+            _write(self.path / SETTINGS, json.dumps(first, indent=2, sort_keys=True).encode())
             (self.path / PARTS).mkdir(exist_ok=True)
-            _write({self.path / PLAN: plan.encode()})
+            _write(self.path / PLAN, json.dumps(plan).encode())
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Makes this process the only one that scores into the folder; raises StoreError where another one does. The
-        lock of a process of this machine that has ended is taken over."""
-        own, lock = this_process(""), self.path / LOCK
-        holder = {"host": socket.gethostname(), "machine": own.machine, "pid": own.pid, "born": own.born}
+        """Makes this process the only one that scores into the folder; raises StoreError where another one does."""
+        import fcntl  # Windows, which reads folders as well, has none
+
         with self._writing():
             self.path.mkdir(parents=True, exist_ok=True)
-            if not _create(lock, json.dumps(holder)):
-                self._refuse_living(lock)
-                lock.unlink(missing_ok=True)
-                if not _create(lock, json.dumps(holder)):
-                    self._refuse_living(lock)
-        try:
+            file = (self.path / LOCK).open("wb")
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise StoreError(
+                    f"another process scores into {self} ({describe(error)}); wait for it, or name another folder"
+                ) from error
             yield
-        finally:
-            lock.unlink(missing_ok=True)
 
-    def write(self, counts: PartCounts, scored: Iterable[ScoredRun]) -> PartCounts:
-        """Writes the runs of a part and, last, its counts, which make it complete; replaces an older result. Returns
-        the counts with the digest of the part's store."""
+    def write(self, counts: PartCounts, scored: Iterable[ScoredRun]) -> None:
+        """Writes the runs of a part and, last, its counts, which make it complete; replaces an older result."""
         with closing(Store(scored=False)) as store:
             store.add_scored(scored)
             content = store.content()
-        counts = dataclasses.replace(counts, digest=hashlib.sha256(content).hexdigest())
-        data = dataclasses.asdict(counts)
-        sealed = json.dumps({**data, "sha256": _digest(data)}) + "\n"
-        last = self._counts_file(counts.key)
+        last = self.path / PARTS / f"{counts.key}.json"
         with self._writing():
-            _write({self._store_file(counts.key): content, last: sealed.encode()}, replaced=last)
-        return counts
+            _write(self._store_path(counts.key), content, outdated=last)
+            _write(last, json.dumps(dataclasses.asdict(counts)).encode())
 
-    def clean(self, keys: Iterable[str]) -> None:
-        """Removes what interrupted attempts at these complete parts have left."""
-        complete = set(keys)
+    def clean(self) -> None:
+        """Removes what processes that were killed have left."""
         for file in (self.path / PARTS).glob(".*"):
-            if file.name[1:].partition(".")[0] in complete:
-                file.unlink(missing_ok=True)
+            file.unlink(missing_ok=True)
 
-    def _counts_file(self, key: str) -> Path:
-        return self.path / PARTS / f"{key}.json"
-
-    def _store_file(self, key: str) -> Path:
+    def _store_path(self, key: str) -> Path:
         return self.path / PARTS / f"{key}.db"
 
-    def _damaged(self, file: Path, key: str, why: str) -> StoreError:
-        return StoreError(
-            f"{file} is damaged ({why}); remove {PARTS}/{key}.json there, and the same `ragguard score` command scores "
-            "this part again"
-        )
-
-    def _refuse_living(self, lock: Path) -> None:
-        """Raises StoreError unless the process that holds the lock is known to have ended."""
+    @contextmanager
+    def _reading(self, name: str, mend: str) -> Iterator[dict[str, Any]]:
+        """Reads a file of the folder; turns what is wrong with its content into one sentence."""
         try:
-            holder = json.loads(lock.read_bytes())
-            ended = has_ended(holder["machine"], holder["pid"], holder["born"])
-            who = f"the process {holder['pid']} on {holder['host']}"
-        except (OSError, ValueError, KeyError, TypeError):
-            ended, who = None, "another process"
-        if not ended:
-            raise StoreError(
-                f"{who} scores into {self}; wait for it, or name another folder. If it has ended, remove {lock} and "
-                "run the same again"
-            )
+            yield json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise StoreError(f"{self.path / name} is damaged ({describe(error)}); {mend}") from error
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -235,49 +186,19 @@ def is_part_folder(path: str | Path) -> bool:
     return (Path(path) / SETTINGS).is_file()
 
 
-def _write(contents: Mapping[Path, bytes], replaced: Path | None = None) -> None:
-    """Writes files under other names and, when all are on the disk, removes the file `replaced` and renames them in
-    order."""
-    written: dict[Path, Path] = {}
+def _write(path: Path, content: bytes, outdated: Path | None = None) -> None:
+    """Writes a file under another name and, once it is on the disk, removes the file `outdated` and renames it."""
+    temporary = path.with_name(f".{path.name}.{new_id()}")
     try:
-        for path, content in contents.items():
-            temporary = path.with_name(f".{path.name}.{new_id()}")
-            written[temporary] = path
-            with open(temporary, "wb") as file:
-                file.write(content)
-            _force_to_disk(temporary)
-        if replaced is not None:
-            replaced.unlink(missing_ok=True)
-        for temporary, path in written.items():
-            temporary.replace(path)
-            _force_to_disk(path.parent)
-    except BaseException:
-        for temporary in written:
-            temporary.unlink(missing_ok=True)
-        raise
-
-
-def _force_to_disk(path: Path) -> None:
-    """Waits until a file or folder is on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
+        with open(temporary, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        if outdated is not None:
+            outdated.unlink(missing_ok=True)
+        temporary.replace(path)
     finally:
-        os.close(descriptor)
-
-
-def _create(path: Path, text: str) -> bool:
-    """Writes a file unless it is there; returns whether it was written."""
-    try:
-        with open(path, "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        return False
-    return True
-
-
-def _digest(data: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(data, sort_keys=True).encode("utf-8")).hexdigest()
+        temporary.unlink(missing_ok=True)
 
 
 MOST_REASONS = 100
@@ -320,7 +241,7 @@ class PartCounts:
     """The counts of one part of the input: the file that makes it complete."""
 
     key: str
-    """The digest of the part's content and of all settings; see `parts.PartJob`."""
+    """The digest of the part's content and of all settings; see `PartJob`."""
     source: str
     """The path of the run file."""
     start: int
@@ -328,16 +249,10 @@ class PartCounts:
     end: int
     """The first byte behind the part."""
     totals: PartTotals
-    seconds: float = 0.0
-    """The duration of the attempt that gave these results."""
-    attempts: int = 1
-    """The number of attempts at the part."""
     identity: str = ""
     """A digest of engine, judge, prompts and scorers as they named themselves; "" where none could be reached."""
     rejected_lines: Sequence[str] = ()
     """The first 100 rejected lines: file, byte and reason."""
-    digest: str = ""
-    """The SHA-256 of the part's store."""
 
 
 def totals_of(scored: Iterable[ScoredRun]) -> PartTotals:

@@ -1,18 +1,18 @@
 """A whole job: checked before anything is written, finished parts skipped, ids that stand twice found."""
 
 import dataclasses
-import json
-import os
+import pickle
 
 import pytest
 from support.parts import ExecutorHere, scored_in
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError
+from ragguard.errors import EngineError, EngineUnreachable, InvalidInput, StoreError, WorkerLost
+from ragguard.metrics import ENGLISH, Language
 from ragguard.parts import PartJob, ScoringSettings, carry_out, prepare
+from ragguard.scorers.belief import Belief
 from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.sqlite.owners import this_process
 
 
 @pytest.fixture
@@ -54,14 +54,14 @@ def test_a_stopped_job_goes_on_and_a_finished_one_asks_nothing_and_starts_nothin
         score([runs], job, ExecutorHere(stop_after=3), size=4000)
     assert len(job.folder.finished()) == 3
     report = score([runs], job)  # with the parts that the folder was begun with
-    assert report.progress.before.parts == 3
-    assert report.progress.before.runs + report.totals.runs == 40
+    assert report.before.parts == 3
+    assert report.before.runs + report.now.runs == 40
     assert report.whole
     assert run_ids(job) == sorted(f"r{at}" for at in range(40))
     asked, executor = len(engine.calls), ExecutorHere()
     again = score([runs], job, executor)
     assert (len(engine.calls), executor.started) == (asked, 0)
-    assert (again.progress.before.runs, again.totals.runs) == (40, 0)
+    assert (again.before.runs, again.now.runs) == (40, 0)
 
 
 def test_failures_are_asked_again_when_it_is_said_and_only_their_parts(engine, job, tmp_path):
@@ -70,19 +70,19 @@ def test_failures_are_asked_again_when_it_is_said_and_only_their_parts(engine, j
     odd = ("question 03?", "question 30?")
     engine.fault = lambda call: ValueError("odd") if any(one in str(call.texts) for one in odd) else None
     report = score([runs], job, size=4000)
-    assert (report.totals.failed_runs, report.totals.parts_with_failures) == (2, 2)
+    assert (report.now.failed_runs, report.now.parts_with_failures) == (2, 2)
     engine.fault = lambda call: None
     asked, executor = len(engine.calls), ExecutorHere()
     report = score([runs], job, executor)
-    assert (len(engine.calls), executor.started, report.progress.before.failed_runs) == (asked, 0, 2)
+    assert (len(engine.calls), executor.started, report.before.failed_runs) == (asked, 0, 2)
 
     with pytest.raises(KeyboardInterrupt):
         score([runs], job, ExecutorHere(stop_after=1), retry_failures=True)
     assert len(prepare([runs], job, retry_failures=True).left) == 1  # the other one keeps what it has
     assert len(run_ids(job)) == 40
     report = score([runs], job, retry_failures=True)
-    assert (report.totals.parts, report.totals.failures, report.progress.before.failures) == (1, 0, 0)
-    assert report.progress.before.runs + report.totals.runs == 40
+    assert (report.now.parts, report.now.failures, report.before.failures) == (1, 0, 0)
+    assert report.before.runs + report.now.runs == 40
     assert run_ids(job) == sorted(f"r{at:02}" for at in range(40))
     assert prepare([runs], job, retry_failures=True).left == []
 
@@ -99,7 +99,7 @@ def test_another_model_does_not_mend_failures(engine, job, runs, monkeypatch):
 def test_more_files_are_added_and_changed_ones_are_refused(engine, job, runs, tmp_path):
     score([runs], job)
     write_runs([a_run("new")], tmp_path / "more.jsonl")
-    assert score([runs, tmp_path / "more.jsonl"], job).totals.runs == 1
+    assert score([runs, tmp_path / "more.jsonl"], job).now.runs == 1
     assert len(run_ids(job)) == 41
     write_runs([a_run("other")], runs)
     with pytest.raises(
@@ -113,9 +113,7 @@ def test_other_settings_are_refused_with_their_names(engine, job, runs):
     other = dataclasses.replace(job, scoring=ScoringSettings(scorers=("belief",)))
     with pytest.raises(StoreError, match=r"other settings \(scorers was \['utility'\], is \['belief'\]\)"):
         prepare([runs], other)
-    with pytest.raises(InvalidInput, match="or another folder"):
-        prepare([runs], job, size=12345)
-    prepare([runs], dataclasses.replace(job, concurrency=2, attempts=9))  # these decide about no score
+    prepare([runs], dataclasses.replace(job, concurrency=2, patience_s=9))  # these decide about no score
 
 
 def test_another_model_at_the_same_address_is_refused(engine, job, runs, monkeypatch):
@@ -132,7 +130,7 @@ def test_another_model_at_the_same_address_is_refused(engine, job, runs, monkeyp
     [
         (lambda out: out.write_text("x"), "is a file; name a folder"),
         (lambda out: (out.mkdir(), (out / "mine.txt").touch()), "holds other files, such as 'mine.txt'"),
-        (lambda out: (out.mkdir(), (out / "settings.json").write_text("{}")), "no readable settings.json"),
+        (lambda out: (out.mkdir(), (out / "settings.json").write_text("{}")), "settings.json is damaged"),
         (lambda out: (out.mkdir(), (out / "settings.json").write_text('{"format": "ragguard.parts/9"}')),
          "was written in the format 'ragguard.parts/9'"),
     ],
@@ -164,8 +162,8 @@ def test_run_id_that_stands_twice_in_a_part_is_rejected_the_second_time(engine, 
     write_runs([a_run("r5"), a_run("once"), a_run("r5", question="another?")], tmp_path / "runs.jsonl")
     seen = []
     prepared = prepare([tmp_path / "runs.jsonl"], job)
-    report = carry_out(prepared, ExecutorHere(), lambda counts, progress: seen.extend(counts.rejected_lines))
-    assert (report.totals.runs, report.totals.rejected, report.whole) == (2, 1, False)
+    report = carry_out(prepared, ExecutorHere(), lambda counts: seen.extend(counts.rejected_lines))
+    assert (report.now.runs, report.now.rejected, report.whole) == (2, 1, False)
     assert "id: got 'r5'; allowed: an id of its own" in seen[0]
     assert run_ids(job) == ["once", "r5"]
 
@@ -175,58 +173,37 @@ def test_input_that_was_moved_is_not_asked_again(engine, job, runs, tmp_path):
     asked = len(engine.calls)
     runs.rename(tmp_path / "moved.jsonl")
     report = score([tmp_path / "moved.jsonl"], job)
-    assert (len(engine.calls), report.totals.runs, report.progress.before.runs) == (asked, 0, 40)
+    assert (len(engine.calls), report.now.runs, report.before.runs) == (asked, 0, 40)
     assert report.whole
 
 
 def test_equal_files_are_scored_once(engine, job, runs, tmp_path):
     (tmp_path / "copy.jsonl").write_bytes(runs.read_bytes())
     report = score([runs, tmp_path / "copy.jsonl"], job)
-    assert (report.totals.runs, report.whole) == (40, True)
+    assert (report.now.runs, report.whole) == (40, True)
 
 
 def test_damaged_part_is_an_error_that_says_to_remove_it(engine, job, runs, tmp_path):
-    """Before anything is asked; `tests/storage/test_partfolder.py` has the kinds of damage."""
     score([runs], job, size=4000)
     key, *_ = job.folder.finished()
     (tmp_path / "out" / "parts" / f"{key}.json").write_bytes(b"")
     asked = len(engine.calls)
-    with pytest.raises(StoreError, match=f"{key}.json is damaged .*remove parts/{key}.json there"):
+    with pytest.raises(StoreError, match=f"{key}.json is damaged .*remove it, and the same"):
         score([runs], job)
     assert len(engine.calls) == asked
     (tmp_path / "out" / "parts" / f"{key}.json").unlink()
     report = score([runs], job)
-    assert (report.totals.parts, report.whole) == (1, True)
+    assert (report.now.parts, report.whole) == (1, True)
     assert run_ids(job) == sorted(f"r{at}" for at in range(40))
 
 
 def test_second_driver_on_a_folder_is_refused_with_the_way_out(engine, job, runs, tmp_path):
     prepared = prepare([runs], job)
-    lock = tmp_path / "out" / "driver.lock"
     with job.folder.locked():
-        with pytest.raises(
-            StoreError, match=rf"the process {os.getpid()} on .* scores into .* remove {lock} and run"
-        ):
+        with pytest.raises(StoreError, match=r"another process scores into .* wait for it"):
             carry_out(prepared, ExecutorHere())
         assert job.folder.settings() is None
-    assert not lock.exists()
-    assert carry_out(prepared, ExecutorHere()).totals.runs == 40
-
-
-@pytest.mark.parametrize("content", [None, "", "[]"], ids=["of a dead process", "empty", "something else"])
-def test_lock_of_a_process_that_has_ended_is_taken_over(engine, job, runs, tmp_path, content):
-    lock = tmp_path / "out" / "driver.lock"
-    lock.parent.mkdir()
-    if content is None:
-        own = this_process("")
-        lock.write_text(
-            json.dumps({"host": "here", "machine": own.machine, "pid": own.pid, "born": "long ago"})
-        )
-        assert score([runs], job).totals.runs == 40
-    else:
-        lock.write_text(content)
-        with pytest.raises(StoreError, match="another process scores into"):
-            score([runs], job)
+    assert carry_out(prepared, ExecutorHere()).now.runs == 40
 
 
 def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, runs, tmp_path):
@@ -241,9 +218,83 @@ def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, r
 
 def test_executor_that_cannot_connect_raises_before_anything_is_written(runs, job):
     class Nowhere(ExecutorHere):
-        def connect(self):
+        def __enter__(self):
             raise InvalidInput("address", "nowhere", "somewhere")
 
     with pytest.raises(InvalidInput, match="nowhere"):
         score([runs], job, Nowhere())
     assert job.folder.settings() is None
+
+
+class Losing(ExecutorHere):
+    """An executor whose workers are lost with the parts that begin at some bytes."""
+
+    def __init__(self, losing):
+        super().__init__()
+        self.losing = losing
+
+    def worker(self, job):
+        score = super().worker(job)
+
+        def lost(part):
+            if self.losing(part):
+                raise WorkerLost("ended with exit code 9")
+            return score(part)
+
+        return lost
+
+
+def test_part_with_which_every_worker_is_lost_is_left_out_and_named(engine, job, runs):
+    executor = Losing(lambda part: 0 < part.start < 5000)
+    report = carry_out(prepare([runs], job, size=4000), executor)
+    assert (report.whole, executor.started) == (False, 4)
+    (left,) = prepare([runs], job).left
+    assert report.lost == [f"{left}: 3 processes were lost with it, the last one ended with exit code 9"]
+    assert score([runs], job).whole
+    assert run_ids(job) == sorted(f"r{at}" for at in range(40))
+
+
+def test_workers_that_are_all_lost_end_the_job(engine, job, runs):
+    executor = Losing(lambda part: True)
+    with pytest.raises(EngineError, match="3 processes were lost with it, the last one ended with"):
+        carry_out(prepare([runs], job, size=4000), executor)
+    assert executor.started == 3
+
+
+def test_settings_travel_with_the_content_of_prompt_files(tmp_path):
+    def digest(**changes):
+        return PartJob(scoring=ScoringSettings(**changes), out=str(tmp_path)).digest
+
+    prompts = tmp_path / "mine.toml"
+    prompts.write_text(
+        'name = "mine"\nversion = "1"\n[abstention]\nuser = "{passages} {query}"\nlabels = ["no"]\n'
+    )
+    before = digest(prompts=prompts)
+    job = PartJob(scoring=ScoringSettings(prompts=prompts), out=str(tmp_path))
+    prompts.write_text(prompts.read_text().replace("{passages} {query}", "{query} {passages}"))
+    assert pickle.loads(pickle.dumps(job)).digest == job.digest == before != digest(prompts=prompts)
+    scorers = (("utility",), (Belief(),), (Belief(samples=4),))
+    digests = {digest(), digest(engine="http://localhost:1/v1"), *(digest(scorers=one) for one in scorers)}
+    assert len(digests) == 5
+    assert (
+        digest()
+        == digest(language=ENGLISH)
+        != digest(language=Language())
+        != digest(language=Language(articles=("der",)))
+    )
+
+
+def test_keys_and_passwords_are_not_in_the_record(tmp_path):
+    scoring = ScoringSettings(
+        engine="http://me:geheim123@localhost:1/v1", engine_args={"hf_token": "geheim123"}
+    )
+    job = PartJob(scoring=scoring, out=str(tmp_path))
+    assert "geheim123" not in str(job.record)
+    assert job.record["engine"] == "http://localhost:1/v1"
+
+
+def test_job_that_cannot_be_sent_to_a_process_is_refused(engine, tmp_path):
+    with pytest.raises(InvalidInput, match="so that every process connects by itself"):
+        PartJob(scoring=ScoringSettings(engine=engine), out=str(tmp_path))
+    with pytest.raises(InvalidInput, match="each process would spend one of its own"):
+        PartJob(scoring=ScoringSettings(budget={"tokens": 5}), out=str(tmp_path))
