@@ -120,6 +120,9 @@ THOUGHTS = (
 )
 
 
+_OPENINGS = tuple(thought.opens for thought in THOUGHTS)
+
+
 def begun_thought(answer: str) -> Thought | None:
     """Returns the kind of thought that an answer begins with; None where it begins with none."""
     start = answer.lstrip()
@@ -139,4 +142,4 @@ def without_reasoning(answer: str) -> tuple[str, bool]:
         _, closed, rest = answer.rpartition(thought.closes)
         if closed:
             return rest.strip(), True
-    return ("", False) if begun_thought(answer) else (answer, True)
+    return ("", False) if answer.lstrip().startswith(_OPENINGS) else (answer, True)

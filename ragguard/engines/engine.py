@@ -117,13 +117,13 @@ class Layer(Verbs):
         """The engine that the layer wraps; it may be a layer, too."""
         return self._engine
 
-    async def send(self, request: Request[R]) -> R:
+    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
         """Sends the request to the wrapped engine."""
-        return await send_to(self._engine, request)
+        return send_to(self._engine, request)
 
-    async def info(self) -> EngineInfo:
+    def info(self) -> Coroutine[Any, Any, EngineInfo]:
         """Returns the description of the wrapped engine."""
-        return await self.wrapped.info()
+        return self.wrapped.info()
 
     async def info_within(self, deadline: float | None) -> EngineInfo:
         """Returns `info()`, for which a server may have to be asked first; raises EngineTimeout at the deadline."""
@@ -177,13 +177,13 @@ class ConnectedLater(Verbs):
         self._engine = self._engine or self._connect()
         return self._engine
 
-    async def send(self, request: Request[R]) -> R:
+    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
         """Sends the request to the engine."""
-        return await send_to(self._connected(), request)
+        return send_to(self._connected(), request)
 
-    async def info(self) -> EngineInfo:
+    def info(self) -> Coroutine[Any, Any, EngineInfo]:
         """Returns the description of the engine."""
-        return await self._connected().info()
+        return self._connected().info()
 
     async def aclose(self) -> None:
         """Closes the engine where it was asked."""
@@ -269,9 +269,9 @@ class ModelEngine(Verbs):
                 self._found.forget()
             raise
 
-    async def found(self, deadline: float | None = None) -> FoundModel:
+    def found(self, deadline: float | None = None) -> Coroutine[Any, Any, FoundModel]:
         """Returns the model; finds out what it is the first time."""
-        return await self._found.get(deadline)
+        return self._found.get(deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the model; finds out what it is the first time."""

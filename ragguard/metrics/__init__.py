@@ -37,20 +37,7 @@ from ragguard.metrics.distraction import (
     utility,
     utility_parts,
 )
-from ragguard.metrics.ranking import (
-    BestAlpha,
-    average_precision,
-    best_alpha,
-    f,
-    f_e,
-    hits,
-    ndcg,
-    precision,
-    recall,
-    reciprocal_rank,
-    t,
-    t_u,
-)
+from ragguard.metrics.ranking import average_precision, hits, ndcg, precision, recall, reciprocal_rank
 from ragguard.metrics.rarity import grade_weights, harm, n_recall, pct_proc, precision_at_grade, proc, ra_nwg
 from ragguard.metrics.registry import METRICS, Metric, find
 from ragguard.metrics.subquestions import (
@@ -64,6 +51,7 @@ from ragguard.metrics.subquestions import (
     redundancy,
     required_subset,
 )
+from ragguard.metrics.topk import BestAlpha, best_alpha, f, f_e, t, t_u
 from ragguard.text.language import ENGLISH, Language, normalise
 
 __all__ = [

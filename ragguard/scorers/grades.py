@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
-from ragguard.metrics.ranking import f, f_e, t, t_u
+from ragguard.metrics.topk import f, f_e, t, t_u
 from ragguard.records import Passage, Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
 from ragguard.scorers.probes import Rating, grade, read_rating

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from ragguard.engines.base import Message, Prompt
@@ -157,7 +158,7 @@ async def ask(
     _notice_other_model(client, model, answer.get("model"))
     if len(found) not in (1, n):
         raise EngineProtocolError(f"{url}: {n} choices were asked for and {len(found)} came")
-    return [_choice(choice, answer, url) for choice in found], usage_of(answer, 1)
+    return list(map(partial(_choice, answer, url), found)), usage_of(answer, 1)
 
 
 def _notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
@@ -173,7 +174,7 @@ def _notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
         )
 
 
-def _choice(choice: Mapping[str, Any], answer: Mapping[str, Any], url: str) -> Choice:
+def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> Choice:
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise unexpected(url, "a choice with its `message`", choice)

@@ -11,7 +11,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -149,17 +149,17 @@ class HttpClient:
     def __repr__(self) -> str:
         return f"HttpClient({self.address.base!r})"
 
-    async def get(self, path: str, *, root: bool = False) -> Any:
+    def get(self, path: str, *, root: bool = False) -> Coroutine[Any, Any, Any]:
         """Returns the JSON at a path under the base, or under the root."""
-        return await self._ask("GET", path, None, None, root)
+        return self._ask("GET", path, None, None, root)
 
-    async def post(
+    def post(
         self, path: str, body: Mapping[str, Any], *, deadline: float | None = None, root: bool = False
-    ) -> Any:
+    ) -> Coroutine[Any, Any, Any]:
         """Returns the JSON that a server replies to a JSON body."""
         # No server accepts an unpaired surrogate; it becomes a question mark.
         content = json.dumps(body, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        return await self._ask("POST", path, content, deadline, root)
+        return self._ask("POST", path, content, deadline, root)
 
     async def aclose(self) -> None:
         """Closes the connections of each event loop that still runs."""

@@ -11,10 +11,10 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -150,8 +150,9 @@ class ChatModel:
         answers = await self._answers(request)
         return Samples(
             [
-                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in one.choices]
-                for one in answers
+                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices]
+                * (request.n // len(choices))
+                for (choices, _), _ in answers
             ],
             _total(answers, began),
             _cuts(answers),
@@ -187,10 +188,10 @@ class ChatModel:
         )
         answers = await self._answers(drawn, top=not sampled)
         rows = [
-            estimated(self._said(one.choices), request.labels)
+            estimated(self._said(choices), request.labels)
             if sampled
-            else listed(self._shown(one.choices), request.labels)
-            for one in answers
+            else listed(self._shown(choices), request.labels)
+            for (choices, _), _ in answers
         ]
         bound = np.array([row.bound for row in rows], dtype=np.bool_)
         return LabelProbs(
@@ -224,73 +225,54 @@ class ChatModel:
             )
         return answers
 
-    async def _answers(self, request: DrawRequest, *, top: bool = False) -> list[_PromptAnswer]:
-        calls = [partial(self._answer, request.about([prompt]), top) for prompt in request.prompts]
-        return await in_parallel(calls, self.limits.at_once)
-
-    async def _answer(self, request: DrawRequest, top: bool) -> _PromptAnswer:
-        """Returns the choices for one prompt and the tokens cut from it. Only the server can count its tokens, so a
-        prompt that is too long is cut by the numbers in the server's error."""
+    def _answers(
+        self, request: DrawRequest, *, top: bool = False
+    ) -> Coroutine[Any, Any, list[_PromptAnswer]]:
+        """Returns the choices for each prompt. Only the server can count its tokens, so a prompt that is too long is
+        cut by the numbers in the server's error."""
         limit = request.max_tokens + (self.limits.thinking_tokens if self.thinks else 0)
         # All greedy answers are equal.
-        distinct = 1 if request.temperature == 0 else request.n
-        asked = replace(request, n=distinct, max_tokens=limit)
+        asked = replace(request, n=1 if request.temperature == 0 else request.n, max_tokens=limit)
 
-        async def choices(prompt: Prompt) -> tuple[list[Choice], Usage]:
-            return await self._choices(asked.about([prompt]), top)
+        def choices(prompt: Prompt) -> Coroutine[Any, Any, tuple[list[Choice], Usage]]:
+            return self._choices(asked.about([prompt]), top)
 
-        (found, usage), cut = await asked_shorter(request.prompts[0], choices, limit)
-        return _PromptAnswer(found * (request.n // distinct), usage, cut)
+        calls = [partial(asked_shorter, prompt, choices, limit) for prompt in request.prompts]
+        return in_parallel(calls, self.limits.at_once)
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
         while True:
             size = min(request.n, self.choice_limit.most) if self.dialect.many else 1
+            calls = []
+            for start in range(0, request.n, size):
+                # The seeds are as far apart as those that a server gives to its own choices.
+                seed = None if request.seed is None else request.seed + start
+                part = replace(request, n=min(size, request.n - start), seed=seed)
+                calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
             try:
-                return await self._in_requests(request, size, top)
+                answers = (
+                    [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, self.limits.at_once)
+                )
+                break
             except EngineRejected as error:
                 if not self.choice_limit.lower(size, str(error)):
                     raise
-
-    async def _in_requests(self, request: DrawRequest, size: int, top: bool) -> tuple[list[Choice], Usage]:
-        """Returns `n` choices for one prompt, at most `size` from a request."""
-        # The seeds are as far apart as those that a server gives to its own choices.
-        calls = [
-            partial(
-                self._one_request,
-                replace(
-                    request,
-                    n=min(size, request.n - start),
-                    seed=None if request.seed is None else request.seed + start,
-                ),
-                top,
-            )
-            for start in range(0, request.n, size)
-        ]
-        answers = await in_parallel(calls, self.limits.at_once)
-        usage = sum((usage for _, usage in answers), Usage())
-        return [choice for choices, _ in answers for choice in choices], usage
-
-    async def _one_request(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
-        choices, usage = await ask(self.client, self.info.model, self.dialect, request, top=top)
+        choices = [choice for found, _ in answers for choice in found]
         if len(choices) != request.n:
             raise EngineProtocolError(
                 f"{self.info.location}: {request.n} choices were asked for and {len(choices)} came"
             )
-        return choices, usage
+        return choices, sum((usage for _, usage in answers), Usage())
 
 
-class _PromptAnswer(NamedTuple):
-    """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
-
-    choices: list[Choice]
-    usage: Usage
-    cut: int
+_PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
+"""The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
 
 
 def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:
-    return replace(sum((one.usage for one in answers), Usage()), seconds=time.monotonic() - began)
+    return replace(sum((usage for (_, usage), _ in answers), Usage()), seconds=time.monotonic() - began)
 
 
 def _cuts(answers: Sequence[_PromptAnswer]) -> dict[int, int]:
-    return {index: one.cut for index, one in enumerate(answers) if one.cut}
+    return {index: cut for index, (_, cut) in enumerate(answers) if cut}

@@ -9,10 +9,10 @@ single call, sent as a probe, comes back well.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from copy import copy
 from time import monotonic
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, layers_of, send_to
@@ -153,9 +153,9 @@ class Retry(Layer):
         self._patience = patience or Patience()
         self._last: EngineInfo | None = None
 
-    async def send(self, request: Request[R]) -> R:
+    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
         """Sends the request, and repeats it as long as that may help."""
-        return await self._patience.persist(lambda: send_to(self._engine, request), request.deadline)
+        return self._patience.persist(lambda: send_to(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine; while the circuit is open the last known one, so that
