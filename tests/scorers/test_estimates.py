@@ -1,11 +1,23 @@
 """Stated errors of beliefs beside the spread of the same belief over many draws of answers."""
 
+import math
+
 import numpy as np
 import pytest
+from support.beliefs import only, values
+from support.likely_engine import LikelyEngine
+from support.reader import reader
 
+from ragguard import connect, world
 from ragguard.engines.base import Sample
+from ragguard.engines.prompts import load_prompts
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Passage, RetrievalStep, Run, Score
+from ragguard.scorers.belief import Belief
 from ragguard.scorers.estimates import Estimator
 from ragguard.scorers.meanings import Meanings
+from ragguard.scorers.pipeline import ScoringPipeline
+from ragguard.scorers.probes import belief
 from ragguard.scorers.question import EntailAnswer, SampleAnswer
 
 CHAIN = "north", "northern", "arctic", "polar", "south"
@@ -74,3 +86,127 @@ async def test_a_comparison_that_only_an_error_needs_may_fail():
 
 async def test_an_error_that_nobody_reads_is_not_computed():
     assert all(np.isnan(one.entropy.stderr) for one in await estimates(seeds=2, errors=False))
+
+
+CASE = next(case for case in world.cases(20, seed=3, hops=2) if not case.known)
+
+
+HOPS = [[passage for passage in CASE.gold if passage.metadata["hop"] == hop] for hop in (1, 2)]
+
+
+def two_hops(references=(), answer="nothing"):
+    steps = [
+        RetrievalStep(id=f"s{i}", run_id="r", index=i, query=query, passages=passages)
+        for i, (query, passages) in enumerate(zip(CASE.sub_questions, HOPS, strict=True))
+    ]
+    return Run(id="r", question=CASE.question, references=list(references), answer=answer, steps=steps)
+
+
+async def scored(run, engine="nano"):
+    pipeline = ScoringPipeline(
+        connect(engine) if isinstance(engine, str) else engine, scorers=[Belief(by="likelihood")]
+    )
+    return await pipeline.results(run)
+
+
+async def test_likelihood_of_a_step_is_the_engines_probability_of_the_reference_per_token():
+    run = two_hops(CASE.references)
+    results = await scored(run)
+    engine = connect("nano")
+    texts = [passage.text for passages in HOPS for passage in passages]
+    prompt = belief(load_prompts("nano"), CASE.question, texts, n=1, seed=0).prompt
+    (found,) = await engine.continuations([prompt], [list(CASE.references)])
+    assert values(results, "likelihood")[-1] == pytest.approx(
+        max(math.exp(one.mean) for one in found), abs=1e-3
+    )
+    assert values(results, "likelihood_total")[-1] == pytest.approx(
+        sum(math.exp(one.total) for one in found), abs=1e-3
+    )
+
+
+async def test_differences_of_the_steps_sum_to_that_of_the_run():
+    results = await scored(two_hops(CASE.references))
+    total = only(results, "delta_likelihood_total").value
+    assert sum(values(results, "delta_likelihood")) == pytest.approx(total, abs=1e-5)
+    assert total > 0.5
+    assert only(results, "likelihood_closed_book").value + total == pytest.approx(
+        values(results, "likelihood")[-1], abs=1e-5
+    )
+    assert {score.reference_source for score in results if isinstance(score, Score)} == {"gold"}
+
+
+async def test_without_references_it_is_support_for_the_runs_own_answer():
+    results = await scored(two_hops(answer=CASE.answer))
+    assert {(score.reference_source, score.label) for score in results} == {("answer", "support")}
+
+
+async def test_several_references_cost_one_prompt_each_and_the_best_counts():
+    one = await scored(two_hops(CASE.references[:1]))
+    both = await scored(two_hops([*CASE.references[:1], "East Dundale Lemon"]))
+    assert values(both, "likelihood") == values(one, "likelihood")
+    asked = [sum(score.usage.prompts for score in results) for results in (one, both)]
+    assert asked[1] == 2 * asked[0]
+
+
+async def test_an_engine_that_cannot_tell_gives_one_failure_a_step_with_the_way_out():
+    results = await scored(
+        Run(
+            id="r", question="Who?", references=["Ada"], answer="Ada",
+            steps=[RetrievalStep(id="s", run_id="r", query="Who?", passages=[Passage("Ada did.")])],
+        ),
+        reader(),
+    )  # fmt: skip
+    assert results
+    assert all(isinstance(result, Failure) for result in results)
+    assert all("smol, hf:MODEL, or a vLLM server" in result.message for result in results)
+
+
+async def test_an_abstention_has_no_likelihood():
+    assert await scored(two_hops(answer="NO-RESPONSE")) == []
+
+
+async def test_a_new_setting_at_its_default_leaves_the_identity_of_scores_as_it_was():
+    versions = {}
+    for by in ("samples", "likelihood"):
+        pipeline = ScoringPipeline(connect("nano"), scorers=[Belief(by=by)])
+        results = await pipeline.results(two_hops(CASE.references))
+        versions[by] = {score.version for score in results if isinstance(score, Score)}
+    assert len(versions["samples"]) == len(versions["likelihood"]) == 1
+    assert versions["samples"] != versions["likelihood"]
+
+
+def test_another_way_to_measure_belief_is_refused():
+    with pytest.raises(InvalidInput, match="'samples' or 'likelihood'"):
+        Belief(by="magic")
+
+
+async def test_auto_draws_where_the_reference_is_not_nearly_certain_and_more_where_they_are_mixed():
+    def likely(prompt, text):
+        return -0.001 if "gold" in prompt else -4.0
+
+    engine = LikelyEngine(
+        likely=likely,
+        answer=lambda text, index: "Ada" if "other" in text and not index else f"guess {index}",
+        label=lambda text, label: {"A": 0.1, "B": 0.8, "C": 0.1}.get(label),
+        capabilities=frozenset({"batch", "n_samples", "sample_logprobs", "continuations", "exact_labels"}),
+    )
+    steps = [
+        RetrievalStep(id=text, run_id="r", index=at, query="q", passages=[Passage(text)])
+        for at, text in enumerate(("other", "gold"))
+    ]
+    run = Run(id="r", question="Who?", references=["Ada"], answer="Ada", steps=steps)
+    results = await ScoringPipeline(engine, scorers=[Belief(by="auto")]).results(run)
+    drawn = {
+        (call.texts[at], call.n)
+        for call in engine.calls
+        if call.verb == "sample"
+        for at in range(len(call.texts))
+    }
+    times = {n: sum("other" in text for text, count in drawn if count == n) for n in (5, 10)}
+    assert times == {5: 1, 10: 0}
+    assert not any("gold" in text for text, _ in drawn)
+    found = {(one.name, one.step_id): one for one in results if isinstance(one, Score)}
+    assert found["seper", "gold"].value == pytest.approx(1.0, abs=0.01)
+    assert found["seper", "gold"].metadata["how"] == "likelihood"
+    assert found["seper", "other"].metadata["samples"] == 10
+    assert found["delta_likelihood", "gold"].value > 0.9

@@ -3,11 +3,22 @@
 import math
 
 import pytest
-from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, QUESTION, reader, run, step
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics import t, udcg
-from ragguard.records import K_ERROR, Decision, Dropped, Failure, Passage, RetrievalStep, Run
+from ragguard.records import (
+    CONTENT_KIND,
+    CUT_PASSAGES,
+    K_ERROR,
+    SPLIT_ERROR,
+    Decision,
+    Dropped,
+    Failure,
+    Passage,
+    RetrievalStep,
+    Run,
+)
 from ragguard.schema import checked_run
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.view import Caps
@@ -190,3 +201,87 @@ async def test_empty_steps_take_no_place_under_the_cap_and_have_the_cap_for_them
     assert found == [steps[0].id, steps[1].id, steps[3].id]
     (failure,) = [result for result in results if isinstance(result, Failure)]
     assert (failure.error, failure.step_id) == ("CapExceeded", steps[2].id)
+
+
+IMAGE = Passage("", "picture", metadata={CONTENT_KIND: "image"})
+
+
+SCORERS = ["utility", "coverage", "grades", "belief"]
+
+
+def textless_step(query, given):
+    found = [one if isinstance(one, Passage) else Passage(one, one[:8]) for one in given]
+    return RetrievalStep(query=query, passages=found, candidates=found)
+
+
+async def scored(the_run, scorers=SCORERS, caps=None):
+    results = await ScoringPipeline(reader(), scorers=scorers, caps=caps or Caps()).results(the_run)
+    failures = [result for result in results if isinstance(result, Failure)]
+    return [result for result in results if not isinstance(result, Failure)], failures
+
+
+def key(score):
+    return score.name, score.stage, score.level, score.sub_question, score.passage_id
+
+
+@pytest.mark.parametrize("scorer", SCORERS)
+async def test_each_scorer_says_which_passage_it_did_not_judge(scorer):
+    scores, failures = await scored(
+        run(textless_step(FIRM_QUERY, [FIRM, IMAGE, Passage("  ", "blank")])), [scorer]
+    )
+    assert [(f.scorer, f.error, f.step_id != "", f.will_retry) for f in failures] == [
+        (scorer, "NoText", True, False)
+    ]
+    assert failures[0].message.startswith("passage 2 (image), passage 3: ")
+    assert not {"picture", "blank"} & {score.passage_id for score in scores}
+
+
+async def test_an_image_changes_no_score_of_the_texts_beside_it():
+    with_image, _ = await scored(run(textless_step(FIRM_QUERY, [FIRM, IMAGE, NEAR])))
+    without, _ = await scored(run(textless_step(FIRM_QUERY, [FIRM, NEAR])))
+    assert {key(s): s.value for s in with_image} == {key(s): s.value for s in without}
+
+
+async def test_a_step_of_images_alone_has_no_scores():
+    scores, failures = await scored(
+        run(textless_step(FIRM_QUERY, [FIRM]), textless_step("a map of Oslo", [IMAGE]))
+    )
+    second = {f.step_id for f in failures}
+    assert len(second) == 1
+    assert not second & {score.step_id for score in scores}
+    assert "delta_seper" in {score.name for score in scores}
+
+
+async def test_an_answer_that_an_image_may_have_told_is_not_unsupported():
+    async def label(passages):
+        scores, _ = await scored(run(textless_step(QUESTION, passages)), ["coverage"])
+        return [s.label for s in scores if s.name == "answer_correct"]
+
+    assert await label([NEAR]) == ["correct, unsupported"]
+    assert await label([NEAR, IMAGE]) == ["correct"]
+
+
+async def test_a_step_of_which_passages_were_not_captured_says_so_as_a_failure_and_counts_them():
+    last = Passage(NEAR, "near", metadata={CUT_PASSAGES: "the first 3 of 9 passages"})
+    _, failures = await scored(
+        run(textless_step(FIRM_QUERY, [FIRM, QUESTION, last])), ["utility"], Caps(passages=1)
+    )
+    assert [(f.scorer, f.error, f.message.partition(":")[0]) for f in failures] == [
+        ("utility", "CapExceeded", "2 of the first 3 of 9 passages"),
+        (
+            "capture", "CapExceeded",
+            "only the first 3 of 9 passages are captured, and no number counts the others; record fewer",
+        ),
+    ]  # fmt: skip
+
+
+async def test_a_step_whose_splitter_failed_says_so_as_a_failure():
+    hop = textless_step(FIRM_QUERY, [FIRM])
+    hop.tool, hop.metadata = "web", {SPLIT_ERROR: "ValueError: odd text"}
+    scores, failures = await scored(run(hop), ["utility"])
+    assert scores
+    assert [(f.scorer, f.error, f.step_id, f.will_retry) for f in failures] == [
+        ("capture", "SplitterFailed", hop.id, False)
+    ]
+    assert "'web'" in failures[0].message
+    assert "odd text" in failures[0].message
