@@ -15,8 +15,8 @@ cores: 692 a second taken, 105 to 109 MiB from the first tenth to the last, 194 
 
 from __future__ import annotations
 
+import argparse
 import gzip
-import math
 import os
 import re
 import statistics
@@ -24,9 +24,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from multiprocessing import Process, Queue
 from pathlib import Path
+from socket import create_connection
+from threading import Thread
 
 import httpx
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -35,14 +39,13 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from benchmarks.slow_server import serve
-from ragguard.traces.otlp import spans_of_protobuf
+from ragguard.traces.otlp import packed_protobuf
 from ragguard.traces.spool import Spool
 
 TARGET = 500
 """Traces a second."""
 AT_ONCE, THREADS, PASSAGES, CHARACTERS = 5, 4, 20, 2_000
-HEADERS = {"content-type": "application/x-protobuf", "content-encoding": "gzip"}
-WAITING = re.compile(r'^ragguard_(\w+(?:{what="\w+"})?) (\d+)', re.MULTILINE)
+WAITING = re.compile(r'^ragguard_(\w+(?:{what="[^"]+"})?) (\d+)', re.MULTILINE)
 WORDS = "the mill changed hands again and nobody in the town could say who had paid for the wheel".split()
 
 
@@ -100,93 +103,152 @@ def by_hand(bodies: list[bytes]) -> float:
         spool = Spool(Path(folder, "spool"))
         began = time.perf_counter()
         for raw in bodies:
-            spool.add(spans_of_protobuf(gzip.decompress(raw)))
+            spool.add(packed_protobuf(gzip.decompress(raw)))
         took = time.perf_counter() - began
         spool.close()
     return len(bodies) * AT_ONCE / took
 
 
-def served(bodies: list[bytes], scorers: str, engine: str = "nano") -> dict[str, float]:
-    """Returns the figures of a service that gets these requests."""
-    with tempfile.TemporaryDirectory() as folder:
-        command = [
-            "serve",
-            "-e",
-            engine,
-            "-s",
-            f"{folder}/r.db",
-            "--port",
-            "0",
-            "--settle",
-            "0",
-            "--scorers",
-            scorers,
-        ]
-        process = subprocess.Popen(
-            [sys.executable, "-m", "ragguard", *command], stderr=subprocess.PIPE, text=True
-        )
-        try:
-            assert process.stderr is not None
-            url = re.search(r"http://\S+(?=;)", process.stderr.readline())[0]  # type: ignore[index]
-            before, used = memory(process.pid), processor(process.pid)
-            with httpx.Client(
-                base_url=url, timeout=120, limits=httpx.Limits(max_connections=THREADS)
-            ) as client:
+@contextmanager
+def service(folder: str, scorers: str, engine: str, bounds: dict[str, int]) -> Iterator[tuple[int, str]]:
+    """Runs the service in a process of its own; yields the process's id and its address. `bounds` are constants of the
+    service that are set in it, by module and name."""
+    options = f"serve -e {engine} -s {folder}/r.db --port 0 --settle 0 --scorers {scorers}".split()
+    settings = "".join(
+        f"import {name.rpartition('.')[0]}\n{name} = {value}\n" for name, value in bounds.items()
+    )
+    command = f"{settings}import sys\nsys.argv[1:] = {options}\nfrom ragguard.cli import main\nmain()"
+    process = subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        said = process.stderr.readline()
+        yield process.pid, re.search(r"http://\S+(?=;)", said)[0]  # type: ignore[index]
+    finally:
+        process.kill()
+        process.communicate()
 
-                def send(raw: bytes) -> float:
-                    began = time.perf_counter()
-                    client.post("/v1/traces", content=raw, headers=HEADERS).raise_for_status()
-                    return time.perf_counter() - began
 
-                began, waits, tenths = time.perf_counter(), [], []
-                with ThreadPoolExecutor(THREADS) as threads:
-                    for at in range(10):
-                        part = bodies[len(bodies) * at // 10 : len(bodies) * (at + 1) // 10]
-                        waits += threads.map(send, part)
-                        tenths.append(memory(process.pid))
-                took = time.perf_counter() - began
-                half, using = memory(process.pid), processor(process.pid)
-                counts = client.get("/metrics").text
-                all_traces = f'what="traces"}} {len(bodies) * AT_ONCE}'
-                later = [half]
-                while scorers == "none" and all_traces not in client.get("/metrics").text:
-                    time.sleep(0.2)
-                    later.append(memory(process.pid))
-                stored = time.perf_counter() - began
-            traces = len(bodies) * AT_ONCE
-            return {
-                "traces a second": traces / took,
-                "traces a second until they are runs": traces / stored if scorers == "none" else math.nan,
-                "processor ms a trace, taken": (using - used) / traces * 1000,
-                "processor ms a trace, until they are runs": (processor(process.pid) - used) / traces * 1000,
-                "answer, median ms": statistics.median(waits) * 1000,
-                "answer, p99 ms": sorted(waits)[int(len(waits) * 0.99)] * 1000,
-                "memory before, MiB": before, "memory after sending, MiB": half,
-                "memory at the end, MiB": memory(process.pid),
-            } | {f"memory after {at + 1} tenths sent, MiB": value for at, value in enumerate(tenths)} | {
-                f"memory after {at} tenths made runs, MiB": later[at * (len(later) - 1) // 10] for at in range(11)
+class Sender:
+    """Connections that send bodies one after the other and look at nothing but the status, so that the sender costs
+    next to nothing beside the service."""
+
+    def __init__(self, url: str, bodies: list[bytes]) -> None:
+        self._host, _, port = url.removeprefix("http://").partition(":")
+        self._port, self._bodies, self.waits = int(port), iter(bodies), list[float]()
+
+    def run(self) -> None:
+        """Sends the bodies over several connections, each from a thread of its own."""
+        threads = [Thread(target=self._send) for _ in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def _send(self) -> None:
+        head = f"POST /v1/traces HTTP/1.1\r\nhost: {self._host}:{self._port}\r\n"
+        head += "content-type: application/x-protobuf\r\ncontent-encoding: gzip\r\ncontent-length: "
+        with create_connection((self._host, self._port)) as connection:
+            while body := next(self._bodies, b""):
+                began = time.perf_counter()
+                connection.sendall(f"{head}{len(body)}\r\n\r\n".encode() + body)
+                reply = connection.recv(65_536)
+                while not (size := re.search(rb"(?i)content-length: (\d+)", reply)) or len(reply) < (
+                    reply.index(b"\r\n\r\n") + 4 + int(size[1])
+                ):
+                    reply += connection.recv(65_536)
+                assert reply.startswith(b"HTTP/1.1 200"), reply
+                self.waits.append(time.perf_counter() - began)
+
+
+def served(
+    bodies: list[bytes],
+    scorers: str,
+    engine: str = "nano",
+    model: int | None = None,
+    bounds: dict[str, int] | None = None,
+) -> dict[str, float]:
+    """Returns the figures of a service that gets these requests; `model` is the process that answers its questions."""
+    traces = len(bodies) * AT_ONCE
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(folder, scorers, engine, bounds or {}) as (process, url),
+    ):
+        before, used, own = memory(process), processor(process), processor(os.getpid())
+        asked = processor(model) if model else 0.0
+        began, tenths, waits = time.perf_counter(), [], []
+        for at in range(10):
+            sender = Sender(url, bodies[len(bodies) * at // 10 : len(bodies) * (at + 1) // 10])
+            sender.run()
+            waits += sender.waits
+            tenths.append(memory(process))
+        took, using = time.perf_counter() - began, processor(process)
+        own, asked = processor(os.getpid()) - own, (processor(model) if model else 0.0) - asked
+        half = memory(process)
+        counts = httpx.get(f"{url}/metrics", timeout=60).text
+        later = [half]
+        while (
+            scorers == "none"
+            and not bounds
+            and f'what="traces"}} {float(traces)}' not in httpx.get(f"{url}/metrics").text
+        ):
+            time.sleep(0.2)
+            later.append(memory(process))
+        stored = time.perf_counter() - began
+        figures = {
+            "traces a second": traces / took,
+            "processor ms a trace, sender": own / traces * 1000,
+            "processor ms a trace, model server": asked / traces * 1000,
+            "processor ms a trace, taken": (using - used) / traces * 1000,
+            "cores used, service": (using - used) / took,
+            "cores used, sender": own / took,
+            "cores used, model server": asked / took,
+            "answer, median ms": statistics.median(waits) * 1000,
+            "answer, p99 ms": sorted(waits)[int(len(waits) * 0.99)] * 1000,
+            "memory before, MiB": before, "memory after sending, MiB": half,
+            "memory at the end, MiB": memory(process),
+        }  # fmt: skip
+        if len(later) > 1:
+            figures |= {
+                "traces a second until they are runs": traces / stored,
+                "processor ms a trace, until they are runs": (processor(process) - used) / traces * 1000,
             } | {
-                f"after sending, {name}": float(value) for name, value in WAITING.findall(counts)
-            }  # fmt: skip
-        finally:
-            process.kill()
-            process.communicate()
+                f"memory after {at} tenths made runs, MiB": later[at * (len(later) - 1) // 10]
+                for at in range(11)
+            }
+        figures |= {f"memory after {at + 1} tenths sent, MiB": value for at, value in enumerate(tenths)}
+        return figures | {f"after sending, {name}": float(value) for name, value in WAITING.findall(counts)}
 
 
 def main() -> None:
-    numbers = [int(one) for one in sys.argv[1:] if one.isdigit()]
-    traces = numbers[0] if numbers else 2_000
+    parser = argparse.ArgumentParser()
+    parser.add_argument("traces", type=int, nargs="?", default=2_000)
+    parser.add_argument(
+        "--scored", action="store_true", help="score meanwhile, by a server that answers at once"
+    )
+    parser.add_argument(
+        "--most-runs", type=int, help="the most runs that may wait to be scored, in place of 10,000"
+    )
+    parser.add_argument("--most-traces", type=int, help="the most traces that may wait, in place of 100,000")
+    given = parser.parse_args()
+    named = {
+        "ragguard.serve.ingest.MOST_PENDING": given.most_runs,
+        "ragguard.traces.spool.MOST_TRACES": given.most_traces,
+    }
+    bounds = {name: value for name, value in named.items() if value is not None}
     with ProcessPoolExecutor() as processes:
-        bodies = list(processes.map(packed, range(0, traces, AT_ONCE), chunksize=20))
-    figures: dict[str, object] = {"traces": traces, "spool by hand, traces a second": by_hand(bodies)}
-    if "--scored" in sys.argv:
+        bodies = list(processes.map(packed, range(0, given.traces, AT_ONCE), chunksize=20))
+    figures: dict[str, object] = {
+        "traces": given.traces,
+        "spool by hand, traces a second": by_hand(bodies),
+    } | bounds
+    if given.scored:
         said, end = Queue(), Queue()
         model = Process(target=serve, args=("vllm", 1e9, said, end), daemon=True)
         model.start()
-        figures |= served(bodies, "utility", said.get(timeout=60))
+        figures |= served(bodies, "utility", said.get(timeout=60), model.pid, bounds)
         end.put(None)
     else:
-        figures |= served(bodies, "none")
+        figures |= served(bodies, "none", bounds=bounds)
     for name, value in figures.items():
         print(f"{name:40} {value:10,.1f}" if isinstance(value, float) else f"{name:40} {value:10}")
     record("serve", figures)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from typing import Annotated
 
 import typer
@@ -13,6 +14,8 @@ from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 
 TOKEN = "RAGGUARD_TOKEN"
+_SWITCH_SECONDS = 0.001
+"""How long a thread that scores may go on while one that takes spans waits for the interpreter."""
 _HERE = ("127.0.0.1", "::1", "localhost")
 
 
@@ -97,6 +100,7 @@ def run(
         raise StoreError(
             f"{host}:{port} is taken or not an address of this machine; name another --port"
         ) from error
+    sys.setswitchinterval(_SWITCH_SECONDS)
     listening.listen(config.backlog)  # requests that come from now on wait until they are taken
     at = listening.getsockname()
     say(f"listening at http://{at[0]}:{at[1]}; runs and scores go to {store}", error=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
@@ -14,8 +14,8 @@ from starlette.responses import JSONResponse, Response
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
 from ragguard.traces.exports import spans_in
-from ragguard.traces.otlp import json_body, spans_of_protobuf
-from ragguard.traces.span import TraceSpan
+from ragguard.traces.otlp import json_body, packed, packed_protobuf
+from ragguard.traces.span import PackedSpan
 
 T = TypeVar("T")
 
@@ -71,10 +71,10 @@ def record_of(kind: type[T], data: object) -> T:
         raise InvalidInput(wrong.argument or "the body", wrong.value, wrong.allowed) from wrong
 
 
-def spans_of(body: bytes, kind: str) -> Iterator[TraceSpan]:
+def spans_of(body: bytes, kind: str) -> Iterable[PackedSpan]:
     """Yields the spans in the body of an OTLP request of this content type; raises InvalidInput for a body that is
     none."""
-    return spans_of_protobuf(body) if kind == PROTOBUF else spans_in(json_body(body))
+    return packed_protobuf(body) if kind == PROTOBUF else map(packed, spans_in(json_body(body)))
 
 
 def kind_of(request: Request) -> str:

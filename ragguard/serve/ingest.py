@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput
@@ -19,7 +20,7 @@ from ragguard.runtime.faults import describe
 from ragguard.serve.live_traces import LiveTraces
 from ragguard.text.secret_filter import logger
 from ragguard.traces.runs import runs_of_trace
-from ragguard.traces.span import TraceSpan
+from ragguard.traces.span import PackedSpan
 from ragguard.traces.spool import Spool
 
 MOST_PENDING = 10_000
@@ -30,7 +31,39 @@ _LATE_SECONDS, _KNOWN_SECONDS = 600.0, 86_400.0
 """Seconds for which the spans of a trace are kept after it was complete, and for which its id is known."""
 _AT_ONCE, _BATCHES = 64, 16
 """How many traces become runs in one transaction, and how many of these there are between two clean-ups."""
+_BUSY, _LOOKS, _LOOK = 0.5, 20, 0.05
+"""The share of the time from which spans come without a break; and meanwhile how often it is looked whether a batch has
+been scored, and the seconds between two of these looks."""
 _log = logger("ragguard.serve")
+
+
+class _Load:
+    """Measures how busy the intake is."""
+
+    def __init__(self) -> None:
+        self._taking, self._busy = 0, 0.0
+        self._since = self._at = time.monotonic()
+
+    @contextmanager
+    def taking(self) -> Iterator[None]:
+        """Counts the time of a request as busy."""
+        self._advance(1)
+        try:
+            yield
+        finally:
+            self._advance(-1)
+
+    def share(self) -> float:
+        """Returns the share of the time since the last call in which a request was being taken."""
+        self._advance(0)
+        share = self._busy / max(self._at - self._since, 1e-9)
+        self._since, self._busy = self._at, 0.0
+        return share
+
+    def _advance(self, by: int) -> None:
+        now = time.monotonic()
+        self._busy += now - self._at if self._taking else 0.0
+        self._at, self._taking = now, self._taking + by
 
 
 class Ingest:
@@ -54,31 +87,44 @@ class Ingest:
         """`counts`: how many traces and runs there were, and runs that the store refused. `remarks`: what was not
         understood, and how often."""
         self._rg, self._settle, self._quiet, self._clock = rg, settle, quiet, clock
+        self._load = _Load()
         self._live = LiveTraces(rg.recorder.intake, spool) if live else None
 
-    async def take(self, spans: Callable[[], Iterable[TraceSpan]]) -> Counter[str]:
+    async def take(self, spans: Callable[[], Iterable[PackedSpan]]) -> Counter[str]:
         """Reads and keeps spans, on a thread; returns how many were refused, by the reason."""
-        return await asyncio.to_thread(lambda: self.spool.add(spans(), self._clock()))
+        with self._load.taking():
+            return await asyncio.to_thread(lambda: self.spool.add(spans(), self._clock()))
 
     async def run(self) -> None:
-        """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again."""
+        """Hands over complete traces until it is cancelled. An error is logged, and the traces are tried again.
+
+        While spans come without a break, taking them goes before making and scoring runs: runs are made in small
+        batches, and between two of these is a pause as long as it took to make and score the first.
+        """
+        share = 0.0
         while True:
-            more = False
+            more, began = False, time.monotonic()
             try:
-                more = await self.hand_over()
+                more = await self.hand_over(1 if share > _BUSY else _BATCHES)
                 await self.show_open()
+                for _ in range(_LOOKS if share > _BUSY else 0):
+                    if not self.pending():
+                        break
+                    await asyncio.sleep(_LOOK)
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
                 self.counts["errors"] += 1
                 _log.error(
                     "complete traces could not be handed over, and are tried again: %s", describe(error)
                 )
-            await asyncio.sleep(0 if more else _EVERY)
+            share = self._load.share()
+            pause = (time.monotonic() - began) * share if share > _BUSY else 0.0
+            await asyncio.sleep(max(pause, 0.0 if more else _EVERY))
 
-    async def hand_over(self) -> bool:
+    async def hand_over(self, batches: int = _BATCHES) -> bool:
         """Makes runs of traces that are complete, and stores them; they are scored in the background. Returns True
         where more may be complete."""
         more = False
-        for _ in range(_BATCHES):
+        for _ in range(batches):
             if self.pending() >= MOST_PENDING:
                 break
             now = self._clock()
@@ -96,6 +142,7 @@ class Ingest:
             await asyncio.to_thread(self.spool.handed, traces, now)
         now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
+        await asyncio.to_thread(self.spool.checkpoint)
         return more and self.pending() < MOST_PENDING
 
     async def show_open(self) -> None:

@@ -14,7 +14,8 @@ from typing import Any
 
 from ragguard.errors import InvalidInput, MissingDependency
 from ragguard.records import new_id
-from ragguard.traces.span import SpanEvent, TraceSpan
+from ragguard.telemetry.names import RUN_WHOLE
+from ragguard.traces.span import PackedSpan, SpanEvent, TraceSpan
 
 SERVICE = ("openinference.project.name", "service.name")
 """The attributes of a resource that name where a span came from, the more telling one first."""
@@ -78,6 +79,40 @@ def span_of_json(span: Mapping[str, Any], scope: str = "", service: str = "") ->
 
 def spans_of_protobuf(body: bytes) -> Iterator[TraceSpan]:
     """Yields the spans of an OTLP request in protobuf; raises InvalidInput for anything else."""
+    return (_span_of_protobuf(*found) for found in _protobuf_spans(body))
+
+
+def packed_protobuf(body: bytes) -> Iterator[PackedSpan]:
+    """Yields the spans of an OTLP request in protobuf as a spool keeps them; raises InvalidInput for anything else."""
+    for span, *source in _protobuf_spans(body):
+        span.trace_id = span.trace_id or bytes.fromhex(new_id())
+        raw = span.SerializeToString()
+        whole = RUN_WHOLE.encode() in raw and any(pair.key == RUN_WHOLE for pair in span.attributes)
+        ended = bool(span.end_time_unix_nano and not span.parent_span_id)
+        yield PackedSpan(span.trace_id.hex(), ended, whole, json.dumps(source).encode() + b"\n" + raw)
+
+
+def packed(span: TraceSpan) -> PackedSpan:
+    """Returns a span as a spool keeps it."""
+    body = json.dumps([getattr(span, name) for name in TraceSpan.__slots__], default=str)
+    ended = bool(span.ended_ns and not span.parent_id)
+    return PackedSpan(span.trace_id, ended, RUN_WHOLE in span.attributes, body)
+
+
+def unpacked(body: str | bytes) -> TraceSpan:
+    """Returns the span in the body of a PackedSpan."""
+    if isinstance(body, bytes):
+        from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+        source, _, raw = body.partition(b"\n")
+        return _span_of_protobuf(Span.FromString(raw), *json.loads(source))
+    span = TraceSpan(*json.loads(body))
+    span.events = [SpanEvent(*event) for event in span.events]
+    return span
+
+
+def _protobuf_spans(body: bytes) -> Iterator[tuple[Any, str, str]]:
+    """Yields each span of a request with the names of its scope and its service."""
     try:
         from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -90,21 +125,24 @@ def spans_of_protobuf(body: bytes) -> Iterator[TraceSpan]:
     for resource in request.resource_spans:
         service = _service(_pairs(resource.resource.attributes))
         for scope in resource.scope_spans:
-            for span in scope.spans:
-                yield TraceSpan(
-                    trace_id=span.trace_id.hex() or new_id(),
-                    span_id=span.span_id.hex() or new_id()[:16],
-                    parent_id=span.parent_span_id.hex(),
-                    name=span.name,
-                    started_ns=span.start_time_unix_nano,
-                    ended_ns=span.end_time_unix_nano,
-                    failed=span.status.code == _FAILED[0],
-                    message=span.status.message,
-                    attributes=_pairs(span.attributes),
-                    events=[SpanEvent(event.name, _pairs(event.attributes)) for event in span.events],
-                    scope=scope.scope.name,
-                    service=service,
-                )
+            yield from ((span, scope.scope.name, service) for span in scope.spans)
+
+
+def _span_of_protobuf(span: Any, scope: str, service: str) -> TraceSpan:
+    return TraceSpan(
+        trace_id=span.trace_id.hex() or new_id(),
+        span_id=span.span_id.hex() or new_id()[:16],
+        parent_id=span.parent_span_id.hex(),
+        name=span.name,
+        started_ns=span.start_time_unix_nano,
+        ended_ns=span.end_time_unix_nano,
+        failed=span.status.code == _FAILED[0],
+        message=span.status.message,
+        attributes=_pairs(span.attributes),
+        events=[SpanEvent(event.name, _pairs(event.attributes)) for event in span.events],
+        scope=scope,
+        service=service,
+    )
 
 
 def _pairs(pairs: Any) -> dict[str, Any]:
@@ -117,6 +155,8 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value.array_value.values]
     if kind == "kvlist_value":
         return _pairs(value.kvlist_value.values)
+    if kind == "bytes_value":
+        return str(value.bytes_value)
     return None if kind is None else getattr(value, kind)
 
 

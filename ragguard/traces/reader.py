@@ -15,7 +15,7 @@ from pathlib import Path
 from ragguard.errors import InvalidInput
 from ragguard.storage.files.runfile import LONGEST_LINE, opened, raw_lines
 from ragguard.traces.exports import is_trace_data, spans_in
-from ragguard.traces.otlp import json_body, spans_of_protobuf
+from ragguard.traces.otlp import json_body, packed, spans_of_protobuf
 from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.span import TraceSpan
 from ragguard.traces.spool import Spool
@@ -60,7 +60,7 @@ class TracedRuns:
             spool.close()
 
     def _keep(self, spool: Spool, batch: list[TraceSpan]) -> None:
-        refused = spool.add(batch)
+        refused = spool.add(map(packed, batch))
         self.counts["spans"] += len(batch) - refused.total()
         self.counts["spans rejected"] += refused.total()
         self.remarks.update({f"a span {reason} is not read": count for reason, count in refused.items()})

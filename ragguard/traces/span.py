@@ -33,3 +33,13 @@ class TraceSpan:
     """The name of the instrumentation that made the span."""
     service: str = ""
     """The name of the service or the project that the span came from."""
+
+
+class PackedSpan(NamedTuple):
+    """A span as a spool keeps it: whatever came in protobuf stays so until its trace is complete."""
+
+    trace_id: str
+    is_ended_root: bool
+    is_whole: bool
+    """True for the span of a run that holds all of the run (`RUN_WHOLE`)."""
+    body: str | bytes

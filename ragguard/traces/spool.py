@@ -7,18 +7,18 @@ more until `forget` removes them.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from ragguard.errors import StoreError
 from ragguard.storage.sqlite.files import create
-from ragguard.telemetry.names import RUN_WHOLE
-from ragguard.traces.span import SpanEvent, TraceSpan
+from ragguard.traces.otlp import unpacked
+from ragguard.traces.span import PackedSpan, TraceSpan
 
 MOST_SPANS = 10_000
 """The most spans of one trace that are kept."""
@@ -26,7 +26,9 @@ MOST_TRACES = 100_000
 """The most traces that wait to become runs; beyond it the spans of new ones are refused."""
 MOST_LATE = 20_000
 """The most traces of which spans are kept for others that come late; of older ones they go once these are runs."""
-_FORGOTTEN_AT_ONCE = 2_000
+_LOGGED_BYTES, _MOST_LOGGED_PAGES = 16 * 2**20, 16_384
+"""How much is logged before it is moved into the file beside the intake, and by the intake itself, which then waits."""
+_FORGOTTEN_AT_ONCE, _ROWS_AT_ONCE = 2_000, 200
 _TOO_LATE = "that came too late for its trace"
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
@@ -53,6 +55,7 @@ class Spool:
         self.counts = Counter({"taken": 0, _TOO_LATE: 0, self._too_many_traces: 0, self._too_many_spans: 0})
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
+        self._path, self._logged = path, 0
         if path:
             create(Path(path))  # it holds texts, which only its owner may read
         try:
@@ -60,6 +63,7 @@ class Spool:
             self._db.execute("PRAGMA page_size = 16384")
             if path:
                 self._db.execute("PRAGMA journal_mode = WAL")
+                self._db.execute(f"PRAGMA wal_autocheckpoint = {_MOST_LOGGED_PAGES}")
             # A kill loses nothing of what is committed; a power cut may lose the last moments.
             self._db.execute(f"PRAGMA synchronous = {'NORMAL' if path else 'OFF'}")
             self._db.executescript(_SCHEMA)
@@ -68,7 +72,7 @@ class Spool:
         except sqlite3.Error as error:
             raise StoreError(f"the spool {path} could not be opened ({error}); name another file") from error
 
-    def add(self, spans: Iterable[TraceSpan], now: float = 0.0) -> Counter[str]:
+    def add(self, spans: Iterable[PackedSpan], now: float = 0.0) -> Counter[str]:
         """Keeps spans; returns how many were refused, by the reason. Raises StoreError where the disk takes nothing.
 
         Args:
@@ -76,43 +80,49 @@ class Spool:
             now: The time at which they came, in seconds.
         """
         refused: Counter[str] = Counter()
-        by_trace: dict[str, list[TraceSpan]] = {}
+        by_trace: dict[str, list[PackedSpan]] = {}
         for span in spans:
             by_trace.setdefault(span.trace_id, []).append(span)
+        ids = list(by_trace)
         with self._transaction():
-            new = sum(self._add(trace, own, now, refused) for trace, own in by_trace.items())
+            known = {row[1]: row for row in self._chosen("SELECT * FROM trace WHERE id", ids)}
+            forgotten = {row[0] for row in self._chosen("SELECT id FROM done WHERE id", ids)} - known.keys()
+            (latest,) = self._db.execute("SELECT ifnull(max(number), 0) FROM trace").fetchone()
+            traces, rows, new = [], [], 0
+            for trace, own in by_trace.items():
+                number, _, _, have, ended, handed = known.get(trace) or (latest + 1, trace, now, 0, 0, 1)
+                # A whole run may come anew at any time; other spans would be a run without those that came before.
+                if trace in forgotten and not any(span.is_whole for span in own):
+                    refused[_TOO_LATE] += len(own)
+                    continue
+                if trace not in known and self.waiting + new >= MOST_TRACES:
+                    refused[self._too_many_traces] += len(own)
+                    continue
+                kept = own[: max(0, MOST_SPANS - have)]
+                if len(kept) < len(own):
+                    refused[self._too_many_spans] += len(own) - len(kept)
+                latest, new = max(latest, number), new + handed
+                ended = ended or any(span.is_ended_root for span in kept)
+                traces.append((number, trace, now, have + len(kept), ended, 0))
+                rows += [(number, have + place, span.body) for place, span in enumerate(kept)]
+            self._insert("INSERT OR REPLACE INTO trace", traces)
+            self._insert("INSERT INTO span", rows)
         self.waiting += new
+        self._logged += sum(len(row[2]) for row in rows)
         taken = sum(map(len, by_trace.values())) - refused.total()
         self.counts.update({"taken": taken, **refused})
         return refused
 
-    def _add(self, trace: str, spans: Sequence[TraceSpan], now: float, refused: Counter[str]) -> bool:
-        """Keeps spans of one trace; returns True for a trace that did not wait before."""
-        row = self._db.execute("SELECT number, spans, handed FROM trace WHERE id = ?", (trace,)).fetchone()
-        if row is None:
-            # A whole run may come anew at any time; other spans would be a run without those that came before.
-            is_whole = any(RUN_WHOLE in span.attributes for span in spans)
-            if not is_whole and self._db.execute("SELECT 1 FROM done WHERE id = ?", (trace,)).fetchone():
-                refused[_TOO_LATE] += len(spans)
-                return False
-            if self.waiting >= MOST_TRACES:
-                refused[self._too_many_traces] += len(spans)
-                return False
-            row = self._db.execute("INSERT INTO trace (id, last) VALUES (?, ?)", (trace, now)).lastrowid, 0, 1
-        number, have, handed = row
-        kept = spans[: max(0, MOST_SPANS - have)]
-        if len(kept) < len(spans):
-            refused[self._too_many_spans] += len(spans) - len(kept)
-        self._db.executemany(
-            "INSERT INTO span VALUES (?, ?, ?)",
-            ((number, have + n, _text(span)) for n, span in enumerate(kept)),
-        )
-        ended = any(not span.parent_id and span.ended_ns for span in kept)
-        self._db.execute(
-            "UPDATE trace SET spans = spans + ?, last = ?, ended = max(ended, ?), handed = 0 WHERE number = ?",
-            (len(kept), now, ended, number),
-        )
-        return bool(handed)
+    def _chosen(self, select: str, ids: Sequence[str]) -> list[tuple[Any, ...]]:
+        """Returns the rows with some ids."""
+        return self._db.execute(f"{select} IN ({', '.join('?' * len(ids))})", ids).fetchall()
+
+    def _insert(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
+        """Inserts rows by few statements: after each, this thread waits for those that compute meanwhile."""
+        for start in range(0, len(rows), _ROWS_AT_ONCE):
+            some = rows[start : start + _ROWS_AT_ONCE]
+            places = ", ".join([f"({', '.join('?' * len(some[0]))})"] * len(some))
+            self._db.execute(f"{statement} VALUES {places}", [value for row in some for value in row])
 
     def complete(self, ended_before: float, quiet_before: float, most: int = 256) -> list[str]:
         """Returns traces of which no more is expected: those whose root has ended and whose latest span came before the
@@ -142,7 +152,7 @@ class Spool:
         find = "SELECT body FROM span WHERE trace = (SELECT number FROM trace WHERE id = ?) ORDER BY seq"
         with self._lock:
             rows = self._db.execute(find, (trace,)).fetchall()
-        return [_span(row[0]) for row in rows]
+        return [unpacked(row[0]) for row in rows]
 
     def handed(self, traces: Iterable[str], before: float) -> None:
         """Notes that traces have become runs, except those of which spans came since that time."""
@@ -165,6 +175,19 @@ class Spool:
             self._db.executemany("DELETE FROM trace WHERE number = ?", numbers)
             self._db.execute("DELETE FROM done WHERE at < ?", (known_before,))
 
+    def checkpoint(self) -> None:
+        """Moves what has been logged into the file, most of it while spans come; these wait for the rest alone."""
+        if self._path is None or self._logged < _LOGGED_BYTES:
+            return
+        self._logged = 0
+        try:
+            with closing(sqlite3.connect(self._path, isolation_level=None)) as beside:
+                beside.execute("PRAGMA wal_checkpoint(PASSIVE)")
+            with self._lock:
+                self._db.execute("PRAGMA wal_checkpoint(RESTART)")
+        except sqlite3.Error as error:
+            raise StoreError(f"the disk takes nothing ({error}); free it") from error
+
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         with self._lock:
@@ -183,13 +206,3 @@ class Spool:
         """Closes the file."""
         with self._lock:
             self._db.close()
-
-
-def _text(span: TraceSpan) -> str:
-    return json.dumps([getattr(span, name) for name in TraceSpan.__slots__], default=str)
-
-
-def _span(text: str) -> TraceSpan:
-    span = TraceSpan(*json.loads(text))
-    span.events = [SpanEvent(*event) for event in span.events]
-    return span

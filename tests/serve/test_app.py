@@ -3,16 +3,19 @@
 import asyncio
 import gzip
 import json
+import threading
+from dataclasses import replace
 
 import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from support.polling import aeventually
 from support.traced import TRACE, documents, exported, ids, instrumented, otlp_json, span
 
 import ragguard_langchain.demo
 from ragguard import RagGuard, world
 from ragguard.traces import spool
-from ragguard.traces.otlp import spans_of_protobuf
+from ragguard.traces.otlp import packed, spans_of_protobuf
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
 QUESTION, TRUE, FALSE = (
@@ -97,6 +100,21 @@ async def test_a_whole_run_that_comes_after_its_trace_is_forgotten_takes_the_pla
         assert await send(asked, whole("who", "and who")) == {}
         assert [len(found) for found in await steps(asked, 6)] == [2]
         assert [run.id for run in asked.rg.runs()] == ["r1"]
+
+
+async def test_runs_are_made_while_spans_come_without_a_break(client):
+    ended = threading.Event()
+    async with client(scorers=()) as asked:
+        working = asyncio.create_task(asked.ingest.run())
+        taking = asyncio.create_task(asked.ingest.take(lambda: (ended.wait(60), [])[1]))
+        for number in range(2):
+            trace = f"{number + 1:032x}"
+            await send(asked, *(replace(one, trace_id=trace) for one in (ROOT, hop(2, "a"))))
+            asked.clock[0] += 6
+            await aeventually(lambda number=number: len(list(asked.rg.runs())) == number + 1)
+        ended.set()
+        await taking
+        working.cancel()
 
 
 async def test_spans_are_kept_for_the_latest_traces_alone(client, monkeypatch):
@@ -343,7 +361,7 @@ async def test_hops_of_an_agent_appear_one_by_one_in_the_run_that_it_becomes(cli
     async with client() as asked:
         for ended in sorted(spans_of_protobuf(exported(exporter)), key=lambda one: one.ended_ns):
             asked.clock[0] += 1
-            await asked.ingest.take(lambda ended=ended: [ended])
+            await asked.ingest.take(lambda ended=ended: [packed(ended)])
             await asked.ingest.show_open()
             shown += [(run.id, run.question, run.status, len(run.steps)) for run in asked.rg.runs()]
         assert [len(found) for found in await steps(asked, 6)] == [2]

@@ -11,6 +11,7 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
+from ragguard.traces.otlp import packed_protobuf, spans_of_protobuf, unpacked
 from ragguard.traces.phoenix import phoenix_project, spans_of_project
 from ragguard.traces.pulled import since_time
 from ragguard.traces.reader import is_trace_file
@@ -77,7 +78,9 @@ def test_a_body_in_json_is_one_in_protobuf():
         for key, value in one.attributes.items():
             kind = "string_value" if isinstance(value, str) else "double_value"
             setattr(made.attributes.add(key=key).value, kind, value)
-    (json_run,), (protobuf_run,) = read(body), read(request.SerializeToString())
+    raw = request.SerializeToString()
+    assert [unpacked(one.body) for one in packed_protobuf(raw)] == list(spans_of_protobuf(raw))
+    (json_run,), (protobuf_run,) = read(body), read(raw)
     json_run.run.metadata.pop("service")
     assert json_run == protobuf_run
 
