@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from ragguard.analysis.hops import print_hops as print_hops
     from ragguard.capture import splitters as splitters
     from ragguard.capture.anywhere import current_run as current_run
+    from ragguard.capture.anywhere import retrieval as retrieval
     from ragguard.capture.anywhere import retrieved as retrieved
-    from ragguard.capture.decorator import retrieval as retrieval
     from ragguard.capture.enclosing import paused as paused
     from ragguard.client import RagGuard as RagGuard
     from ragguard.engines.base import Engine as Engine
@@ -69,7 +69,7 @@ _HOMES = {
     "read_lines": "ragguard.storage.files.runfile",
     "read_runs": "ragguard.storage.files.runfile",
     "read_scored": "ragguard.storage.source",
-    "retrieval": "ragguard.capture.decorator",
+    "retrieval": "ragguard.capture.anywhere",
     "retrieved": "ragguard.capture.anywhere",
     "write_runs": "ragguard.storage.files.runfile",
     "write_scores": "ragguard.storage.files.scorefile",

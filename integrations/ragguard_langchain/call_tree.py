@@ -14,12 +14,11 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
-from ragguard.capture.enclosing import is_paused
+from ragguard.capture.emitter import RunListener
+from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.handle import current_handle, innermost
-from ragguard.capture.interfaces import RunListener
 from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.trace import trace_context
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, texts_in
 from ragguard_langchain.open_calls import OpenCall, OpenCalls, Scope

@@ -19,8 +19,8 @@ from langchain_core.callbacks import BaseCallbackHandler
 
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located, recorder_of
 from ragguard.capture.enclosing import current_task, is_paused
+from ragguard.capture.pipeline_run import ToolResult
 from ragguard.capture.snapshot import top_k_in
-from ragguard.capture.tool_calls import ToolResult
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess

@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.turns import Branch, TurnKey
+from ragguard.capture.events import Branch, TurnKey
 from ragguard.records import TraceContext
 from ragguard_langchain.tree_runs import TreeRun
 

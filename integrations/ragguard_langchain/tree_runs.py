@@ -17,12 +17,11 @@ from uuid import UUID
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
-from ragguard.capture.enclosing import current_task, is_paused
+from ragguard.capture.enclosing import current_task, is_paused, trace_context
 from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, PipelineRun
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.trace import trace_context
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, has_history, unpack_of
 from ragguard_langchain.spans import span_of

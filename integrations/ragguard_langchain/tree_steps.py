@@ -11,9 +11,9 @@ from uuid import uuid4
 from ragguard.capture.decisions import TOOL_CALL, guard_decided, joined
 from ragguard.capture.handle import innermost
 from ragguard.capture.open_runs import Unpack
+from ragguard.capture.pipeline_run import ToolEnd, ToolResult, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter
-from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.messages import Taken, block_texts, snapshot, tool_message, tool_text, unpack_of
 from ragguard_langchain.open_calls import OpenCall, Scope, ToolCall, VerdictReport

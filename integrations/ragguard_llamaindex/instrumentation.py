@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ragguard import RagGuard
 from functools import partial
 
-from ragguard.capture.context import CurrentCall, frameworks
+from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard_llamaindex.calls import Call, Kind, note_step
 from ragguard_llamaindex.runs import about, retrieves
 

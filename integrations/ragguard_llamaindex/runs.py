@@ -25,13 +25,12 @@ from llama_index_instrumentation import get_dispatcher
 
 from ragguard.capture.decisions import guard_decided
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
+from ragguard.capture.enclosing import context_of
 from ragguard.capture.handle import status_of
 from ragguard.capture.open_runs import Unpack
-from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS
+from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, ToolEnd, ToolResult, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import passages_of, text_of
-from ragguard.capture.tool_calls import ToolEnd, ToolResult, tool_ended
-from ragguard.capture.trace import context_of
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import Faults, never_raises
 from ragguard_llamaindex.calls import ASKING, Call, Invocation, Kind, given_in, hand_verdicts_on, hexadecimal

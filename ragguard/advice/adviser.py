@@ -26,7 +26,7 @@ from ragguard.advice.calibration import (
 )
 from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
 from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
-from ragguard.capture.interfaces import BUDGET_MS, CapturedRun
+from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds

@@ -2,23 +2,41 @@
 
     ragguard.retrieved(query, vector_store.similarity_search_with_score(query))
 
+    @ragguard.retrieval
+    def search(query: str) -> list[Document]:
+        return vector_store.similarity_search(query)
+
 The run is found by context: `with rg.run(...)`, or the call of LangChain, LangGraph or LlamaIndex that is
 captured. Imports no framework. Outside of any run nothing is recorded, which is logged once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+import functools
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import Any, ParamSpec, TypeVar, overload
 
-from ragguard.capture.context import CurrentCall, framework_call
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.enclosing import is_paused
-from ragguard.capture.handle import RunHandle, innermost
-from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
-from ragguard.capture.plain_steps import advisers, keep_advice, note_decision, record_failure, record_step
-from ragguard.capture.snapshot import text_of
-from ragguard.records import Advice, Decision
+from ragguard.capture.emitter import BUDGET_MS, Advise, AdviseAsync, CapturedRun
+from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
+from ragguard.capture.handle import RunHandle, innermost, status_of
+from ragguard.capture.plain_steps import (
+    CurrentCall,
+    advisers,
+    end_step,
+    framework_call,
+    keep_advice,
+    note_decision,
+    record_failure,
+    record_step,
+    start_step,
+)
+from ragguard.capture.shapes import documents_in
+from ragguard.capture.snapshot import text_of, top_k_in
+from ragguard.errors import InvalidInput
+from ragguard.records import CONTENT_KIND, Advice, Decision, Passage
 from ragguard.runtime.faults import FAULTS, NOTICES
 
 _NO_RUN = (
@@ -148,3 +166,194 @@ def warn_outside() -> None:
     """Warns once that a retrieval was made outside of any run; says nothing in a pause."""
     if not is_paused():
         NOTICES.once("retrieved outside a run", _NO_RUN)
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_QUERY = "query"
+_TOP_K = ("k", "top_k")
+"""The usual argument names for the number of passages to retrieve."""
+
+
+@overload
+def retrieval(function: Callable[P, R], /) -> Callable[P, R]: ...
+@overload
+def retrieval(
+    *, query: str = "query", tool: str = "", k: str | int | None = None
+) -> Callable[[Callable[P, R]], Callable[P, R]]: ...
+def retrieval(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    query: str = "query",
+    tool: str = "",
+    k: str | int | None = None,
+) -> Any:
+    """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
+
+    The function may be sync, async or a generator of documents; its result is passed on unchanged. It may return what
+    `ragguard.retrieved` takes, or a pair (text, documents) as LangChain tools do, of which the documents are recorded.
+    Items of an iterator that it returns (`map`, `iter`) are not recorded, since reading them is the caller's.
+    Retrievals that the function makes itself become sub-steps.
+
+    Args:
+        function: The function, where the decorator is used without arguments.
+        query: The name of the argument that holds the query. Where there is no `query`, the first text is taken;
+            another name has to be one of the function's.
+        tool: The name of the retriever. Empty: the function's.
+        k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
+            None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
+    """
+    if function is None:
+        return functools.partial(_decorated, query=query, tool=tool, k=k)
+    return _decorated(function, query=query, tool=tool, k=k)
+
+
+def _decorated(
+    function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
+) -> Callable[..., Any]:
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # Python knows none of it
+        signature = None
+    if query != _QUERY and signature is not None and not _takes(signature, query):
+        raise InvalidInput(
+            "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
+        )
+
+    def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AbstractContextManager[_DecoratedCall]:
+        given = _arguments(signature, args, kwargs)
+        words = given.get(query)
+        if words is None:
+            words = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
+        text = str(getattr(words, "query_str", None) or text_of(words)[0])
+        places = given.get(k) if isinstance(k, str) else k
+        top_k = next((given[name] for name in _TOP_K if name in given), None) if k is None else None
+        name = getattr(function, "__name__", "")
+        return _recorded(text, tool, name=name, k=places, top_k=top_k_in(top_k))
+
+    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        with asked(args, kwargs) as retrieval:
+            items = function(*args, **kwargs)
+            while True:
+                try:
+                    with retrieval.inside():
+                        item = await anext(items)
+                except StopAsyncIteration:
+                    return
+                retrieval.found.append(item)
+                yield item
+
+    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
+        with asked(args, kwargs) as retrieval:
+            items = function(*args, **kwargs)
+            while True:
+                try:
+                    with retrieval.inside():
+                        item = next(items)
+                except StopIteration:
+                    return
+                retrieval.found.append(item)
+                yield item
+
+    async def coroutine(*args: Any, **kwargs: Any) -> Any:
+        with asked(args, kwargs) as retrieval, retrieval.inside():
+            retrieval.found = await function(*args, **kwargs)
+        return retrieval.found
+
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        with asked(args, kwargs) as retrieval, retrieval.inside():
+            retrieval.found = function(*args, **kwargs)
+        return retrieval.found
+
+    wrapper: Callable[..., Any] = plain
+    if inspect.isasyncgenfunction(function):
+        wrapper = stream
+    elif inspect.isgeneratorfunction(function):
+        wrapper = generator
+    elif inspect.iscoroutinefunction(function):
+        wrapper = coroutine
+    return functools.wraps(function)(wrapper)
+
+
+class _DecoratedCall:
+    """One call of a decorated function: collects its result and marks retrievals inside it as sub-steps."""
+
+    def __init__(self, step: EnclosingStep | None) -> None:
+        self._step = step
+        self.found: Any = []
+        """The function's return value; of a generator, the list of items yielded so far."""
+
+    @contextmanager
+    def inside(self) -> Iterator[None]:
+        """Makes retrievals inside the `with` block sub-steps of this call.
+
+        A generator's body runs in its caller's context, so the block is left at each `yield` and entered again.
+        """
+        token = None if self._step is None else enclosing_step.set(self._step)
+        try:
+            yield
+        finally:
+            # An async generator that another task closes ends in that task's context.
+            with suppress(ValueError):
+                if token is not None:
+                    enclosing_step.reset(token)
+
+
+@contextmanager
+def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None) -> Iterator[_DecoratedCall]:
+    """Records one call as a step, which ends with the function's result, its error or the last item it yields."""
+    call = current_call()
+    if call is None:
+        warn_outside()
+        yield _DecoratedCall(None)
+        return
+    step_id = start_step(call, query, tool, name=name, top_k=top_k)
+    retrieval = _DecoratedCall(EnclosingStep(call.recorder, call.run_id, step_id))
+    try:
+        yield retrieval
+    except BaseException as error:
+        if not isinstance(error, GeneratorExit):  # else the items so far are what the caller has read
+            call.recorder.step_failed(step_id, error, status_of(error))
+        raise
+    finally:
+        end_step(
+            call, step_id, query, _documents(retrieval.found), k=k
+        )  # does nothing where the step has failed
+
+
+def _takes(signature: inspect.Signature, name: str) -> bool:
+    """True if the function accepts an argument of this name, by itself or as `**kwargs`."""
+    parameters = signature.parameters
+    return name in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+
+
+def _arguments(
+    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Mapping[str, Any]:
+    """Returns a call's arguments by name, with defaults filled in; without a signature only the named ones."""
+    if signature is None:
+        return kwargs
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError:  # the call itself will raise the error
+        return kwargs
+    bound.apply_defaults()
+    return {**bound.arguments, **kwargs}
+
+
+def _documents(result: Any) -> Any:
+    """Returns the part of a function's result that holds the documents; warns once if it is an iterator."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[0], str):
+        documents = documents_in(result[1])
+        return result if documents is None else documents
+    if isinstance(result, Iterator | AsyncIterator):
+        kind = type(result).__name__
+        NOTICES.once(
+            "retrieval returned an iterator",
+            f"a function under @ragguard.retrieval returned a {kind}, which is the caller's to read, so its documents "
+            "are not recorded. Return a list, or make the function itself a generator",
+        )
+        return [Passage("", metadata={CONTENT_KIND: kind})]
+    return result

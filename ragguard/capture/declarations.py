@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.search_results import found
-from ragguard.capture.splitters import Splitter
+from ragguard.capture.splitters import Splitter, found
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, Faults
 

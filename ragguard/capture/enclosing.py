@@ -1,15 +1,21 @@
-"""The surroundings of the code at hand: a pause of capture, a retrieval.
+"""The surroundings of the code at hand: a pause of capture, a retrieval, a span of OpenTelemetry where it is in use.
 
-Everything here is a context variable, so it goes where Python copies the context: into asyncio tasks,
+The first two are context variables, so they go where Python copies the context: into asyncio tasks,
 `asyncio.to_thread` and LangChain's `ContextThreadPoolExecutor`, and not into a plain thread or thread pool.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 import weakref
 from contextvars import ContextVar
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ragguard.records import TraceContext
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Span
 
 
 def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
@@ -73,3 +79,37 @@ class EnclosingStep(NamedTuple):
 
 
 enclosing_step: ContextVar[EnclosingStep | None] = ContextVar("ragguard_step", default=None)
+
+
+_RETRIEVALS = ("retrieval", "vector_db_retrieve")
+"""The values of `gen_ai.operation.name` for a retrieval, by OpenTelemetry's conventions and by OpenLLMetry."""
+
+
+def trace_context() -> TraceContext | None:
+    """Returns the ids of the current span, if any; an application that traces has imported OpenTelemetry itself."""
+    trace = sys.modules.get("opentelemetry.trace")
+    # An empty context holds no span; this check is quicker than finding the current span.
+    if trace is None or not sys.modules["opentelemetry.context"].get_current():
+        return None
+    return context_of(trace.get_current_span())
+
+
+def context_of(span: Span) -> TraceContext | None:
+    """Returns the ids of a span, and whether it is the span of a retrieval; None for a span without ids."""
+    context = span.get_span_context()
+    if not context.trace_id or not context.span_id:
+        return None
+    return TraceContext(
+        f"{context.trace_id:032x}",
+        f"{context.span_id:016x}",
+        context.trace_flags.sampled,
+        _is_retrieval(span),
+    )
+
+
+def _is_retrieval(span: object) -> bool:
+    attributes = getattr(span, "attributes", None)
+    if not attributes:
+        return False
+    kind, operation = attributes.get("openinference.span.kind"), attributes.get("gen_ai.operation.name")
+    return bool(kind == "RETRIEVER" or operation in _RETRIEVALS)

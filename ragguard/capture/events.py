@@ -1,18 +1,23 @@
-"""The events of capture, in the order in which they happen.
+"""The events of capture, in the order in which they happen; which runs are recorded, and how turns are numbered.
 
 A hook makes an event, which does not change after that, and gives it to an intake: a queue, a store's writer, a list.
 
 The id of a run is made where the run begins, and no other run has it. What the application or a framework calls the
 run stands beside it, as its `RunNames`.
+
+Retrievals that did not wait for each other share a turn. What a framework says counts: it names the parallel branches
+that a call is in. Retrievals of one branch that overlap in time share a turn as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, TraceContext
+from ragguard.runtime.arguments import number_between
 
 CALLER_ID = "ragguard.caller_id"
 """Metadata key of a run, or of a step: the id that the application gave it."""
@@ -208,3 +213,78 @@ class OneStepRun(NamedTuple):
 
 
 Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded | OneStepRun
+
+
+class Sampling:
+    """Chooses a share of all runs."""
+
+    def __init__(self, rate: float) -> None:
+        number_between("sample_rate", rate, 0.0, 1.0, "a share between 0 and 1")
+        self.takes_all = rate == 1.0
+        """True where every run is recorded, whatever its id."""
+        self._below = rate * 2**32
+
+    def takes(self, run_id: str, names: RunNames | None = None) -> bool:
+        """True where a run of this id is recorded. The names of the run count more, since its parts share them."""
+        if self.takes_all:
+            return True
+        chosen_by = (names and (names.caller_id or names.thread)) or run_id
+        return zlib.crc32(chosen_by.encode("utf-8", "replace")) < self._below
+
+
+Branch: TypeAlias = tuple[Hashable, Hashable]
+"""A group of parallel calls, and the call among them."""
+TurnKey: TypeAlias = tuple[Branch, ...]
+"""The parallel branches that a call is in, from the outermost to the innermost; () outside of any."""
+BRANCHES_KEPT = 256
+"""The number of branches, and of groups, of a run that are remembered; only the latest can still grow."""
+
+
+class Turns:
+    """Numbers the turns of one run.
+
+    The branches of a group begin at the same turn, and what follows the group comes after the longest of them.
+    """
+
+    __slots__ = ("_beside", "_groups", "_next", "following")
+
+    def __init__(self) -> None:
+        self.following = 0
+        """The turn of a step that starts after all others."""
+        self._groups: dict[tuple[TurnKey, Hashable], int] = {}
+        """The turn at which each group begins, by the branch around the group and the group."""
+        self._next: dict[TurnKey, int] = {}
+        """The turn of the next step of each branch."""
+        self._beside: dict[Hashable, Hashable] = {}
+        """The group of each outermost call of a framework that is open in the run."""
+
+    def given(self, turn: int) -> int:
+        """Notes a turn that the user gave."""
+        self.following = max(self.following, turn + 1)
+        return turn
+
+    def next(self, key: TurnKey = (), overlapping: Sequence[tuple[TurnKey, int]] = ()) -> int:
+        """Returns the turn of a step of a branch that starts now, while the `overlapping` ones are open."""
+        for other, turn in reversed(overlapping):
+            if other == key:
+                return turn
+        turn = self.following
+        for depth, (group, _) in enumerate(key):
+            turn = self._groups.setdefault((key[:depth], group), turn)
+            turn = self._next.get(key[: depth + 1], turn)
+        for depth in range(1, len(key) + 1):
+            self._next[key[:depth]] = max(turn + 1, self._next.get(key[:depth], 0))
+        while len(self._groups) > BRANCHES_KEPT:
+            del self._groups[next(iter(self._groups))]
+        while len(self._next) > BRANCHES_KEPT:
+            del self._next[next(iter(self._next))]
+        return self.given(turn)
+
+    def began(self, call: Hashable) -> TurnKey:
+        """Returns the branch of an outermost call of a framework: those that are open at the same time are parallel."""
+        group = self._beside[call] = next(iter(self._beside.values()), object())
+        return ((group, call),)
+
+    def ended(self, call: Hashable) -> None:
+        """Notes that an outermost call has ended: what begins from now on may follow it."""
+        self._beside.pop(call, None)

@@ -13,10 +13,17 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.context import CurrentCall, framework_run
+from ragguard.capture.emitter import BUDGET_MS, Advise, AdviseAsync, CapturedRun
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
-from ragguard.capture.interfaces import BUDGET_MS, Advise, AdviseAsync, CapturedRun
-from ragguard.capture.plain_steps import advisers, came_late, keep_advice, record_failure, record_step
+from ragguard.capture.plain_steps import (
+    CurrentCall,
+    advisers,
+    came_late,
+    framework_run,
+    keep_advice,
+    record_failure,
+    record_step,
+)
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop

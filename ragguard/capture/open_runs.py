@@ -11,10 +11,18 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.events import UNNAMED, OneStepRun, RunEnded, RunNames, StepAmended, StepEnded
+from ragguard.capture.events import (
+    UNNAMED,
+    OneStepRun,
+    RunEnded,
+    RunNames,
+    StepAmended,
+    StepEnded,
+    TurnKey,
+    Turns,
+)
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN, ModelCalls
 from ragguard.capture.snapshot import OwnPassages, passages_of
-from ragguard.capture.turns import TurnKey, Turns
 from ragguard.errors import InvalidInput
 from ragguard.records import (
     K_ERROR,

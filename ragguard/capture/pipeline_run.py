@@ -1,18 +1,29 @@
-"""The run of a framework's outermost call: a run of its own, from the first retrieval on, or one that it joins."""
+"""What the frameworks' adapters share: the run of an outermost call, and what the end of a tool's call means.
+
+The run of an outermost call is a run of its own, from the first retrieval on, or one that it joins. A tool's call was a
+retrieval, had retrievals inside, or neither. Its result comes in the forms that tools use (text, JSON, MCP's content
+blocks). The hook keeps it without reading it; it is taken apart when the step is read.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from ragguard.capture.emitter import TOOL
 from ragguard.capture.events import RunNames
 from ragguard.capture.handle import innermost
+from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_in
+from ragguard.capture.splitters import Splitter, json_passages, search_results
 from ragguard.errors import InvalidInput
-from ragguard.records import Status, TraceContext
+from ragguard.records import Passage, Status, TraceContext
 from ragguard.runtime.arguments import references_of
-from ragguard.runtime.faults import describe
+from ragguard.runtime.faults import NOTICES, describe
 
 NAME, REFERENCES = "ragguard_name", "ragguard_references"
 RUN_ID, RESUME = "ragguard_run_id", "ragguard_resume"
@@ -105,3 +116,154 @@ class PipelineRun:
             self.id, answer, status, question=question, sub_questions=self.sub_questions, metadata=metadata,
             trace=trace, waits_for=waits_for,
         )  # fmt: skip
+
+
+_MOST_NAMES = 1024
+"""The most names of tools that have given documents that are remembered."""
+
+
+@dataclass(slots=True)
+class ToolEnd:
+    """A call of a tool that ends, and how the framework's adapter records a step of it."""
+
+    name: str
+    run_id: str
+    begin: Callable[[], str]
+    """Begins the call's step, and returns its id."""
+    end: Callable[[Any, Unpack | None], None]
+    """Ends the step with documents, or with what `Unpack` takes apart."""
+    step_id: str = ""
+    """The id of the step of a declared tool, which has begun with the call."""
+    splitter: Splitter | None = None
+    """The splitter of a declared tool."""
+    inside: Sequence[str] = ()
+    """The ids of the steps that were made in the call."""
+
+
+def tool_ended(recorder: Recorder, call: ToolEnd, result: ToolResult, status: Status = "error") -> bool:
+    """Ends a call of a tool; returns False for one that has nothing to do with a retrieval.
+
+    A declared tool is a retrieval; so is a call that gives documents. An empty list may be anything, and an error as
+    well: these are a retrieval where the tool has given documents before. Where a tool fails after a retrieval inside,
+    the model got the error and none of the passages. `status` is that of a call which failed.
+    """
+    split, known = call.splitter, recorder.calls.retrieving
+    if split is None and call.inside:
+        if result.error is not None and status == "error":
+            for step_id in call.inside:
+                recorder.step_amended(step_id, call.run_id, error=result.error)
+        return True
+    if split is None and not result.is_retrieval(known=call.name in known):
+        recorder.calls.seen(call.run_id, TOOL, call.name)
+        return False
+    if result.by_rule:
+        NOTICES.once(
+            f"tools by rule {call.name}",
+            f'tools="auto": what the tool {call.name!r} gave has the shape of a search result, so its calls are '
+            f"retrievals. Where they are not, name those that are: tools=[...]. (Logged once a tool)",
+        )
+    if len(known) < _MOST_NAMES:
+        known.add(call.name)
+    step_id = call.step_id or call.begin()
+    if result.error is not None:
+        recorder.step_failed(step_id, result.error, status)
+    elif result.documents is not None or split is None:
+        call.end(result.documents, None)
+    else:
+        call.end(result, lambda given: given.split(split))
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class ToolResult:
+    """The output of one call of a tool."""
+
+    blocks: Sequence[str] = ()
+    """The texts of the result: one text, or with MCP one for each content block. FastMCP makes a content block of
+    each item of a list."""
+    structure: Any = None
+    """The result as structured data, where the tool gave that as well."""
+    error: BaseException | str | None = None
+    """The error, or its text, where the tool failed."""
+    documents: list[Any] | None = None
+    """The documents that the tool gave; None where it gave something else."""
+    any_list: bool = False
+    """True where the output is a bare list, which says nothing where it is empty."""
+
+    by_rule: bool = False
+    """True where the documents are those of a search result that was recognised by its shape."""
+
+    @classmethod
+    def of(cls, output: object, text: str, *, declared: bool, by_rule: bool = False) -> ToolResult:
+        """Reads a tool's output. Where it holds no documents, it is kept only for a tool that is `declared`; `text` is
+        then the framework's text of it. With `by_rule` a search result in any other form counts as documents."""
+        documents = documents_in(output)
+        if documents is not None or not (declared or by_rule):
+            return cls(documents=documents, any_list=isinstance(output, (list, tuple)))
+        result = cls._read(output, text)
+        if declared or result.error is not None:
+            return result
+        for form in (result.structure, [{"type": "text", "text": one} for one in result.blocks]):
+            found = search_results(form)
+            if found:
+                return cls(documents=found, by_rule=True)
+        return cls()
+
+    @classmethod
+    def _read(cls, output: object, text: str) -> ToolResult:
+        content = getattr(output, "content", None)
+        if isinstance(content, (list, tuple)) and (spelling := _mcp_spelling(output)):
+            blocks = [block.text for block in content if isinstance(getattr(block, "text", None), str)]
+            failed, structured = spelling
+            error = "\n".join(blocks) if getattr(output, failed) else None
+            return cls(blocks, getattr(output, structured, None), error)
+        if isinstance(output, (Mapping, list, tuple)):
+            return cls(structure=_copied(output))
+        return cls([output if isinstance(output, str) else text])
+
+    def is_retrieval(self, *, known: bool) -> bool:
+        """True for a result with documents. An error and an empty list say it only of a tool that is `known` to give
+        documents."""
+        if self.error is not None or (self.any_list and not self.documents):
+            return known
+        return self.documents is not None
+
+    @property
+    def text(self) -> str:
+        """The whole result as one text."""
+        if self.blocks or self.structure is None:
+            return "\n".join(self.blocks)
+        return json.dumps(self.structure, ensure_ascii=False, default=str)
+
+    def split(self, splitter: Splitter) -> Iterable[str | Passage]:
+        """Returns the splitter's passages of each text; where the splitter fails, the items of the structured data. A
+        result without a text whose data are an empty list has none."""
+        if not self.blocks and (self.structure is None or json_passages(self.structure) == []):
+            return []
+        try:
+            return [passage for block in self.blocks or [self.text] for passage in splitter(block)]
+        except Exception:
+            items = None if self.structure is None else json_passages(self.structure)
+            if items is None:
+                raise
+            return items
+
+
+def _mcp_spelling(output: object) -> tuple[str, str] | None:
+    """Returns how MCP's CallToolResult spells whether it is an error, and its structured data; None for anything else.
+    The package `mcp` spells both in snake case from version 2 on."""
+    spellings = ("is_error", "structured_content"), ("isError", "structuredContent")
+    return next((spelling for spelling in spellings if hasattr(output, spelling[0])), None)
+
+
+def _copied(value: Any) -> Any:
+    """Returns a copy two levels deep: the list of items, and each item."""
+    if isinstance(value, Mapping):
+        return {key: _copied_items(inner) for key, inner in value.items()}
+    return _copied_items(value)
+
+
+def _copied_items(value: Any) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [dict(item) if isinstance(item, Mapping) else item for item in value]
+    return value

@@ -1,21 +1,67 @@
-"""Records retrievals of plain code as steps of the current call's run; errors become the recorder's faults."""
+"""Records retrievals of plain code as steps of the run of the call at work; errors become the recorder's faults.
+
+Each framework's integration registers here how to find its own call around the code at hand.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from operator import index
-from typing import Any, SupportsIndex
+from typing import Any, SupportsIndex, TypeAlias
 
-from ragguard.capture.context import CurrentCall
 from ragguard.capture.decisions import Verdict, about
+from ragguard.capture.emitter import Advise, AdviseAsync
 from ragguard.capture.enclosing import is_paused
-from ragguard.capture.events import CALLER_ID
-from ragguard.capture.interfaces import Advise, AdviseAsync
+from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS, NOTICES
+
+
+@dataclass(frozen=True, slots=True)
+class CurrentCall:
+    """The call at work and its run, in which a retrieval of plain code inside the call is recorded."""
+
+    recorder: Recorder
+    run_id: str
+    tool: str = ""
+    turn: TurnKey = ()
+    """The parallel branches that the call is in."""
+    within: str = ""
+    """The id of the retrieval that the call itself is, or that the call is a part of."""
+    metadata: Mapping[str, Any] | None = None
+    names: RunNames = UNNAMED
+    begin: Callable[[str], None] = lambda query: None
+    """Opens the run, which frameworks do with the first retrieval; takes the query."""
+    ended: Callable[[str], None] = lambda step_id: None
+    """Takes in a retrieval that has ended, so that the tool's output is not taken for another one."""
+
+
+FindCall: TypeAlias = Callable[[], CurrentCall | None]
+frameworks: dict[str, FindCall] = {}
+"""The function with which each framework's integration finds the call at work, by the framework's name."""
+
+
+def framework_run() -> str:
+    """Returns the id of the run that a framework's call around the caller belongs to; '' outside of any such call."""
+    call = framework_call() if frameworks else None
+    return "" if call is None else call.run_id
+
+
+def framework_call() -> CurrentCall | None:
+    """Returns the call of a framework around the caller; None outside of any."""
+    for find in list(frameworks.values()):
+        try:
+            call = find()
+        except Exception:  # noqa: BLE001 - a framework that has changed inside must not break the host
+            continue
+        if call is not None:
+            return call
+    return None
+
 
 _LOOKED_AT = 16
 """The number of the latest retrievals of a run among which that of a guard's decision is looked for."""

@@ -14,9 +14,16 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.calls import CallLog
-from ragguard.capture.emitter import CaptureCounts, OpenCapture
-from ragguard.capture.enclosing import enclosing_step, is_paused
+from ragguard.capture.emitter import (
+    Advise,
+    AdviseAsync,
+    CallLog,
+    CaptureCounts,
+    EventIntake,
+    OpenCapture,
+    RunListener,
+)
+from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
     CALLER_ID,
     UNNAMED,
@@ -24,16 +31,14 @@ from ragguard.capture.events import (
     RunEnded,
     RunNames,
     RunStarted,
+    Sampling,
     StepAmended,
     StepEnded,
+    TurnKey,
 )
-from ragguard.capture.interfaces import Advise, AdviseAsync, EventIntake, RunListener
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
-from ragguard.capture.sampling import Sampling
 from ragguard.capture.snapshot import error_text
-from ragguard.capture.trace import trace_context
-from ragguard.capture.turns import TurnKey
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number

@@ -10,8 +10,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 
+from ragguard.capture.emitter import EventIntake
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
-from ragguard.capture.interfaces import EventIntake
 from ragguard.errors import InvalidInput
 from ragguard.traces.runs import run_so_far
 from ragguard.traces.spool import Spool

@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
 
-from ragguard.capture.calls import what_to_do
+from ragguard.capture.emitter import what_to_do
 from ragguard.capture.events import Event
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
-from ragguard.capture.search_results import json_of, search_results
 from ragguard.capture.snapshot import passage
+from ragguard.capture.splitters import json_of, search_results
 from ragguard.records import Passage
 from ragguard.traces.convention import Convention, Kind
 from ragguard.traces.conventions import CONVENTIONS

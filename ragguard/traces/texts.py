@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ragguard.capture.search_results import OBJECT, json_of, unwrapped
 from ragguard.capture.shapes import ANSWER_NAMES
+from ragguard.capture.splitters import OBJECT, json_of, unwrapped
 
 QUESTION_NAMES = (
     "question", "query", "query_str", "str_or_query_bundle", "query_bundle", "user_msg", "input", "inputs", "message",

@@ -8,7 +8,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard import RagGuard
-from ragguard.capture.calls import CallLog, CallsSeen
+from ragguard.capture.emitter import CallLog, CallsSeen
 from ragguard.capture.events import RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Passage

@@ -156,11 +156,11 @@ def test_passage_that_a_guard_dropped_was_read_by_an_earlier_retrieval_alone(rec
 
 def test_long_conversation_is_compared_once_a_message(recorder, captured, monkeypatch):
     """What is in every prompt is not taken apart again for each of 30 prompts of 100 KB."""
-    from ragguard.capture import words
+    from ragguard.capture import model_calls
 
     taken_apart = []
-    whole = words.normalized
-    monkeypatch.setattr(words, "normalized", lambda text: taken_apart.append(len(text)) or whole(text))
+    whole = model_calls.normalized
+    monkeypatch.setattr(model_calls, "normalized", lambda text: taken_apart.append(len(text)) or whole(text))
     messages = [f"{'word ' * 99}{number}" for number in range(200)]
     retrieve(recorder, *[f"{OSLO} {number}" * 20 for number in range(5)])
     for call in range(30):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from ragguard.capture.search_results import found, search_results
+from ragguard.capture.splitters import found, search_results
 
 ITEMS = [{"id": "a", "text": "text of a"}, {"id": "b", "text": "text of b"}]
 DOCUMENTS = [

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from ragguard.capture.pipeline_run import ToolResult
 from ragguard.capture.splitters import json_items
-from ragguard.capture.tool_calls import ToolResult
 
 ITEMS = [{"id": "a", "text": "one"}, {"id": "b", "text": "two"}]
 

@@ -11,9 +11,9 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 from support.captured import Captured
 
+from ragguard.capture.enclosing import trace_context
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.trace import trace_context
 
 
 def test_without_a_span_there_is_nothing_to_say():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ragguard.capture.turns import BRANCHES_KEPT, Turns
+from ragguard.capture.events import BRANCHES_KEPT, Turns
 
 
 def test_steps_one_after_the_other_have_turns_of_their_own():

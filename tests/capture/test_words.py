@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ragguard.capture.words import Sought, Words
+from ragguard.capture.model_calls import Sought, Words
 from ragguard.records import CONTENT_KIND, Passage
 
 OSLO = "Fjord is a shipping firm that is based in Oslo; it was founded by Ada Berg in 1922."
