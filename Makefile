@@ -97,7 +97,7 @@ test-floors: .venv/.dev
 	python=$$($(ENVIRONMENT) telemetry-floor) && $$python -m pytest tests/telemetry
 
 test-foreign: .venv/.dev
-	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_langchain_telemetry.py tests/llamaindex/test_llamaindex_telemetry.py
+	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/langchain/test_spans.py tests/llamaindex/test_llamaindex_telemetry.py
 	python=$$($(ENVIRONMENT) foreign) && $$python -m pytest tests/traces/test_foreign.py # OpenLLMetry gives no spans where it is attached a second time
 
 test-ray: .venv/.dev

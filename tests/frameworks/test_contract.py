@@ -30,9 +30,12 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
 from llama_index.core.tools import FunctionTool, RetrieverTool, ToolMetadata
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from support import langchain_parts, llamaindex_parts
 from support.captured import Captured
-from support.guards import guarding, judging
+from support.guards import assert_spans_tell, guarding, judging
 from support.scripted_engine import ScriptedEngine
 
 import ragguard
@@ -571,9 +574,13 @@ def test_guard_that_cannot_judge_keeps_everything(framework, captured, fault, st
 
 
 @pytest.mark.parametrize("make", [LangChain, LlamaIndex, Haystack])
-def test_guarded_step_is_scored_before_and_after(make, tmp_path):
+def test_guarded_step_is_scored_before_and_after_and_its_spans_tell_what_was_dropped(make, tmp_path):
     engine = ScriptedEngine(label=lambda text, label: judging("a 1 about" if "river" in text else "", label))
-    with RagGuard(engine=engine, scorers=("utility",), store=tmp_path / "runs.db") as rg:
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    with RagGuard(
+        engine=engine, scorers=("utility",), store=tmp_path / "runs.db", tracer_provider=provider
+    ) as rg:
         make(rg.recorder).guarded(guarding(rg.engine))
         ragguard_llamaindex.uninstrument()
         ragguard_haystack.uninstrument()
@@ -586,6 +593,7 @@ def test_guarded_step_is_scored_before_and_after(make, tmp_path):
     assert {score.position for score in scores if score.name == "utility"} == {1, 2, 3}
     # The guard and the scorer ask the same questions, so that the engine's cache answers one of them.
     assert len({str(prompt) for one in engine.calls for prompt in one.prompts}) == 6
+    assert_spans_tell(exporter.get_finished_spans(), kept=2, dropped=[3])
 
 
 def test_searches_of_one_message_share_a_turn(framework, captured):

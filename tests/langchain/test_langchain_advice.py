@@ -1,4 +1,4 @@
-"""Agents of LangChain that stop when they are advised to, with nano's own advice."""
+"""Agents of LangChain that stop when they are advised to, with nano's own advice; what they do about their tools."""
 
 from __future__ import annotations
 
@@ -6,14 +6,26 @@ import asyncio
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import HumanMessage, SystemMessage
+from langchain.agents.middleware import AgentMiddleware
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 from support.advised import ANSWER, CASE, PATIENT, PLAN, TROUBLES, check_stopped, troubled
-from support.langchain_advised import SYNC_AND_ASYNC, Searches, go, search, searches, searching, watching
-from support.langchain_agents import asked
-from support.langchain_parts import call
+from support.langchain_advised import (
+    SYNC_AND_ASYNC,
+    Searches,
+    Unheeding,
+    go,
+    search,
+    searches,
+    searching,
+    watching,
+)
+from support.langchain_agents import agent, asked
+from support.langchain_parts import Says, call
 from support.polling import eventually
 from support.scripted_engine import ScriptedEngine
 
@@ -79,19 +91,6 @@ async def test_the_loop_goes_on_where_the_engine_does_not(trouble, mode, caplog)
         (run,) = rg.runs()
         assert {step.advice.action for step in run.steps} == {"continue"}
         assert {step.advice.status for step in run.steps} == {"timeout" if trouble == "slow" else "error"}
-
-
-@pytest.mark.parametrize(
-    ("settings", "argument"),
-    [
-        ({"max_hops": 0}, "max_hops"),
-        ({"budget_ms": 0}, "budget_ms"),
-        ({"search_tools": "search"}, "search_tools"),
-    ],
-)
-def test_wrong_settings_are_refused_at_once(settings, argument):
-    with pytest.raises(InvalidInput, match=f"^{argument}: got "):
-        AdviceMiddleware(**settings)
 
 
 @SYNC_AND_ASYNC
@@ -167,3 +166,106 @@ async def test_a_conversation_counts_each_question_anew(rg):
     for turn in (1, 2):
         messages = await go(built, {"messages": [HumanMessage(CASE.question)]}, config)
         assert len(searches(messages)) == turn
+
+
+async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, caplog):
+    blocks = [
+        {"type": "text", "text": "Maybe."},
+        {"type": "tool_use", "id": "call-search-x", "name": "search"},
+    ]
+    says = [AIMessage(blocks, tool_calls=[call("search", query="x")]) for _ in range(2)]
+    built = agent(*says, tools=[search], middleware=[AdviceMiddleware(max_hops=1)])
+    messages = await go(built, asked(CASE.question), watching(rg))
+    assert len(searches(messages)) == 1
+    assert (messages[-1].text, messages[-1].tool_calls, len(messages[-1].content)) == ("Maybe.", [], 1)
+    assert caplog.text.count("although it was offered none") == 1
+
+
+async def test_tools_that_do_not_search_stay_as_they_are(rg):
+    @tool
+    def book(query: str) -> str:
+        """Books something."""
+        return "booked"
+
+    model = searching(*PLAN)
+    built = create_agent(
+        model, [search, book], middleware=[AdviceMiddleware(max_hops=1, search_tools={"search"})]
+    )
+    model.turns = [call("search", query="a"), call("book", query="b"), ANSWER]
+    messages = await go(built, asked(CASE.question), watching(rg))
+    assert [one.name for one in searches(messages)] == ["search", "book"]
+    assert [tools for tools, _ in model.heard] == [["search", "book"], ["book"], ["book"]]
+
+
+async def test_an_agent_without_tools_for_searching_still_gives_its_structured_answer(rg):
+    class Found(BaseModel):
+        person: str
+
+    model = Says(turns=[call("search", query="a"), call("Found", person="Ada")])
+    built = create_agent(
+        model, [search], response_format=ToolStrategy(Found), middleware=[AdviceMiddleware(max_hops=1)]
+    )
+    assert built.invoke(asked(CASE.question), watching(rg))["structured_response"] == Found(person="Ada")
+
+
+@SYNC_AND_ASYNC
+async def test_a_name_of_no_tool_is_refused_at_the_first_call(rg, mode):
+    middleware = AdviceMiddleware(max_hops=1, search_tools=["serach"])
+    built = create_agent(searching("a", "b"), [search], middleware=[middleware])
+    for _ in range(2):
+        with pytest.raises(InvalidInput, match=r"^search_tools: got \['serach'\]; .* are \['search'\]"):
+            await go(built, asked(CASE.question), watching(rg), mode)
+
+
+async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, caplog):
+    class OfferedLater(AgentMiddleware):
+        """Offers the tools once the model has been asked so often."""
+
+        def __init__(self, after):
+            super().__init__()
+            self.left = after
+
+        def wrap_model_call(self, request, handler):
+            self.left -= 1
+            return handler(request.override(tools=[]) if self.left >= 0 else request)
+
+    for _ in range(2):
+        middleware = [OfferedLater(1), AdviceMiddleware(max_hops=1, search_tools=["search"])]
+        built = create_agent(searching("a", "b"), [search], middleware=middleware)
+        assert (await go(built, asked(CASE.question), watching(rg)))[-1].text == ANSWER
+        built.invoke(asked(CASE.question), watching(rg))
+    assert caplog.text.count("not offered ['search'] of search_tools") == 1
+    assert "it is offered []" in caplog.text
+
+
+@SYNC_AND_ASYNC
+@pytest.mark.parametrize(
+    "silent",
+    [
+        AIMessage("", tool_calls=[call("search", query="x")]),
+        AIMessage([{"type": "reasoning", "reasoning": "I should search."}]),
+        AIMessage(" "),
+    ],
+    ids=["searches", "reasons", "blank"],
+)
+async def test_a_model_that_writes_nothing_without_tools_is_asked_once_more(rg, caplog, silent, mode):
+    first = AIMessage("", tool_calls=[call("search", query="x")])
+    model = Unheeding(turns=[first, silent, ANSWER], heard=[], disable_streaming=True)
+    built = create_agent(model, [search], middleware=[AdviceMiddleware(max_hops=1)])
+    messages = await go(built, asked(CASE.question), watching(rg), mode)
+    assert (messages[-1].text, len(searches(messages)), len(messages)) == (ANSWER, 1, 4)
+    assert [tools for tools, _ in model.heard] == [["search"], [], []]
+    assert "as text now" in model.heard[-1][1]
+    assert "as text now" not in model.heard[1][1]
+    assert "empty answer" not in caplog.text
+
+
+@SYNC_AND_ASYNC
+async def test_an_answer_that_stays_empty_is_told_once_and_asked_for_no_third_time(rg, caplog, mode):
+    for _ in range(2):
+        silent = [AIMessage("", tool_calls=[call("search", query="x")]) for _ in range(3)]
+        model = Unheeding(turns=silent, heard=[], disable_streaming=True)
+        built = create_agent(model, [search], middleware=[AdviceMiddleware(max_hops=1)])
+        messages = await go(built, asked(CASE.question), watching(rg), mode)
+        assert (messages[-1].text, messages[-1].tool_calls, len(model.heard)) == ("", [], 3)
+    assert caplog.text.count("ends with an empty answer") == 1

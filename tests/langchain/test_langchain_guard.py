@@ -1,22 +1,20 @@
-"""The guard in retrievers, chains and agents: what the model reads, and what the step says of it."""
+"""The guard in retrievers, chains and agents: what the model reads, and what which step says of it."""
 
 from __future__ import annotations
 
 import asyncio
 
 import pytest
-from langchain_classic.retrievers import ContextualCompressionRetriever
+from langchain_classic.retrievers import ContextualCompressionRetriever, EnsembleRetriever
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableLambda, RunnablePassthrough
-from langchain_core.tools import tool
-from langgraph.graph import END, START, StateGraph
+from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
 from support.guards import guarding, judging
 from support.langchain_agents import ANSWER, QUESTION, agent, asked, search_tool
 from support.langchain_parts import ListRetriever, call, documents
 from support.scripted_engine import ScriptedEngine
-from typing_extensions import TypedDict
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
@@ -105,47 +103,6 @@ async def test_a_link_of_a_chain(captured, config, mode):
     assert captured.run.question == QUESTION
 
 
-@MODES
-async def test_a_tool_that_gives_one_string(rg, captured, mode):
-    @tool
-    def wiki(query: str) -> str:
-        """Reads the wiki."""
-        return "\n\n".join(f"[{n}] wiki {n} about {query}" for n in range(4))
-
-    splitters = {"wiki": paragraphs}
-    asking = agent(
-        call("wiki", query="x"),
-        ANSWER,
-        tools=[wiki],
-        middleware=[GuardMiddleware(guarding(), tools=splitters)],
-    )
-    result = await run(asking, asked(), {"callbacks": [RagGuardCallback(rg, tools=splitters)]}, mode)
-    assert tool_messages(result)[0].content == "[0] wiki 0 about x\n\n[2] wiki 2 about x"
-    (step,) = captured.run.steps
-    assert [drop.position for drop in step.decision.dropped] == [2, 4]
-    assert [passage.text for passage in step.passages] == ["[0] wiki 0 about x", "[2] wiki 2 about x"]
-
-
-@MODES
-async def test_other_tools_and_failed_ones_pass(captured, config, mode):
-    @tool
-    def add(a: int, b: int) -> str:
-        """Adds."""
-        return f"shelf 1 about {a + b}"
-
-    @tool
-    def fails(query: str) -> str:
-        """Fails."""
-        return Command(update={"messages": [ToolMessage("no", tool_call_id="call-fails-x", status="error")]})
-
-    asking = agent(
-        call("add", a=1, b=2), call("fails", query="x"), ANSWER, tools=[add, fails],
-        middleware=[GuardMiddleware(guarding(), tools={"fails": paragraphs})],
-    )  # fmt: skip
-    result = await run(asking, asked(), config, mode)
-    assert [one.content for one in tool_messages(result)] == ["shelf 1 about 3", "no"]
-
-
 def test_a_tool_that_gives_a_command(config, captured):
     @tool
     def search(query: str) -> Command:
@@ -161,32 +118,6 @@ def test_a_tool_that_gives_a_command(config, captured):
     (message,) = tool_messages(asking.invoke(asked(), config))
     assert (message.content, ids(message.artifact)) == ("<doc>shelf 0 about x</doc>\n", ["shelf-0"])
     assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
-
-
-@MODES
-async def test_a_guarded_node_of_a_graph(captured, config, mode):
-    class State(TypedDict, total=False):
-        question: str
-        context: list[Document]
-        answer: str
-
-    retriever, link = ListRetriever(count=4), drop_distractors(guarding())
-
-    async def search(state, config):
-        return {"context": await run(retriever, state["question"], config, mode)}
-
-    async def prune(state, config):
-        return await run(link, state, config, mode)
-
-    graph = StateGraph(State)
-    graph.add_node("search", search)
-    graph.add_node("prune", prune)
-    graph.add_node("answer", lambda state: {"answer": state["context"][-1].id})
-    for one, two in ((START, "search"), ("search", "prune"), ("prune", "answer"), ("answer", END)):
-        graph.add_edge(one, two)
-    result = await graph.compile().ainvoke({"question": QUESTION}, config)
-    assert result["answer"] == "shelf-2"
-    assert told(captured.run.steps[0])[1:] == (["shelf-0", "shelf-2"], DROPPED)
 
 
 def guarded_at(place, guard):
@@ -236,3 +167,144 @@ def test_wrong_parts_are_refused_where_they_are_given():
     ):
         with pytest.raises(InvalidInput):
             make()
+
+
+def told_with_query(step):
+    """What a step says: query, retrieved, given to the model, and of what was dropped the rank and the id."""
+    dropped = [(drop.position, drop.passage.id) for drop in step.decision.dropped]
+    return step.query, ids(step.candidates), ids(step.passages), dropped
+
+
+A, B, C, D = (
+    Document(id=name, page_content=text)
+    for name, text in zip("ABCD", ("w 0 about", "w 1 about", "w 2 about", "w 3 about"), strict=True)
+)
+
+
+def one_string(splitting, *, declared):
+    """An agent's one call of a tool that gives one string, and nobody but the guard takes it apart."""
+    middleware = GuardMiddleware(guarding(), tools={splitting.name: paragraphs})
+    built = agent(call(splitting.name, query="hop"), ANSWER, tools=[splitting], middleware=[middleware])
+    return built, ({splitting.name: paragraphs} if declared else None)
+
+
+@tool
+def wiki(query: str) -> str:
+    """Reads a wiki."""
+    return "\n\n".join(one.page_content for one in documents("wiki", 3, query))
+
+
+@MODES
+@pytest.mark.parametrize("declared", [False, True])
+async def test_tool_result_that_the_guard_splits_is_a_step_declared_or_not(captured, rg, declared, mode):
+    built, tools = one_string(wiki, declared=declared)
+    await run(built, asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]}, mode)
+    (step,) = captured.run.steps
+    assert (step.query, step.tool, step.turn, step.status) == ("hop", "wiki", 0, "ok")
+    assert [passage.text for passage in step.candidates] == [f"wiki {n} about hop" for n in range(3)]
+    assert [passage.text for passage in step.passages] == ["wiki 0 about hop", "wiki 2 about hop"]
+    assert [drop.position for drop in step.decision.dropped] == [2]
+    assert step.metadata["tool_call_id"] == "call-wiki-hop"
+    assert 0 < step.started_ns <= step.decision.started_ns
+
+
+def test_a_guarded_retriever_in_a_declared_tool_of_one_string(captured, rg):
+    guarded = create_retriever_tool(
+        GuardedRetriever(ListRetriever(count=3), guarding()), "search", "Searches."
+    )
+    built = agent(call("search", query="hop"), ANSWER, tools=[guarded])
+    built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools={"search": paragraphs})]})
+    (step,) = captured.run.steps
+    assert [drop.passage.id for drop in step.decision.dropped] == ["shelf-1"]
+    assert [passage.text for passage in step.passages] == ["shelf 0 about hop", "shelf 2 about hop"]
+    assert len(step.candidates) == 3
+
+
+@MODES
+async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
+    keep = DistractorFilter(guarding())
+
+    def find(query: str) -> tuple[str, list[Document]]:
+        """Searches and filters, without a word about callbacks."""
+        found = keep.compress_documents(ListRetriever(count=3).invoke(query), query)
+        return "\n".join(one.page_content for one in found), found
+
+    async def afind(query: str) -> tuple[str, list[Document]]:
+        """The same, on a loop."""
+        found = await keep.acompress_documents(await ListRetriever(count=3).ainvoke(query), query)
+        return "\n".join(one.page_content for one in found), found
+
+    finding = tool("find", response_format="content_and_artifact")(find)
+    finding.coroutine = afind
+    await run(agent(call("find", query="hop"), ANSWER, tools=[finding]), asked(), config, mode)
+    (step,) = captured.run.steps
+    assert told_with_query(step)[1:] == (
+        ["shelf-0", "shelf-1", "shelf-2"],
+        ["shelf-0", "shelf-2"],
+        [(2, "shelf-1")],
+    )
+
+
+@MODES
+async def test_documents_that_nobody_saw_retrieved_are_a_step(captured, config, mode):
+    chain = RunnableLambda(lambda query: {"context": documents("db", 2, query), "question": query})
+    await run(chain | drop_distractors(guarding()), "hop", config, mode)
+    (step,) = captured.run.steps
+    assert told_with_query(step) == ("hop", ["db-0", "db-1"], ["db-0"], [(2, "db-1")])
+
+
+@MODES
+async def test_guards_at_every_level_are_one_step(captured, config, mode):
+    arms = [GuardedRetriever(ListRetriever(shelf=name, count=2), guarding()) for name in "ab"]
+    whole = ContextualCompressionRetriever(
+        base_compressor=DistractorFilter(guarding(threshold=1.0)),
+        base_retriever=EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]),
+    )
+    found = await run(whole, QUESTION, config, mode)
+    (step,) = captured.run.steps
+    assert ids(step.passages) == ids(found)
+    assert len(found) == 1
+    assert sorted(ids(step.candidates)) == ["a-0", "a-1", "b-0", "b-1"]
+    assert {drop.passage.id for drop in step.decision.dropped} == {"a-0", "a-1", "b-0", "b-1"} - {found[0].id}
+    for drop in step.decision.dropped:
+        assert step.candidates[drop.position - 1].id == drop.passage.id
+
+
+class Gives(ListRetriever):
+    """Gives what it is told_with_query to."""
+
+    what: object = None
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return self.what
+
+
+@MODES
+@pytest.mark.parametrize(
+    ("what", "kept"), [(None, 0), ([], 0), (["w 0 about", "w 1 about"], 1), ((A, B), 1), ([A, None], 2)]
+)
+async def test_guard_passes_on_any_result_of_a_retriever(captured, config, mode, what, kept):
+    assert len(await run(GuardedRetriever(Gives(what=what), guarding()), QUESTION, config, mode)) == kept
+    (step,) = captured.run.steps
+    assert step.status == "ok"
+
+
+@MODES
+async def test_an_arm_whose_drops_another_arm_delivers_prunes_nothing(captured, config, mode):
+    arms = [GuardedRetriever(ListRetriever(count=4), guarding()), ListRetriever(count=4)]
+    found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
+    (step,) = captured.run.steps
+    assert (len(found), step.decision.dropped, step.decision.status) == (4, [], "kept_all")
+
+
+async def test_calls_whose_ids_repeat_have_a_decision_each(captured, config):
+    """Some models number their calls anew in each turn."""
+    turns = [{**call("search", query=query), "id": "call_0"} for query in ("one", "two")]
+    tools = [
+        create_retriever_tool(ListRetriever(), "search", "Searches.", response_format="content_and_artifact")
+    ]
+    guarded = agent(*turns, ANSWER, tools=tools, middleware=[GuardMiddleware(guarding())])
+    await guarded.ainvoke(asked(), config)
+    assert [told_with_query(step)[0::3] for step in captured.run.steps] == [
+        ("one", [(2, "shelf-1")]), ("two", [(2, "shelf-1")]),
+    ]  # fmt: skip

@@ -1,15 +1,24 @@
-"""The guard in engines, chats and agents: what the model gets, and what the step says of it."""
+"""The guard in engines, chats and agents: what the model gets, what the step says of it, and that it fails open."""
 
 from __future__ import annotations
 
+import asyncio
+import copy
+import pickle
+
 import pytest
+from llama_index.core.agent.workflow import AgentWorkflow
+from llama_index.core.callbacks import CallbackManager
 from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine, SubQuestionQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
-from llama_index.core.schema import QueryBundle
+from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index_instrumentation import get_dispatcher
+from llama_index_instrumentation.event_handlers import BaseEventHandler
+from pydantic import Field, ValidationError
 from support.guards import guarding, judging
 from support.llamaindex_parts import (
     QUESTION,
@@ -18,10 +27,12 @@ from support.llamaindex_parts import (
     Says,
     ids,
     nodes,
+    scripted,
 )
 from support.scripted_engine import ScriptedEngine
 
-from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
+from ragguard import DistractorGuard, connect
+from ragguard_llamaindex import AdvisedFunctionAgent, DistractorPostprocessor, GuardedRetriever
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
@@ -153,3 +164,150 @@ def test_node_dropped_in_one_arm_and_found_in_another_is_not_dropped(recorder, c
     )
     (step,) = captured.run.steps
     assert told(step) == (ids(step.passages), ids(step.passages), [])
+
+
+def guarded_engine(guard, retriever=None):
+    return RetrieverQueryEngine.from_args(
+        retriever or ListRetriever(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
+    )
+
+
+class Watches(BaseEventHandler):
+    """An event handler of the application's."""
+
+    seen: list[str] = Field(default_factory=list)
+
+    def handle(self, event, **kwargs):
+        event.model_dump_json()
+        self.seen.append(type(event).__module__)
+
+
+@MODES
+async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(recorder, mode):
+    dispatcher, watches = get_dispatcher("root"), Watches()
+    dispatcher.add_event_handler(watches)
+    try:
+        asking = guarded_engine(guarding())
+        asking.query(QUESTION) if mode == "sync" else await asking.aquery(QUESTION)
+    finally:
+        dispatcher.event_handlers = [one for one in dispatcher.event_handlers if one is not watches]
+    assert {name.partition(".")[0] for name in watches.seen} == {"llama_index"}
+
+
+@pytest.mark.parametrize(
+    ("how", "status", "parts"), [("postprocessor", "ok", []), ("retriever", "cancelled", ["ok"])]
+)
+async def test_a_query_that_is_cancelled_in_its_guard_is_cancelled(recorder, captured, how, status, parts):
+    model = ScriptedEngine(label=judging, gate=asyncio.Event())
+    guarded = GuardedRetriever(ListRetriever(), guarding(model))
+    asked = (
+        guarded.aretrieve(QUESTION)
+        if how == "retriever"
+        else guarded_engine(guarding(model)).aquery(QUESTION)
+    )
+    task = asyncio.create_task(asked)
+    await model.until_running(1)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await model.until_running(0)
+    (step,) = captured.run.steps
+    assert (captured.run.status, step.status, step.decision) == ("cancelled", status, None)
+    assert [part.status for part in step.sub_steps] == parts
+
+
+async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder, captured):
+    """An guarded_engine that this very loop has used, and a loop that stands still until the guard is done."""
+    nano = connect("nano")
+    await nano.label_probs(["Oslo"], ["A"])
+    guard = DistractorPostprocessor(DistractorGuard(nano, threshold=-1, budget_ms=20_000))
+    async with asyncio.timeout(30):
+        kept = guard.postprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
+        again = await guard.apostprocess_nodes(nodes("shelf", 4), query_str=QUESTION)
+    assert len(kept) == len(again) == 4
+
+
+@MODES
+@pytest.mark.parametrize("asked", [None, QueryBundle(""), QueryBundle(" \n")], ids=["none", "empty", "blank"])
+async def test_without_a_query_nothing_is_judged(mode, asked):
+    model = ScriptedEngine(label=judging)
+    guard, given = DistractorPostprocessor(guarding(model)), nodes("shelf", 4)
+    kept = (
+        guard.postprocess_nodes(given, asked)
+        if mode == "sync"
+        else await guard.apostprocess_nodes(given, asked)
+    )
+    assert (kept, model.calls) == (given, [])
+
+
+def test_node_without_text_is_kept_and_ranks_stay_right(recorder, captured):
+    mixed = [
+        NodeWithScore(node=ImageNode(id_="image", image_url="http://127.0.0.1/x.png")),
+        *nodes("w", 2),
+        NodeWithScore(node=TextNode(id_="blank", text="  ")),
+        *nodes("v", 2),
+    ]
+    model = ScriptedEngine(label=judging)
+
+    class Mixed(ListRetriever):
+        def _retrieve(self, query_bundle):
+            return mixed
+
+    response = guarded_engine(guarding(model), Mixed()).query(QUESTION)
+    assert [node.node_id for node in response.source_nodes] == ["image", "w-0", "blank", "v-0"]
+    assert len(model.calls[0].prompts) == 8
+    (step,) = captured.run.steps
+    assert [(drop.position, drop.passage.id) for drop in step.decision.dropped] == [(3, "w-1"), (6, "v-1")]
+    assert [passage.id for passage in step.decision.kept] == ["image", "w-0", "blank", "v-0"]
+
+
+def test_strange_nodes_pass_through():
+    given = ["a text", TextNode(text="w 1 about it"), None, NodeWithScore(node=TextNode(text="w 0 about it"))]
+    kept = DistractorPostprocessor(guarding()).postprocess_nodes(given, query_str="who?")
+    assert [id(node) for node in kept] == [id(given[0]), id(given[2]), id(given[3])]
+
+
+@MODES
+async def test_a_deep_copy_of_a_guarded_retriever_guards(mode):
+    """Frameworks copy what they are configured with."""
+    mine = guarding()
+    guarded = copy.deepcopy(GuardedRetriever(ListRetriever(count=4), mine))
+    found = guarded.retrieve(QUESTION) if mode == "sync" else await guarded.aretrieve(QUESTION)
+    assert [node.node_id for node in found] == ["shelf-0", "shelf-2"]
+    assert guarded.guard is mine
+    assert copy.deepcopy(DistractorPostprocessor(mine)).guard is mine
+    with pytest.raises(TypeError, match="Make one in each process"):
+        pickle.dumps(DistractorPostprocessor(mine))
+
+
+def test_unknown_setting_is_refused_by_name():
+    with pytest.raises(ValidationError, match=r"AdvisedFunctionAgent\nmax_hop"):
+        AdvisedFunctionAgent(tools=[], llm=scripted("done"), max_hop=3)
+    with pytest.raises(ValidationError, match=r"DistractorPostprocessor\ntextof"):
+        DistractorPostprocessor(guarding(), textof=str)
+
+
+def test_the_settings_of_the_framework_and_of_its_workflows_are_taken():
+    tool = RetrieverTool.from_defaults(ListRetriever("search"), name="search")
+    agent = AdvisedFunctionAgent(
+        name="mine", description="d", tools=[tool], llm=scripted("done"), timeout=3.0, verbose=False,
+        num_concurrent_runs=2, initial_tool_choice="search", max_hops=2,
+    )  # fmt: skip
+    assert (agent.name, agent.initial_tool_choice) == ("mine", "search")
+    assert AgentWorkflow(agents=[agent]).agents["mine"] is agent
+
+
+def test_a_subclass_of_an_agent_with_a_field_of_its_own():
+    class Mine(AdvisedFunctionAgent):
+        motto: str = ""
+
+    assert Mine(tools=[], llm=scripted("done"), motto="read more").motto == "read more"
+
+
+def test_a_postprocessor_is_made_of_what_it_was_written_as():
+    guard, manager = guarding(), CallbackManager()
+    made = DistractorPostprocessor(guard, callback_manager=manager)
+    written = made.to_dict()
+    assert written["class_name"] == "DistractorPostprocessor"
+    assert DistractorPostprocessor.from_dict(written, guard=guard).guard is guard
+    assert made.model_copy().callback_manager is manager

@@ -1,14 +1,159 @@
-"""What LlamaIndex pipelines of the usual kinds read: of the retrieved nodes, those in a later prompt."""
+"""What is captured of a node, its text as the model reads it, and which of the nodes are read."""
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.response_synthesizers import get_response_synthesizer
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import IndexNode, MetadataMode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.workflow import Event, StartEvent, StopEvent, Workflow, step
 from support.guards import guarding
 from support.llamaindex_parts import QUESTION, ListRetriever, Says, ids
 
-from ragguard_llamaindex import DistractorPostprocessor
+import ragguard
+from ragguard import DistractorGuard, RagGuard, world
+from ragguard.errors import InvalidInput
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
+from ragguard_llamaindex.nodes import taken, unpacked
+
+
+class Finds(BaseRetriever):
+    """Gives the nodes that it was made with."""
+
+    def __init__(self, *nodes):
+        self.nodes = nodes
+        super().__init__()
+
+    def _retrieve(self, query_bundle: QueryBundle):
+        return [NodeWithScore(node=node, score=1.0 - n / 10) for n, node in enumerate(self.nodes)]
+
+
+def titled(passage, filler):
+    """A node whose text is about something else, and whose fact stands in its title; nano reads plain sentences."""
+    return TextNode(
+        id_=passage.id, text=filler.text, metadata={"title": passage.text},
+        metadata_template="{value}", text_template="{metadata_str} {content}",
+    )  # fmt: skip
+
+
+words = st.text(alphabet="ab {}\n:", max_size=6)
+
+
+@given(
+    text=words,
+    metadata=st.dictionaries(words, words | st.integers(), max_size=3),
+    hidden=st.lists(words, max_size=2),
+    separator=words,
+    template=st.sampled_from(["{key}: {value}", "{value}", "no key at all", "  {key}  "]),
+    whole=st.sampled_from(["{metadata_str}\n\n{content}", "{content} ({metadata_str})", " {content} "]),
+    kind=st.sampled_from([TextNode, IndexNode]),
+)
+def test_a_passages_text_is_what_llamaindex_shows_a_model(
+    text, metadata, hidden, separator, template, whole, kind
+):
+    node = kind(
+        text=text, metadata=metadata, excluded_llm_metadata_keys=hidden, metadata_separator=separator,
+        metadata_template=template, text_template=whole, **({"index_id": "i"} if kind is IndexNode else {}),
+    )  # fmt: skip
+    (passage,) = unpacked(taken([NodeWithScore(node=node)]))
+    assert passage.text == node.get_content(MetadataMode.LLM)
+
+
+def test_a_node_that_changes_later_is_captured_as_it_was():
+    node = TextNode(text="before", metadata={"title": "one"}, excluded_llm_metadata_keys=[])
+    snapshots = [taken([NodeWithScore(node=node)]), taken([NodeWithScore(node=node)], lambda it: it.text)]
+    node.text, node.metadata["title"] = "after", "two"
+    node.excluded_llm_metadata_keys.append("title")
+    assert [unpacked(one)[0].text for one in snapshots] == ["title: one\n\nbefore", "before"]
+
+
+def test_an_engines_passages_are_what_its_synthesizer_reads(recorder, captured):
+    node = TextNode(id_="a", text="It was founded by Ada Berg.", metadata={"title": "Nordlys"})
+    RetrieverQueryEngine.from_args(Finds(node), llm=Says()).query("Who founded Nordlys?")
+    (step,) = captured.run.steps
+    assert step.passages[0].text == "title: Nordlys\n\nIt was founded by Ada Berg."
+    assert step.passages[0].metadata == {"title": "Nordlys"}
+    assert step.candidates == step.passages
+
+
+def test_a_template_that_fails_costs_its_passage_only(recorder, captured):
+    broken = TextNode(text="a", metadata={"k": "v"}, text_template="{nothing}")
+    Finds(broken, TextNode(text="fine")).retrieve("x")
+    (step,) = captured.run.steps
+    assert [passage.text for passage in step.passages] == ["a", "fine"]
+    assert "KeyError" in step.passages[0].metadata["ragguard.unformatted"]
+
+
+@pytest.fixture
+def rg(tmp_path):
+    rg = RagGuard(engine="nano", scorers=("belief", "utility"), store=tmp_path / "runs.db")
+    yield rg
+    uninstrument()
+    rg.close()
+
+
+def scored(rg, work, case):
+    with rg.run(case.question, references=case.references) as run:
+        work()
+    assert rg.flush(timeout=60)
+    return {(score.name, score.position): score.value for score in rg.scores(run.id)}
+
+
+def test_another_view_of_a_node(rg):
+    """An application that sends the model the bare texts says so; then a title counts for nothing."""
+    case = world.cases(1)[0]
+    instrument(rg, text_of=lambda node: node.text)
+    scores = scored(
+        rg, lambda: Finds(titled(case.gold[0], case.of_kind("unrelated")[0])).retrieve(case.question), case
+    )
+    assert scores["utility", 1] < 0.5
+    instrument(rg)
+    scores = scored(
+        rg, lambda: Finds(titled(case.gold[0], case.of_kind("unrelated")[0])).retrieve(case.question), case
+    )
+    assert scores["utility", 1] > 0.5
+
+
+def test_a_text_of_that_fails_is_said_on_the_passage(recorder, captured, rg):
+    def fails(node):
+        raise LookupError(node.node_id)
+
+    from types import SimpleNamespace
+
+    instrument(SimpleNamespace(recorder=recorder), text_of=fails)
+    Finds(TextNode(text="a")).retrieve("x")
+    (step,) = captured.run.steps
+    assert "LookupError" in step.passages[0].metadata["ragguard.content"]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda rg, guard: instrument(rg, text_of="text"),
+        lambda rg, guard: DistractorPostprocessor(guard, text_of="text"),
+        lambda rg, guard: GuardedRetriever(Finds(), guard, text_of="text"),
+        lambda rg, guard: instrument("nano"),
+        lambda rg, guard: instrument(RagGuard),
+    ],
+)
+def test_view_with_a_wrong_argument_is_refused(rg, make):
+    with pytest.raises(InvalidInput, match=r"text_of|RagGuard"):
+        make(rg, DistractorGuard(rg.engine))
+
+
+def test_text_that_came_before_is_shown_with_its_own_metadata_and_templates():
+    node = TextNode(text="alpha", metadata={"title": "Ada"})
+    for name, value in (
+        ("metadata", {"title": 1}), ("metadata", {"title": True}), ("metadata", {"title": ["Ada"]}),
+        ("metadata_template", "{key}={value}"), ("excluded_llm_metadata_keys", ["title"]),
+    ):  # fmt: skip
+        setattr(node, name, value)
+        for _ in range(2):
+            (passage,) = unpacked(taken([NodeWithScore(node=node, score=0.5)]))
+            assert passage.text == node.get_content(MetadataMode.LLM)
 
 
 class Found(Event):
@@ -87,3 +232,26 @@ def test_node_whose_metadata_the_prompt_leaves_out_was_read(recorder, captured):
     (step,) = captured.run.steps
     assert [one.text for one in step.passages] == ["Ada Berg founded Nordlys."]
     assert step.candidates[0].text.startswith("title: Firms")
+
+
+class OwnPrompt(Workflow):
+    """Retrieves three nodes and puts the first one into its prompt."""
+
+    @step
+    async def answer(self, ev: StartEvent) -> StopEvent:
+        with ragguard.paused():
+            found = await ListRetriever(count=3).aretrieve("who?")
+        ragguard.retrieved("who?", found[:1])
+        return StopEvent(result="Ada Berg")
+
+
+async def test_a_record_of_what_the_prompt_holds_stands_for_the_paused_retrieval():
+    with RagGuard("nano", store=None, scorers=()) as rg:
+        instrument(rg)
+        try:
+            await OwnPrompt().run(question="Who?")
+        finally:
+            uninstrument()
+        await rg.aflush(timeout=60)
+        (run,) = rg.runs()
+        assert [[passage.text for passage in one.passages] for one in run.steps] == [["shelf 0 about who?"]]
