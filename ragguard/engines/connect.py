@@ -121,9 +121,8 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, colon, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
-    decides = scheme in ("systemone", "decisions") and bool(rest)
-    by_labels = scheme == "labels" and bool(rest)
-    is_server = scheme in ("http", "https") or decides or by_labels
+    is_named = scheme in ("systemone", "decisions", "labels") and bool(rest)
+    is_server = scheme in ("http", "https") or is_named
     if headers is not None and not is_server:
         raise InvalidInput(
             "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
@@ -138,22 +137,12 @@ def open_engine(
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
-    if decides:
-        from ragguard.engines.http.server import DecisionEngine
-
-        wait = timeout_s or REQUEST_S
-        return DecisionEngine(scheme, rest, model, api_key=api_key, timeout_s=wait, headers=headers)
     if is_server:
         from ragguard.engines.http.server import ServerEngine
 
-        return ServerEngine(
-            rest if by_labels else engine,
-            model,
-            api_key=api_key,
-            timeout_s=timeout_s or REQUEST_S,
-            headers=headers,
-            decisions=not by_labels,
-        )
+        wait, by = timeout_s or REQUEST_S, scheme if is_named else ""
+        url = rest if is_named else engine
+        return ServerEngine(url, model, by=by, api_key=api_key, timeout_s=wait, headers=headers)
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"

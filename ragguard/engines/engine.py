@@ -10,7 +10,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import islice
-from typing import Any, ClassVar, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
@@ -40,7 +40,7 @@ T = TypeVar("T")
 class Verbs(ABC):
     """An engine that answers requests: each of the three verbs makes one and sends it."""
 
-    only_judges: ClassVar[bool] = False
+    only_judges: bool = False
     """True where the model answers typed questions alone: it can judge, and cannot read in the agent's place."""
 
     async def sample(

@@ -1,12 +1,18 @@
-"""A pool of daemon threads: does what it is given, keeps its bound, survives a fork, holds no process."""
+"""Daemon threads do what they are given, keep their bound, survive a fork and hold no process; so do loops on them."""
+
+from __future__ import annotations
 
 import asyncio
 import threading
+from concurrent.futures import CancelledError
 
 import pytest
+from support.child import in_child
 
+from ragguard import Passage, RagGuard, Run, connect
+from ragguard.errors import InvalidInput, WrongEventLoop
 from ragguard.runtime import threads
-from ragguard.runtime.threads import DaemonThreads
+from ragguard.runtime.threads import BackgroundLoop, DaemonThreads
 
 
 def test_every_job_is_done_by_at_most_so_many_daemons():
@@ -66,3 +72,162 @@ def test_where_no_thread_can_be_started_the_caller_does_the_job(monkeypatch):
     pool = DaemonThreads(2, "some")
     monkeypatch.setattr(threading.Thread, "start", start)
     assert pool.submit(threading.current_thread).result(0) is threading.current_thread()
+
+
+async def where():
+    await asyncio.sleep(0)
+    return threading.current_thread().name
+
+
+def test_waiting_for_it_on_its_own_thread_is_refused_as_it_would_be_for_ever():
+    loop = BackgroundLoop("background")
+
+    async def deadlock():
+        return loop.run(where())
+
+    with pytest.raises(InvalidInput, match="wait for itself"):
+        loop.run(deadlock(), timeout=5)
+    assert loop.run(where()) == "background"
+
+
+def test_background_loop_serves_sync_code_inside_a_running_loop():
+    loop = BackgroundLoop("background")
+
+    async def host():
+        return loop.run(where(), 10)
+
+    assert loop.run(where(), 10) == "background"
+    assert asyncio.run(host()) == "background"
+
+
+async def test_background_loop_serves_another_loop_without_blocking_it():
+    loop = BackgroundLoop("background")
+    assert await asyncio.gather(*(loop.within(where()) for _ in range(20))) == ["background"] * 20
+
+
+async def test_background_loop_raises_the_error_of_its_call_at_the_caller():
+    async def fails():
+        raise LookupError("there")
+
+    with pytest.raises(LookupError, match="there"):
+        await BackgroundLoop("background").within(fails())
+
+
+async def test_cancelling_here_cancels_there():
+    loop = BackgroundLoop("background")
+    begun, cancelled = threading.Event(), threading.Event()
+
+    async def long():
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    task = asyncio.ensure_future(loop.within(long()))
+    assert await asyncio.to_thread(begun.wait, 10)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert await asyncio.to_thread(cancelled.wait, 10)
+
+
+def test_a_loop_that_is_closed_under_it_does_no_harm(caplog):
+    loop = BackgroundLoop("background")
+    go, done = threading.Event(), threading.Event()
+
+    async def long():
+        await asyncio.to_thread(go.wait, 10)
+        done.set()
+
+    async def host():
+        waiting = loop.within(long())
+        waiting.send(None)  # begun, and never awaited to its end: the host went away
+        return waiting
+
+    abandoned = asyncio.run(host())
+    go.set()
+    assert done.wait(10)
+    assert loop.run(where(), 10) == "background"
+    assert "exception calling callback" not in caplog.text
+    abandoned.close()
+
+
+def test_background_loop_starts_anew_in_a_child():
+    loop = BackgroundLoop("background")
+    loop.run(where(), 10)
+    in_child(lambda: loop.run(where(), 10) == "background")
+    assert loop.run(where(), 10) == "background"
+
+
+def test_work_that_wants_to_end_the_process_is_logged_once_and_the_loop_goes_on(caplog):
+    loop = BackgroundLoop("exiting")
+
+    async def leave():
+        raise SystemExit(3)
+
+    for _ in range(3):
+        with pytest.raises(SystemExit):
+            loop.submit(leave()).result(10)
+        assert loop.run(where(), 10) == "exiting"
+    assert caplog.text.count("SystemExit: 3") == 1
+
+
+def test_a_loop_that_its_own_work_stops_ends_what_still_runs_on_it():
+    loop = BackgroundLoop("background")
+    waiting = loop.submit(asyncio.sleep(60))
+
+    async def stop():
+        asyncio.get_running_loop().stop()
+
+    loop.submit(stop()).result(10)
+    with pytest.raises(CancelledError):
+        waiting.result(10)
+    assert loop.run(where(), 10) == "background"
+
+
+def drive(coroutine):
+    """Runs a coroutine as a foreign loop does: no loop of asyncio's is running."""
+    try:
+        while True:
+            coroutine.send(None)
+    except StopIteration as done:
+        return done.value
+
+
+@pytest.fixture
+def rg():
+    rg = RagGuard("nano", store=None, scorers=())
+    yield rg
+    rg.close(2.0)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda rg: rg.score(Run(question="who?")),
+        lambda rg: rg.score(Run(question="who?"), dry_run=True),
+        lambda rg: rg.aflush(1),
+        lambda rg: rg.aclose(1),
+        lambda rg: connect("nano").sample(["Who?"]),
+        lambda rg: connect("nano").label_probs(["Who?"], ["A", "B"]),
+    ],
+)
+def test_call_under_another_event_loop_names_the_way_out(rg, call):
+    with pytest.raises(WrongEventLoop, match=r"asyncio.*trio\.to_thread"):
+        drive(call(rg))
+
+
+@pytest.mark.parametrize("durability", ["fast", "full"])
+def test_capture_works_on_any_loop(durability, tmp_path):
+    rg = RagGuard("nano", store=tmp_path / "s.db", scorers=(), durability=durability)
+
+    async def application():
+        async with rg.run("who?") as run:
+            run.retrieved("hop", [Passage("a")])
+
+    drive(application())
+    assert rg.flush(10)
+    assert [len(run.steps) for run in rg.runs()] == [1]
+    rg.close()

@@ -1,4 +1,6 @@
-"""Cases: what they say of themselves is so, and equal arguments give equal cases."""
+"""Cases and the runs and retrievers made of them: what they say of themselves is so, and equal arguments give equal
+ones.
+"""
 
 from __future__ import annotations
 
@@ -125,3 +127,89 @@ def test_a_world_is_consistent() -> None:
 def test_cases_of_a_seed_are_the_same_and_more_begin_with_fewer() -> None:
     assert world.cases(5, seed=4, hops=2) == world.cases(9, seed=4, hops=2)[:5]
     assert world.cases(5, seed=4) != world.cases(5, seed=5)
+
+
+def test_a_step_a_hop_with_its_gold() -> None:
+    case = world.cases(1, seed=1, hops=2)[0]
+    run = world.make_run(case, junk=2)
+    assert [step.query for step in run.steps] == case.sub_questions
+    assert [step.index for step in run.steps] == [step.turn for step in run.steps] == [0, 1]
+    assert all(gold in step.passages for gold, step in zip(case.gold, run.steps, strict=True))
+    assert all(len(step.passages) == 3 and step.run_id == run.id for step in run.steps)
+    assert run.answer == case.answer
+    assert run.references == case.references
+
+
+def test_a_misled_run_answers_falsely_and_says_so() -> None:
+    for seed, case in enumerate(world.cases(20, seed=2, hops=2)):
+        run = world.make_run(case, seed=seed, mislead=(2,))
+        step = run.steps[1]
+        assert step.metadata["role"] == "misled"
+        assert case.gold[1] not in step.passages
+        assert run.answer not in case.references
+        assert any(str(run.answer) in passage.text for passage in step.passages)
+
+
+def test_useless_and_missed_and_parallel_steps() -> None:
+    case = world.cases(1, seed=3, hops=2)[0]
+    run = world.make_run(case, useless_steps=2, miss=(1,), parallel=True, references=False)
+    roles = [step.metadata["role"] for step in run.steps]
+    assert sorted(roles) == ["gold", "missed", "useless", "useless"]
+    assert {step.turn for step in run.steps} == {0}
+    assert run.references is None
+    assert case.gold[0] not in [p for step in run.steps for p in step.passages]
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("miss", {"miss": (3,)}),
+        ("mislead", {"mislead": (0,)}),
+        ("mislead", {"mislead": (1,)}),
+        ("junk", {"junk": -1}),
+    ],
+)
+def test_run_that_a_case_cannot_play_is_refused(name: str, wrong: dict[str, object]) -> None:
+    (case,) = world.cases(1, hops=2, distractors=world.Counts(contradiction=0))
+    with pytest.raises(InvalidInput, match=name):
+        world.make_run(case, **wrong)  # type: ignore[arg-type]
+
+
+def test_the_corpus_has_ten_thousand_passages_mostly_true() -> None:
+    passages = world.retriever().corpus.passages
+    assert len(passages) == 10_000
+    assert len({p.id for p in passages}) == 10_000
+    false = sum(not p.metadata["true"] for p in passages)
+    assert 50 < false < 1000
+
+
+def test_a_hop_query_finds_its_fact() -> None:
+    search = world.retriever(k=10)
+    cases = world.cases(150, seed=6, hops=2)
+    found = 0
+    for case in cases:
+        for fact, query in zip(case.facts, case.sub_questions, strict=True):
+            wanted = {fact.subject, fact.object}
+            found += any({p.metadata["subject"], p.metadata["object"]} == wanted for p in search(query))
+    assert found / (2 * len(cases)) > 0.8
+
+
+def test_noise_replaces_finds() -> None:
+    case = world.cases(1, seed=7)[0]
+    clean, noisy = world.retriever(8)(case.question), world.retriever(8, noise=1.0)(case.question)
+    assert len(clean) == len(noisy) == 8
+    assert not {p.id for p in clean} & {p.id for p in noisy}
+
+
+def test_the_same_query_gives_the_same_passages() -> None:
+    query = world.cases(1, seed=8)[0].question
+    assert world.retriever(5, noise=0.4)(query) == world.retriever(5, noise=0.4)(query)
+    seeds = [[p.id for p in world.retriever(8, noise=0.5, seed=s)(query)] for s in range(6)]
+    assert len({tuple(ids) for ids in seeds}) > 1
+
+
+def test_scores_fall_and_strange_queries_find_nothing() -> None:
+    scores = [p.score or 0.0 for p in world.retriever(10)("Who founded Norvik Mills?")]
+    assert scores == sorted(scores, reverse=True)
+    assert world.retriever()("zzz ???") == []
+    assert world.retriever()("") == []

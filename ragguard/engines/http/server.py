@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from ragguard.engines.decision_models import DecisionModel, find_decisions, with_decisions
 from ragguard.engines.engine import FoundModel, ModelEngine
-from ragguard.engines.http.http_client import HttpClient, served_model
+from ragguard.engines.http.http_client import HttpClient, ServedModel, served_model
 from ragguard.engines.http.openai import ChatLimits, ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.token_model import ProfiledModel
@@ -48,10 +48,11 @@ class ServerEngine(HttpEngine):
     Args:
         url: The server's address, such as `http://localhost:8000/v1`, optionally with `#MODEL`.
         model: The model to ask for, where the server has several. None: the only one.
+        by: How it judges: `systemone` or `decisions` (OpenAI's form or SGLang's, whichever the server speaks) by typed
+            questions, so that it reads nothing; `labels` by labels; empty: by what the server offers.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take.
         headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
-        decisions: Judges by typed questions where a server of chat completions answers these.
     """
 
     def __init__(
@@ -59,17 +60,19 @@ class ServerEngine(HttpEngine):
         url: str,
         model: str | None = None,
         *,
+        by: str = "",
         api_key: str | None = None,
         timeout_s: float = 120.0,
         headers: Mapping[str, str] | None = None,
-        decisions: bool = True,
     ) -> None:
         super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, headers=headers)
-        self._decisions = decisions
+        self._by, self.only_judges = by, by in WIRES
 
     async def look(self) -> FoundModel:
         """Finds out what the server serves, and how it is best asked."""
-        served = await served_model(self._client, self._wanted)
+        served, limits = await served_model(self._client, self._wanted), ChatLimits()
+        if self.only_judges:
+            return await self._judge(served, limits.at_once)
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":
             try:
@@ -80,9 +83,20 @@ class ServerEngine(HttpEngine):
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.
-        limits = ChatLimits()
         chat = await look_at_chat(self._client, served, notes, limits=limits)
-        return await with_decisions(chat, self._client, served, limits.at_once) if self._decisions else chat
+        if self._by == "labels":
+            return chat
+        return await with_decisions(chat, self._client, served, limits.at_once)
+
+    async def _judge(self, served: ServedModel, at_once: int) -> DecisionModel:
+        found = await find_decisions(self._client, served, WIRES[self._by], at_once)
+        if isinstance(found, DecisionModel):
+            return found
+        raise EngineRejected(
+            f"{self._client.address.base} does not answer typed questions in the form of {self._by}: "
+            f"{'; '.join(found)}; give the same server without `{self._by}:`, so that it is asked for labels, if it "
+            "shows log-probabilities"
+        )
 
 
 class VllmEngine(HttpEngine):
@@ -143,47 +157,3 @@ class OpenAIEngine(HttpEngine):
         """Finds out what the server takes and shows, and whether its model thinks first."""
         served = await served_model(self._client, self._wanted)
         return await look_at_chat(self._client, served, limits=self._limits)
-
-
-class DecisionEngine(HttpEngine):
-    """The decision model behind a server, such as `systemone:https://HOST/v1#MODEL` or `decisions:http://HOST/v1`.
-
-    Args:
-        scheme: `systemone`, or `decisions` for OpenAI's form or SGLang's, whichever the server speaks.
-        url: The server's address.
-        model: The model to ask for, where the server has several. None: the only one.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        timeout_s: How many seconds one HTTP request may take.
-        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
-        at_once: How many requests may be in flight together.
-    """
-
-    only_judges = True
-
-    def __init__(
-        self,
-        scheme: str,
-        url: str,
-        model: str | None = None,
-        *,
-        api_key: str | None = None,
-        timeout_s: float = 120.0,
-        headers: Mapping[str, str] | None = None,
-        at_once: int = 16,
-    ) -> None:
-        super().__init__(
-            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
-        )
-        self._scheme, self._at_once = scheme, at_once
-
-    async def look(self) -> DecisionModel:
-        """Asks one question in each form until the server answers."""
-        served = await served_model(self._client, self._wanted)
-        found = await find_decisions(self._client, served, WIRES[self._scheme], self._at_once)
-        if isinstance(found, DecisionModel):
-            return found
-        raise EngineRejected(
-            f"{self._client.address.base} does not answer typed questions in the form of {self._scheme}: "
-            f"{'; '.join(found)}; give the same server without `{self._scheme}:`, so that it is asked for labels, if "
-            "it shows log-probabilities"
-        )

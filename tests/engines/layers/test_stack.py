@@ -1,5 +1,7 @@
 """The usual stack as a whole: whatever happens around them, callers get right numbers or a clear error."""
 
+from __future__ import annotations
+
 import asyncio
 import random
 

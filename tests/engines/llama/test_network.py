@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import world
+from ragguard.engines.llama import blas
+from ragguard.engines.llama.blas import one_thread
 from ragguard.engines.llama.network import Config, LayerWeights, Network
 from ragguard.engines.llama.prefixes import LEAST_SHARED, shared_lengths
 from ragguard.engines.nano.nano_engine import load_network
@@ -133,3 +135,28 @@ def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
     full = Network(replace(size, num_key_value_heads=4), embed, norm, whole)
     rows = [random.integers(0, 50, n).tolist() for n in (3, 9, 20)]
     assert np.allclose(shared.next_logprobs(rows), full.next_logprobs(rows), atol=1e-5)
+
+
+def threads() -> int:
+    get, _ = blas._controls()
+    return get()
+
+
+@pytest.fixture
+def four():
+    """As if there were four cores."""
+    if blas._controls() is None:
+        pytest.skip("NumPy here stands on another library")
+    get, put = blas._controls()
+    before = get()
+    put(4)
+    yield 4
+    put(before)
+
+
+def test_the_threads_are_given_back_when_the_last_one_is_out(four):
+    with one_thread():
+        with one_thread():
+            assert threads() == 1
+        assert threads() == 1
+    assert threads() == four

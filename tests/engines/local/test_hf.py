@@ -1,5 +1,7 @@
 """HfEngine on a tiny checkpoint, beside plain one-prompt passes of transformers itself."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 import math
@@ -13,6 +15,8 @@ from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 from ragguard.engines.base import Message, Prompt
 from ragguard.engines.chat_frames import SWITCH_OFF
 from ragguard.engines.local.hf import CausalModel, HfEngine
+from ragguard.engines.nano.nano_engine import NanoEngine, write_checkpoint
+from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineRejected, InvalidInput
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
@@ -209,3 +213,37 @@ async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):
     with pytest.raises(EngineRejected, match="could not load"):
         await engine.info()
     await engine.aclose()
+
+
+NANO = load_prompts("nano")
+PASSAGES = ("Ada Berg founded Norvik.", "Norvik is based in Oslo.", "Ole Dahl was born in Lyon in 1922.")
+PROMPTS = [NANO.render("abstention", [passage], query="Who founded Norvik?") for passage in PASSAGES]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("nano")
+    write_checkpoint(folder)
+    return folder
+
+
+@pytest.fixture
+async def engines(folder):
+    engines = HfEngine(folder, device="cpu"), NanoEngine()
+    yield engines
+    for engine in engines:
+        await engine.aclose()
+
+
+async def test_exported_nano_is_recognised_by_its_vocabulary(engines):
+    exported, nano = [await engine.info() for engine in engines]
+    assert (exported.prompts, exported.mode, exported.context) == ("nano", nano.mode, nano.context)
+    assert not any("A/B question" in note for note in exported.notes), "it answers its own letters"
+
+
+@pytest.mark.parametrize("mode", ["first_token", "sequence"])
+async def test_labels(engines, mode):
+    labels = ["NO-RESPONSE", "A", "B", "Ada Berg", "Ole"]
+    exported, nano = [await engine.label_probs(PROMPTS, labels, mode=mode) for engine in engines]
+    np.testing.assert_allclose(exported.p, nano.p, rtol=1e-3, atol=1e-7)
+    assert exported.usage.prompt_tokens == nano.usage.prompt_tokens

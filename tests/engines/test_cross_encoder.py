@@ -1,5 +1,7 @@
 """The cross-encoder on tiny random checkpoints whose classes stand in an unusual order."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 

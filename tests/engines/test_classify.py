@@ -1,5 +1,7 @@
 """The client of vLLM's `/classify`: what it learns of a server, and everything a server can do wrong."""
 
+from __future__ import annotations
+
 import re
 import time
 from dataclasses import dataclass, field
