@@ -1,4 +1,4 @@
-"""Correlations with outcomes against SciPy, intervals against what they must hold, and sign flips against their level."""
+"""Correlations with outcomes against SciPy, intervals against what they must hold, sign flips against their level."""
 
 from __future__ import annotations
 
