@@ -59,6 +59,7 @@ class ForwardingSink:
                 f"what is sent to {self.destination} holds no texts, so that nothing can be scored there: "
                 "RagGuard(engine=None, otlp=..., capture_content=True) sends them",
             )
+        # Where the whole run stands in one attribute, no span needs texts beside it: a body may have 16 MiB.
         self._ids, self._ended = _SpanIds(), _SpansOfRun()
         limits = SpanLimits(
             max_attributes=_ATTRIBUTES, max_span_attributes=_ATTRIBUTES,
@@ -70,8 +71,8 @@ class ForwardingSink:
         )  # fmt: skip
         provider.add_span_processor(self._ended)
         self._spans = OtelSink(
-            provider, meter_provider=NoOpMeterProvider(), capture_content=capture_content,
-            max_documents=_DOCUMENTS, max_text=_CHARACTERS, max_attributes=_ATTRIBUTES,
+            provider, meter_provider=NoOpMeterProvider(), capture_content=False if self._whole else capture_content,
+            max_documents=0 if self._whole else _DOCUMENTS, max_text=_CHARACTERS, max_attributes=_ATTRIBUTES,
         )  # fmt: skip
         self._client = PerProcess(
             lambda: httpx.AsyncClient(headers=_HEADERS | self._authorization, timeout=_SECONDS)

@@ -1,6 +1,7 @@
 """The service as a process: what it answered with 200 is kept and scored, whatever ends it."""
 
 import asyncio
+import gzip
 import json
 import signal
 from dataclasses import replace
@@ -211,6 +212,21 @@ async def send(runs, port):
     for run in runs:
         await sink.submit(ScoredRun(run, [], []))
     await sink.aclose()
+
+
+async def test_texts_of_a_run_are_sent_once():
+    bodies = []
+
+    def service(request):
+        bodies.append(gzip.decompress(request.body))
+        return Reply(b"", headers={"content-type": "application/x-protobuf"})
+
+    step = RetrievalStep("s", "r", 0, query="who", passages=[Passage("a text of a passage")])
+    async with MisbehavingServer(service) as server:
+        sink = ForwardingSink(server.url.removesuffix("/v1"), capture_content=True)
+        await sink.submit(ScoredRun(Run(id="r", question="Who?", steps=[step]), [], []))
+        await sink.aclose()
+    assert bodies[0].count(b"a text of a passage") == 1
 
 
 async def test_a_web_page_in_place_of_a_service_has_taken_no_run():
