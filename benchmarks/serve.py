@@ -39,8 +39,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from benchmarks.slow_server import serve
-from ragguard.traces.otlp import packed_protobuf
 from ragguard.traces.spool import Spool
+from ragguard.traces.trace_spans import packed_protobuf
 
 TARGET = 500
 """Traces a second."""

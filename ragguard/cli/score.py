@@ -220,8 +220,7 @@ def _written_back(files: list[str]) -> list[Any]:
     from ragguard.telemetry.langfuse import LangfuseScores
     from ragguard.telemetry.otel import OtelSink
     from ragguard.telemetry.phoenix import PhoenixAnnotations
-    from ragguard.traces.langfuse import langfuse_server
-    from ragguard.traces.phoenix import phoenix_project
+    from ragguard.traces.pulled import langfuse_server, phoenix_project
     from ragguard.traces.reader import LANGFUSE, PHOENIX
 
     kinds: dict[str, Callable[[str], Any]] = {}

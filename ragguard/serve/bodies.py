@@ -13,9 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
-from ragguard.traces.exports import spans_in
-from ragguard.traces.otlp import json_body, packed, packed_protobuf
-from ragguard.traces.span import PackedSpan
+from ragguard.traces.trace_spans import PackedSpan, json_body, packed, packed_protobuf, spans_in
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ from ragguard.runtime.faults import describe
 from ragguard.serve.live_traces import LiveTraces
 from ragguard.text.secret_filter import logger
 from ragguard.traces.runs import runs_of_trace
-from ragguard.traces.span import PackedSpan
 from ragguard.traces.spool import Spool
+from ragguard.traces.trace_spans import PackedSpan
 
 MOST_PENDING = 10_000
 """The most runs that wait to be scored; beyond it traces wait in the spool, which refuses spans where it is full."""

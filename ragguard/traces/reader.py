@@ -14,11 +14,16 @@ from pathlib import Path
 
 from ragguard.errors import InvalidInput
 from ragguard.storage.files.runfile import LONGEST_LINE, opened, raw_lines
-from ragguard.traces.exports import is_trace_data, spans_in
-from ragguard.traces.otlp import json_body, packed, spans_of_protobuf
 from ragguard.traces.runs import TracedRun, runs_of_trace
-from ragguard.traces.span import TraceSpan
 from ragguard.traces.spool import Spool
+from ragguard.traces.trace_spans import (
+    TraceSpan,
+    is_trace_data,
+    json_body,
+    packed,
+    spans_in,
+    spans_of_protobuf,
+)
 
 PHOENIX, LANGFUSE = ("phoenix://", "phoenix+https://"), ("langfuse://", "langfuse+http://")
 SCHEMES = PHOENIX + LANGFUSE
@@ -77,9 +82,7 @@ def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -
             out as a whole. Empty: all traces.
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
-        from ragguard.traces.langfuse import spans_of_server
-        from ragguard.traces.phoenix import spans_of_project
-        from ragguard.traces.pulled import since_time
+        from ragguard.traces.pulled import since_time, spans_of_project, spans_of_server
 
         address, start = source, since_time(since) if since else None
         pulled = spans_of_project if address.startswith(PHOENIX) else spans_of_server

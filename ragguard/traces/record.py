@@ -11,10 +11,9 @@ from typing import Any
 from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import json_of, search_results
 from ragguard.records import Passage
-from ragguard.traces.convention import Convention, Kind
-from ragguard.traces.conventions import CONVENTIONS
-from ragguard.traces.span import TraceSpan
+from ragguard.traces.conventions import CONVENTIONS, Convention, Kind
 from ragguard.traces.texts import USER, answer_in, messages_in, parsed, question_in, text_in
+from ragguard.traces.trace_spans import TraceSpan
 
 EVALUATION = "gen_ai.evaluation.result"
 """The event in which OpenTelemetry's conventions report an evaluation."""

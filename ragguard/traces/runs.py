@@ -13,8 +13,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
-from ragguard.traces.otlp import json_body
-from ragguard.traces.span import TraceSpan
+from ragguard.traces.trace_spans import TraceSpan, json_body
 from ragguard.traces.tree import Node, RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"

@@ -17,8 +17,7 @@ from typing import Any
 
 from ragguard.errors import StoreError
 from ragguard.storage.sqlite.files import create
-from ragguard.traces.otlp import unpacked
-from ragguard.traces.span import PackedSpan, TraceSpan
+from ragguard.traces.trace_spans import PackedSpan, TraceSpan, unpacked
 
 MOST_SPANS = 10_000
 """The most spans of one trace that are kept."""

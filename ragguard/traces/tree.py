@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ragguard.traces.record import Record, read_span
-from ragguard.traces.span import TraceSpan
+from ragguard.traces.trace_spans import TraceSpan
 
 
 @dataclass(slots=True, eq=False)

@@ -15,7 +15,7 @@ from support.traced import TRACE, documents, exported, ids, instrumented, otlp_j
 import ragguard_langchain.demo
 from ragguard import RagGuard, world
 from ragguard.traces import spool
-from ragguard.traces.otlp import packed, spans_of_protobuf
+from ragguard.traces.trace_spans import packed, spans_of_protobuf
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
 QUESTION, TRUE, FALSE = (

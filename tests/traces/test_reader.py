@@ -11,10 +11,9 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
-from ragguard.traces.otlp import packed_protobuf, spans_of_protobuf, unpacked
-from ragguard.traces.phoenix import phoenix_project, spans_of_project
-from ragguard.traces.pulled import since_time
+from ragguard.traces.pulled import phoenix_project, since_time, spans_of_project
 from ragguard.traces.reader import is_trace_file
+from ragguard.traces.trace_spans import packed_protobuf, spans_of_protobuf, unpacked
 
 SPANS = [
     span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada"),

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
-from ragguard.traces.langfuse import langfuse_server
+from ragguard.traces.pulled import langfuse_server
 
 ROOT, SEARCH = f"{1:016x}", f"{2:016x}"
 FIELDS = {
