@@ -39,9 +39,9 @@ from ragguard.scorers.plan import Plan
 from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.scorers.view import Caps
+from ragguard.service.batches import Redact
 from ragguard.service.configuration import Configuration, When
-from ragguard.service.flush_report import Report
-from ragguard.service.redaction import Redact
+from ragguard.service.flushing import Report
 from ragguard.service.service import SCORER, Service, in_each_process
 from ragguard.storage.files.runfile import is_question_file, sub_questions_in
 from ragguard.storage.sqlite.runs import Runs

@@ -22,7 +22,7 @@ from ragguard import read_runs, read_scored, write_runs, write_scores
 from ragguard.capture.events import OneStepRun
 from ragguard.errors import InvalidInput
 from ragguard.schema import UNREADABLE
-from ragguard.service.fields import storable_event
+from ragguard.service.batches import storable_event
 from ragguard.storage.sqlite.store import Store
 
 step = RetrievalStep("s", query="hop", passages=[Passage("a", language="no")], cost=0.5)

@@ -16,8 +16,8 @@ from ragguard.runtime.arguments import LONGEST_WAIT, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.evaluation import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
+from ragguard.service.batches import Redact
 from ragguard.service.queue import QueueBounds
-from ragguard.service.redaction import Redact
 from ragguard.storage.sqlite.store import Durability
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.sink import Sink

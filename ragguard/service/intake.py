@@ -20,10 +20,8 @@ from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.errors import Closed
 from ragguard.runtime.faults import Faults
+from ragguard.service.batches import PatientWriter, Redactor, storable_event
 from ragguard.service.configuration import Configuration
-from ragguard.service.fields import storable_event
-from ragguard.service.listener import WriterListener
-from ragguard.service.patient_writer import PatientWriter
 from ragguard.service.queue import (
     UNMEASURED,
     AwaitedEvent,
@@ -31,9 +29,9 @@ from ragguard.service.queue import (
     LostEvents,
     QueueItem,
     WriterJob,
+    WriterListener,
+    size_of,
 )
-from ragguard.service.redaction import Redactor
-from ragguard.service.sizes import size_of
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
 

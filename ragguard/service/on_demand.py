@@ -22,8 +22,8 @@ from ragguard.scorers.models import DEMANDED
 from ragguard.scorers.pipeline import Inquiry, ScoringPipeline
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View
+from ragguard.service.batches import Redactor
 from ragguard.service.intake import Intake
-from ragguard.service.redaction import Redactor
 from ragguard.service.run_scoring import RunScoring
 from ragguard.storage.sqlite.store import Store
 

@@ -21,10 +21,10 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.scorers.evaluation import evaluate, find_references
 from ragguard.scorers.pipeline import Identity, ScoringPipeline
+from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
 from ragguard.service.intake import Intake
-from ragguard.service.redaction import Redactor
 from ragguard.storage.sqlite.ledger import Due, ScoringOutcome
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger

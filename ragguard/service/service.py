@@ -24,16 +24,14 @@ from ragguard.runtime.deadline import now_ns, seconds_left
 from ragguard.runtime.faults import Faults, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
-from ragguard.service import exits
+from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Delivery
-from ragguard.service.flush_report import Report
+from ragguard.service.flushing import Ending, Report, at_exit, forget
 from ragguard.service.intake import Intake
-from ragguard.service.live import LiveScoring
 from ragguard.service.on_demand import ScoringOnDemand
-from ragguard.service.redaction import Redactor
 from ragguard.service.run_scoring import RunScoring
-from ragguard.service.scoring_worker import ScoringWorker
+from ragguard.service.scoring_worker import LiveScoring, ScoringWorker
 from ragguard.storage.sqlite.ledger import Left
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import logger
@@ -233,7 +231,7 @@ class Service:
             self._closing = report
         finally:
             self._ending.release()
-        exits.forget(self)
+        forget(self)
         if not report:
             _log.warning("closed, but %s", report)
         self._log_what_is_left(report)
@@ -299,7 +297,7 @@ class Service:
         return SCORER.is_current() or self.intake.is_current()
 
     def started(self) -> None:
-        exits.at_exit(self, exits.Ending(self.flush, self.close, self.settings.exit_seconds))
+        at_exit(self, Ending(self.flush, self.close, self.settings.exit_seconds))
         if self.settings.scored:
             self._worker.start()
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():

@@ -15,10 +15,9 @@ from ragguard.capture.recorder import Recorder
 from ragguard.records import Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.schema import UNREADABLE
+from ragguard.service.batches import Redactor, storable_event
 from ragguard.service.configuration import Configuration
-from ragguard.service.fields import storable_event
 from ragguard.service.intake import Intake
-from ragguard.service.redaction import Redactor
 from ragguard.storage.sqlite.store import Store
 
 

@@ -14,7 +14,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.service.delivery import Undelivered
-from ragguard.service.flush_report import Report
+from ragguard.service.flushing import Report
 from ragguard.telemetry.phoenix import PhoenixSink
 
 

@@ -23,7 +23,7 @@ from ragguard.errors import EngineUnreachable, InvalidInput
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
-from ragguard.service.live import TURN_SECONDS, WaitingRuns
+from ragguard.service.scoring_worker import TURN_SECONDS, WaitingRuns
 from ragguard.service.service import in_each_process
 
 QUICK = RetrySchedule(attempts=500, first=0.01, longest=0.02)
@@ -444,7 +444,7 @@ def test_a_run_that_no_engine_answered_about_waits_unless_a_step_has_ended():
 
 
 def test_the_runs_that_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr("ragguard.service.live.KEPT", 2)
+    monkeypatch.setattr("ragguard.service.scoring_worker.KEPT", 2)
     waiting = WaitingRuns(lambda: 0.0)
     waiting.add(dict.fromkeys("abc", False))
     assert waiting.take(9, ()) == [("b", 0), ("c", 0)]

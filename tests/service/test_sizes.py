@@ -10,7 +10,7 @@ from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Passage, Run
-from ragguard.service.sizes import EVENT, size_of
+from ragguard.service.queue import EVENT, size_of
 
 
 def step_of(*passages):

@@ -1,26 +1,108 @@
-"""Redaction: a user's function applied to every text of a captured record, before the record is written.
+"""The preparation and the write of a batch of events, on the writer's thread.
 
-It runs on the writer's thread or where a run is scored on demand, never in a hook. Only redacted records are written,
-scored, sent to sinks and reported. Which fields are texts is said by their annotations in `records.py`: a new field
-is redacted without a change here.
+Frameworks and users put any objects into fields: NumPy integers, None, objects of their own. What can be converted
+without a loss is converted to the type that a store takes; a field that cannot is emptied, and the record's metadata
+name it (`schema.fitted`).
+
+Redaction is a user's function, applied to every text of a captured record before the record is written. It runs on the
+writer's thread or where a run is scored on demand, never in a hook. Only redacted records are written, scored, sent to
+sinks and reported. Which fields are texts is said by their annotations in `records.py`: a new field is redacted without
+a change here.
+
+A batch that the disk does not take now is tried again with pauses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
 from ragguard.capture.events import CALLER_ID, Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
+from ragguard.capture.snapshot import passage_of, passages_of
+from ragguard.errors import StoreUnavailable
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run
 from ragguard.runtime import scalars
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import Faults
-from ragguard.schema import FieldType, ListType, RecordType, text_fields
+from ragguard.schema import FieldType, ListType, RecordType, fitted, text_fields
+from ragguard.service.queue import AwaitedEvent, EventQueue
+from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.plain import METADATA, plain_metadata
-from ragguard.text.secret_filter import without
+from ragguard.text.secret_filter import logger, without
+
+
+def storable_event(event: Event) -> Event:
+    """Returns the event itself where every field has its type, else a copy in which every field has."""
+    match event:
+        case OneStepRun():
+            return OneStepRun(fitted(event.run), _step(event.step))
+        case StepEnded():
+            step = event.step
+            if (fitting := _step(step)) is not step:
+                return StepEnded(fitting, turn_open=event.turn_open)
+        case RunStarted():
+            run = event.run
+            if (whole := fitted(run)) is not run:
+                return RunStarted(whole, event.names)
+        case RunEnded():
+            return fitted(event)
+        case StepAmended():
+            return _amended(event)
+    return event
+
+
+def _step(step: RetrievalStep) -> RetrievalStep:
+    if isinstance(step.decision, Decision) and not _has_passages(step.decision):
+        step = replace(step, decision=_with_passages(step.decision))
+    return fitted(step)
+
+
+def _amended(event: StepAmended) -> StepAmended:
+    decision = event.decision if isinstance(event.decision, Decision) else None
+    if decision is not None:
+        decision = fitted(decision if _has_passages(decision) else _with_passages(decision))
+    if type(event.run_id) is str and type(event.step_id) is str and decision is event.decision:
+        return event
+    return StepAmended(
+        f"{event.run_id}", f"{event.step_id}", event.passages, decision, metadata=event.metadata,
+        error=event.error, advice=event.advice,
+    )  # fmt: skip
+
+
+def _has_passages(decision: Decision) -> bool:
+    """Returns True for a decision that a guard made; one that a user made may hold anything in place of passages."""
+    return (
+        type(decision.kept) is list
+        and type(decision.dropped) is type(decision.would_drop) is list
+        and all(_is_passage(passage) for passage in decision.kept)
+        and all(
+            type(one) is Dropped and _is_passage(one.passage)
+            for one in (*decision.dropped, *decision.would_drop)
+        )
+    )
+
+
+def _is_passage(passage: object) -> bool:
+    return type(passage) is Passage and type(passage.text) is type(passage.id) is str
+
+
+def _with_passages(decision: Decision) -> Decision:
+    return replace(
+        decision, kept=passages_of(decision.kept), dropped=_dropped(decision.dropped),
+        would_drop=_dropped(decision.would_drop),
+    )  # fmt: skip
+
+
+def _dropped(given: object) -> list[Dropped]:
+    drops = given if isinstance(given, list | tuple) else ()
+    return [replace(one, passage=passage_of(one.passage)) for one in drops if isinstance(one, Dropped)]
+
 
 T = TypeVar("T")
 Redact: TypeAlias = Callable[[str], str | None]
@@ -170,3 +252,51 @@ def _passages_of(record: object) -> list[str]:
     if isinstance(record, Decision):
         return [passage.text for passage in record.kept[:_QUOTED]]
     return [record.passage.text] if isinstance(record, Dropped) else []
+
+
+_log = logger("ragguard")
+
+_PAUSES = RetrySchedule(first=0.1, longest=5.0)
+"""The pauses between two attempts."""
+_OUTAGE = (
+    "%s. What is captured waits in memory, at most %s bytes, and is tried again every few seconds; beyond that the "
+    "oldest is dropped, and what waits is lost if this process ends. Free the disk"
+)
+
+
+class PatientWriter:
+    """Tries a batch again with pauses until the disk takes it; meanwhile the queue fills."""
+
+    def __init__(self, store: Store, queue: EventQueue, most_bytes: int) -> None:
+        self._store, self._queue, self._most_bytes = store, queue, most_bytes
+        self.try_now = False
+        """True where the disk is to be tried without a pause; whoever sets it wakes the queue."""
+        self.ending = False
+        """True once nothing is waited for any more."""
+
+    def write(self, batch: EventBatch, waiting: Sequence[AwaitedEvent] = ()) -> dict[str, bool] | None:
+        """Writes a batch; returns what `Store.write` does, or None where the disk takes nothing until the end.
+
+        The callers that wait for their events return at the first failure: nothing can be confirmed to them.
+        """
+        failures = 0
+        while True:
+            self.try_now = False
+            try:
+                changed = self._store.write(batch)
+            except StoreUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    self._store.count("outages")
+                    _log.error(_OUTAGE, error, f"{self._most_bytes:,}")
+                for awaited in waiting:
+                    awaited.written.set()
+                if self.ending and not self.try_now:
+                    return None
+                until = time.monotonic() + _PAUSES.wait(failures)
+                while not self.try_now and (left := until - time.monotonic()) > 0:
+                    self._queue.rest(left)
+            else:
+                if failures:
+                    _log.warning("the disk takes what is captured again: what waited is written")
+                return changed

@@ -1,11 +1,110 @@
-"""The report that `flush` and `close` return: the state of all captured runs."""
+"""The report that `flush` and `close` return, and the end of the process: what was captured is scored and sent before
+OpenTelemetry's providers shut down.
+
+Python ends in this order: `main()` returns; the functions of `threading._register_atexit` run, and the standard thread
+pools close; the threads that are no daemons are waited for; the functions of `atexit` run, last registered first, among
+them the providers' own. Where no thread is left when `main()` returns, everything is closed at once, while users' pools
+still work. Where some threads still run, capture goes on: the captured runs are scored and stored, and services are
+closed in an `atexit` function that is registered only then, so that it runs before the providers'.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import atexit
+import concurrent.futures.thread  # noqa: F401 - registers its own end, which must come after ours
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
+from ragguard.runtime.deadline import seconds_left
+from ragguard.runtime.per_process import PerProcess
 from ragguard.service.delivery import Undelivered
+from ragguard.text.secret_filter import logger
+
+_log = logger("ragguard")
+
+SLACK = 1.5
+"""Seconds beyond its own timeout after which the process no longer waits for a service to close."""
+
+
+class Ending(NamedTuple):
+    """The functions that end a service; each takes the most seconds that it may take."""
+
+    flush: Callable[[float], object]
+    """Does the work that is left."""
+    close: Callable[[float], object]
+    """Does the work that is left and releases everything."""
+    seconds: float
+    """The most seconds that the end of the service may take."""
+
+
+_endings: PerProcess[dict[int, Ending]] = PerProcess(dict)
+_spent = 0.0
+"""Seconds that flushing took when `main()` returned; they count towards the end."""
+
+
+def at_exit(service: object, ending: Ending) -> None:
+    """Registers how a service is flushed and closed when the process ends."""
+    _endings.get()[id(service)] = ending
+
+
+def forget(service: object) -> None:
+    """Unregisters a service that was closed."""
+    _endings.get().pop(id(service), None)
+
+
+def _main_has_ended() -> None:
+    global _spent
+    here = (threading.current_thread(), threading.main_thread())
+    if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
+        atexit.register(_close_all)
+        began = time.monotonic()
+        _each([(ending.seconds, ending.flush) for ending in _endings.get().values()])
+        _spent = time.monotonic() - began
+    else:
+        _close_all()
+
+
+def _close_all() -> None:
+    endings = list(_endings.get().values())
+    _endings.get().clear()
+    _each([(max(0.0, ending.seconds - _spent), ending.close) for ending in endings])
+
+
+def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
+    """Ends all services at the same time, so that the longest timeout is the bound, and not the sum."""
+    began = time.monotonic()
+    threads = []
+    for timeout, end in endings:
+        thread = threading.Thread(target=_guarded, args=(end, timeout), name="ragguard-exit", daemon=True)
+        try:
+            thread.start()
+        except (
+            RuntimeError
+        ):  # Python 3.12 starts no thread so late: services end one by one, in the time left
+            _guarded(end, seconds_left(began + timeout))
+        else:
+            threads.append((began + timeout + SLACK, thread))
+    for until, thread in threads:
+        thread.join(seconds_left(until))
+
+
+def _guarded(end: Callable[[float], object], timeout: float) -> None:
+    try:
+        end(timeout)
+    except Exception:  # noqa: BLE001 - the others end all the same
+        with suppress(Exception):
+            _log.exception("closing at exit failed")
+
+
+try:
+    threading._register_atexit(_main_has_ended)  # type: ignore[attr-defined]  # private: no stub has it
+except (AttributeError, RuntimeError):  # missing in a future Python, or the process is ending already
+    atexit.register(_close_all)
+
 
 _UNSCORED = "not everything is scored"
 
