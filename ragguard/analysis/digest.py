@@ -13,7 +13,7 @@ from ragguard.runtime.faults import without_times
 from ragguard.scorers.explanation import Explanation, explain_facts
 from ragguard.scorers.run_facts import CLEAR, READ, HopFacts, Number, RunFacts, with_numbers
 from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 Data = dict[str, Any]
 Texts = dict[str, int]

@@ -29,7 +29,7 @@ from ragguard.scorers.answers import SAME_WORDS
 from ragguard.scorers.explanation import STATES_REFERENCE, STATES_WRONG, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 BAR = 6
 """The number of cells of one side of a utility bar."""

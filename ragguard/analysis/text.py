@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.markup import escape
 
 from ragguard.errors import UnknownName
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 LONGEST = 200
 """The most characters of a question that is shown in one line."""

@@ -14,7 +14,7 @@ from ragguard.analysis.text import question_line
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.scorers.run_facts import BeliefGain, is_clear
 from ragguard.storage.sqlite.overview import unread_positions
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 _OTHERS = 3
 """How many scores are shown by name for a hop that has neither ΔSePer, UDCG nor coverage."""

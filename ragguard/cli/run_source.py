@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import why_unreadable
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -14,7 +14,7 @@ import typer
 from ragguard.cli.run_source import about_references
 from ragguard.cli.terminal import progress_bar, reason_lines, say
 from ragguard.errors import EngineError, InvalidInput, MissingDependency
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from ragguard.text.control_characters import strip_control_characters
+from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -31,10 +31,11 @@ from ragguard.scorers.estimates import (
     Estimate,
     Estimator,
     Kernel,
-    LikelihoodReport,
+    LikelihoodIn,
     OverReferences,
     Weights,
     combine,
+    likelihoods,
 )
 from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.probes import belief, condensation, read_condensation
@@ -71,13 +72,13 @@ class _Wanted(NamedTuple):
     change: Change
     contexts: StepContexts | None = None
     """The contexts of the step that the score is about; None for the run."""
-    kind: Literal["soft", "hard", "entropy"] = "soft"
+    kind: Literal["soft", "hard", "entropy", "per_token", "total", "mean_logprob"] = "soft"
 
 
 @dataclass(frozen=True, slots=True)
 class Belief:
     """Gives `seper`, `seper_hard`, `delta_seper`, `delta_seper_alone`, `delta_seper_selection`, `semantic_entropy`
-    and the scores that follow from them; with `by="likelihood"` those of `likelihood.py` instead."""
+    and the scores that follow from them; with `by="likelihood"` the likelihoods of the references instead."""
 
     name: ClassVar[str] = "belief"
     version: ClassVar[str] = "2"
@@ -142,22 +143,13 @@ class Belief:
         target = _target(writer)
         if self.by == "likelihood":
             if target.references:
-                report = LikelihoodReport(
-                    writer,
-                    lay_out(turns, fit),
-                    references=target.references,
-                    source=target.source,
-                    given=target.given,
-                )
-                await report.add(ask)
+                await _score_likelihoods(writer, lay_out(turns, fit), target, ask)
             return writer.results()
         layout = lay_out(turns, fit, selection=self.selection)
         sure: dict[Key, BeliefIn] = {}
         if self.by == "auto" and target.references and "continuations" in setting.engine.capabilities:
-            report = LikelihoodReport(
-                writer, layout, target.references, source=target.source, given=target.given
-            )
-            sure = {key: _sure(p) for key, p in (await report.add(ask)).items() if p >= _SURE}
+            known = await _score_likelihoods(writer, layout, target, ask)
+            sure = {key: _sure(p) for key, p in known.items() if p >= _SURE}
         if "entailment" in setting.exam.failed:
             writer.fail(setting.exam.error("entailment"), "beliefs from answers")
             return writer.results()
@@ -238,6 +230,28 @@ class Belief:
         return found
 
 
+async def _score_likelihoods(
+    writer: ScoreWriter, layout: Layout, target: Target, ask: Ask
+) -> dict[Key, float]:
+    """Adds the scores of likelihood, or their failures; returns the references' probability in each context."""
+    found = await likelihoods(writer.view, layout.contexts, target.references, ask)
+    wanted = [_Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")]
+    for contexts in layout.steps:
+        if not contexts.step.readable and not contexts.step.empty:
+            continue
+        now = {contexts.upto: 1.0}
+        wanted += [
+            _Wanted("likelihood", now, contexts, "per_token"),
+            _Wanted("likelihood_total", now, contexts, "total"),
+            _Wanted("delta_likelihood", contexts.change, contexts, "per_token"),
+            _Wanted("delta_likelihood_alone", _change(contexts.alone), contexts, "per_token"),
+            _Wanted("log_gain", contexts.change, contexts, "mean_logprob"),
+        ]
+    wanted.append(_Wanted("delta_likelihood_total", layout.total, kind="per_token"))
+    _BeliefReport(writer, layout, target, found).write(wanted)
+    return {key: one.total.value for key, one in found.items() if not isinstance(one, RagguardError)}
+
+
 def _sure(p: float) -> BeliefIn:
     """Estimates the belief from the references' own probability p: the middle of p and 1, with half the gap as its
     error."""
@@ -307,7 +321,7 @@ class _BeliefReport:
     writer: ScoreWriter
     layout: Layout
     target: Target
-    beliefs: Mapping[Key, BeliefIn | RagguardError]
+    beliefs: Mapping[Key, BeliefIn | LikelihoodIn | RagguardError]
     counted: set[Key] = field(default_factory=set)
     """The contexts whose usage a score has already."""
 
@@ -317,8 +331,7 @@ class _BeliefReport:
             self._add(wanted)
 
     def _add(self, wanted: _Wanted) -> None:
-        """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate (soft, hard or
-        entropy)."""
+        """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate."""
         name, change, contexts, kind = wanted
         target = Target() if kind == "entropy" else self.target
         step: StepView | None = contexts.step if contexts else None

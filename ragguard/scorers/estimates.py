@@ -26,13 +26,12 @@ from ragguard.metrics.belief import (
     seper_soft,
     seper_stderr,
 )
-from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Usage
-from ragguard.scorers.contexts import CLOSED_BOOK, Change, Key, Layout
+from ragguard.records import CUT_TOKENS, Usage
+from ragguard.scorers.contexts import BeliefContext, Change, Key
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.probes import likelihood as asked_likelihood
 from ragguard.scorers.question import Ask, SampleAnswer, TextAnswer, answered
-from ragguard.scorers.scorer import ScoreWriter
-from ragguard.scorers.view import StepView
+from ragguard.scorers.view import View
 
 Weights = Literal["mean", "sum", "count"]
 Kernel = Literal["max", "forward"]
@@ -221,105 +220,44 @@ def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:
     return Estimate(value, error)
 
 
-class _Likely(NamedTuple):
-    """The likelihood of the references in one context."""
-
-    per_token: float
-    total: float
-    mean_logprob: float
-    cut: int
-    usage: Usage
-
-
 @dataclass(frozen=True, slots=True)
-class LikelihoodReport:
-    """Asks for the likelihood of the references in the contexts of a run, and adds the scores that follow."""
+class LikelihoodIn:
+    """The likelihood of the references in one context; nothing is drawn, so that no number has an error."""
 
-    writer: ScoreWriter
-    layout: Layout
-    references: tuple[str, ...]
-    source: ReferenceSource
-    given: tuple[str, ...]
-    """The references as the run has them."""
-
-    async def add(self, ask: Ask) -> dict[Key, float]:
-        """Asks for the likelihoods and adds the scores or failures; returns the references' probability in each
-        context."""
-        found = await self._ask(ask)
-        paid: set[Key] = set()
-        self._score("likelihood_closed_book", {CLOSED_BOOK: 1.0}, found, paid)
-        for contexts in self.layout.steps:
-            step = contexts.step
-            if not step.readable and not step.empty:
-                continue
-            now = {contexts.upto: 1.0}
-            alone = {contexts.alone: 1.0, CLOSED_BOOK: -1.0} if contexts.alone != CLOSED_BOOK else {}
-            self._score("likelihood", now, found, paid, step)
-            self._score("likelihood_total", now, found, paid, step, kind="total")
-            self._score("delta_likelihood", contexts.change, found, paid, step)
-            self._score("delta_likelihood_alone", alone, found, paid, step)
-            self._score("log_gain", contexts.change, found, paid, step, kind="mean_logprob")
-        self._score("delta_likelihood_total", self.layout.total, found, paid)
-        return {key: one.total for key, one in found.items() if not isinstance(one, RagguardError)}
-
-    async def _ask(self, ask: Ask) -> dict[Key, _Likely | RagguardError]:
-        view = self.writer.view
-        contexts = list(self.layout.contexts.items())
-        questions = [
-            asked_likelihood(
-                view.setting.prompts, view.run.question, context.passages, text, cut_order=context.cut_order
-            )
-            for _, context in contexts
-            for text in self.references
-        ]
-        answers = await ask(questions)
-        size = len(self.references)
-        return {
-            key: _joined(answers[place * size : (place + 1) * size])
-            for place, (key, _) in enumerate(contexts)
-        }
-
-    def _score(
-        self,
-        name: str,
-        change: Change,
-        found: Mapping[Key, _Likely | RagguardError],
-        paid: set[Key],
-        step: StepView | None = None,
-        kind: str = "per_token",
-    ) -> None:
-        """Adds one score: the weighted sum, over the contexts of a change, of one kind of likelihood."""
-        known: dict[Key, _Likely] = {}
-        for key in change:
-            one = found[key]
-            if isinstance(one, RagguardError):
-                self.writer.fail(one, name, step)
-                return
-            known[key] = one
-        fresh = [one.usage for key, one in known.items() if key not in paid]
-        paid.update(known)
-        metadata: dict[str, Any] = {}
-        if cut := max((one.cut for one in known.values()), default=0):
-            metadata[CUT_TOKENS] = cut
-        if dropped := max((self.layout.contexts[key].dropped for key in change), default=0):
-            metadata[LEFT_OUT] = dropped
-        self.writer.add(
-            name, sum(times * getattr(known[key], kind) for key, times in change.items()), step=step, stderr=0.0,
-            usage=sum(fresh, Usage()), label="support" if self.source == "answer" else "",
-            reference_source=self.source, references=self.given, metadata=metadata,
-        )  # fmt: skip
+    per_token: Estimate
+    total: Estimate
+    mean_logprob: Estimate
+    usage: Usage
+    metadata: Mapping[str, Any]
 
 
-def _joined(answers: list[TextAnswer | RagguardError]) -> _Likely | RagguardError:
+async def likelihoods(
+    view: View, contexts: Mapping[Key, BeliefContext], references: Sequence[str], ask: Ask
+) -> dict[Key, LikelihoodIn | RagguardError]:
+    """Asks for the likelihood of the references in each context; returns it, or the error for which there is none."""
+    questions = [
+        asked_likelihood(
+            view.setting.prompts, view.run.question, context.passages, text, cut_order=context.cut_order
+        )
+        for context in contexts.values()
+        for text in references
+    ]
+    answers = await ask(questions)
+    size = len(references)
+    return {key: _likely(answers[at * size : (at + 1) * size]) for at, key in enumerate(contexts)}
+
+
+def _likely(answers: list[TextAnswer | RagguardError]) -> LikelihoodIn | RagguardError:
     try:
         texts = [answered(answer) for answer in answers]
     except RagguardError as error:
         return error
     logprobs = [text.logprobs for text in texts]
-    return _Likely(
-        likelihood(logprobs),
-        likelihood_total(logprobs),
-        mean_logprob(logprobs),
-        cut=max(text.truncated for text in texts),
+    cut = max(text.truncated for text in texts)
+    return LikelihoodIn(
+        Estimate(likelihood(logprobs), 0.0),
+        Estimate(likelihood_total(logprobs), 0.0),
+        Estimate(mean_logprob(logprobs), 0.0),
         usage=sum((text.usage for text in texts), Usage()),
+        metadata={CUT_TOKENS: cut} if cut else {},
     )

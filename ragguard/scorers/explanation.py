@@ -22,8 +22,8 @@ from ragguard.scorers.run_facts import (
     mentions,
     names_in,
 )
-from ragguard.text.control_characters import strip_control_characters
 from ragguard.text.language import normalise
+from ragguard.text.secret_filter import strip_control_characters
 
 Cause = Literal[
     "", "right", "unsupported", "nothing_read", "not_found", "dropped", "missing_hop", "misled", "contested",

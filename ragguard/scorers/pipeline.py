@@ -22,7 +22,6 @@ from ragguard.engines.layers.cache import Cache
 from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
-from ragguard.schema import checked_result
 from ragguard.scorers.answers import Answers
 from ragguard.scorers.asker import Asker, MeteredAsk, PromptAllowance, Respondent, unattributed, with_usage
 from ragguard.scorers.belief import Belief
@@ -35,7 +34,7 @@ from ragguard.scorers.grades import Grades
 from ragguard.scorers.models import SCORING, Models
 from ragguard.scorers.plan import UNKNOWN, Plan, PriceList, merge
 from ragguard.scorers.question import Ask, prompt_tokens
-from ragguard.scorers.scorer import MODELS, Live, Scorer, failure_of, full_version, live_of
+from ragguard.scorers.scorer import MODELS, Live, Scorer, completed, failure_of, full_version, live_of
 from ragguard.scorers.utility import QueryFit, Utility
 from ragguard.scorers.view import Caps, Setting, View, view_run
 from ragguard.text.language import ENGLISH, Language
@@ -353,7 +352,7 @@ class ScoringPipeline:
 def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view: View) -> list[Result]:
     """Returns what a scorer gave; an exception that it ended with becomes a failure."""
     if not isinstance(outcome, BaseException):
-        return [*outcome] if isinstance(scorer, _OURS) else _completed(outcome, scorer, view)
+        return [*outcome] if isinstance(scorer, _OURS) else completed(outcome, scorer, view)
     if not isinstance(outcome, RagguardError):
         _log.error("scorer %s failed on run %s", scorer.name, view.run.id, exc_info=outcome)
     return [failure_of(scorer.name, view.run, outcome)]
@@ -378,32 +377,3 @@ def _latin(text: str) -> bool:
     """Returns whether most letters of a text are Latin."""
     letters = [char for char in text[:1000] if char.isalpha()]
     return 2 * sum(char < "\u0250" for char in letters) >= len(letters)
-
-
-def _completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
-    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure."""
-    results: list[Result] = []
-    try:
-        for result in outcome:
-            try:
-                results.append(_complete(checked_result(result), scorer, view))
-            except InvalidInput as error:
-                results.append(failure_of(scorer.name, view.run, error))
-    except BaseException as error:  # noqa: BLE001 - what a user's scorer gave may be no list
-        results.append(failure_of(scorer.name, view.run, error))
-    return results
-
-
-def _complete(result: Result, scorer: Scorer, view: View) -> Result:
-    """Returns a result with what a user's scorer leaves out: its run, scorer, version, engine and prompts."""
-    if isinstance(result, Failure):
-        return result if result.run_id else replace(result, run_id=view.run.id)
-    setting = view.setting
-    return replace(
-        result,
-        run_id=result.run_id or view.run.id,
-        scorer=scorer.name,
-        version=full_version(scorer, setting),
-        engine=result.engine or setting.engine.fingerprint,
-        prompts=result.prompts or setting.prompts.identity,
-    )

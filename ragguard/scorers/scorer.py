@@ -1,5 +1,5 @@
 """The protocol of scorers, ragguard's own and users': a name, a version, and a coroutine over one run; and the writer
-that collects what a scorer of ragguard's own gives.
+that collects what a scorer of ragguard's own gives. What a user's scorer gives is completed.
 
 A score gets the fields that all scores of the scorer share. An undefined value makes no score. Scores of one step that
 fail for one reason are one failure.
@@ -13,12 +13,21 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, runtime_checkable
 
 from ragguard.engines.base import EngineInfo
-from ragguard.errors import CapExceeded, CircuitOpen, EngineTimeout, LowLabelMass, NoText, RagguardError
+from ragguard.errors import (
+    CapExceeded,
+    CircuitOpen,
+    EngineTimeout,
+    InvalidInput,
+    LowLabelMass,
+    NoText,
+    RagguardError,
+)
 from ragguard.records import (
     CONTENT_KIND,
     CUT_PASSAGES,
@@ -34,6 +43,7 @@ from ragguard.records import (
     Usage,
 )
 from ragguard.runtime.faults import NOTICES, message_of
+from ragguard.schema import checked_result
 from ragguard.scorers.question import Ask, Who
 from ragguard.scorers.view import Setting, StepView, View, hash_references
 from ragguard.text.language import Language
@@ -272,3 +282,32 @@ def _does_not_fit(model: EngineInfo) -> str:
 
 def _listed(what: Sequence[str]) -> str:
     return ", ".join(what) if len(what) <= 8 else f"{', '.join(what[:7])} and {len(what) - 7} more"
+
+
+def completed(outcome: Sequence[Result], scorer: Scorer, view: View) -> list[Result]:
+    """Returns the results of a user's scorer, completed; what is no Score or Failure becomes a failure."""
+    results: list[Result] = []
+    try:
+        for result in outcome:
+            try:
+                results.append(_complete(checked_result(result), scorer, view))
+            except InvalidInput as error:
+                results.append(failure_of(scorer.name, view.run, error))
+    except BaseException as error:  # noqa: BLE001 - what a user's scorer gave may be no list
+        results.append(failure_of(scorer.name, view.run, error))
+    return results
+
+
+def _complete(result: Result, scorer: Scorer, view: View) -> Result:
+    """Returns a result with what a user's scorer leaves out: its run, scorer, version, engine and prompts."""
+    if isinstance(result, Failure):
+        return result if result.run_id else replace(result, run_id=view.run.id)
+    setting = view.setting
+    return replace(
+        result,
+        run_id=result.run_id or view.run.id,
+        scorer=scorer.name,
+        version=full_version(scorer, setting),
+        engine=result.engine or setting.engine.fingerprint,
+        prompts=result.prompts or setting.prompts.identity,
+    )

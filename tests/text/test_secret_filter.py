@@ -12,7 +12,13 @@ import pytest
 
 from ragguard.errors import EngineRejected, InvalidInput
 from ragguard.text.credentials import checked_headers, checked_key, split_credentials
-from ragguard.text.secret_filter import clean_cause, keep_secret, logger, without_secrets
+from ragguard.text.secret_filter import (
+    clean_cause,
+    keep_secret,
+    logger,
+    strip_control_characters,
+    without_secrets,
+)
 
 KEY = "cnry+7/Qx'\"%é\\Zw_0123456789"
 
@@ -139,3 +145,24 @@ def test_value_of_a_header_is_secret_unless_it_is_an_ordinary_word_of_a_header_w
 ):
     checked_headers("headers", {name: value})
     assert without_secrets(f"about {value} now") == (f"about {'…' if hidden else value} now")
+
+
+@pytest.mark.parametrize(
+    "character", ["\x1b", "\x9b", "\x07", "\u2028", "\u2029", "\u202e", "\u2066", "\U000e0041", "\U000e007f"]
+)
+def test_character_that_controls_or_hides_is_marked(character):
+    assert strip_control_characters(f"a{character}b") == "a�b"
+
+
+@pytest.mark.parametrize("character", ["\u200b", "\u200e", "\u2060", "\ufeff", "\xad"])
+def test_character_without_width_is_left_out(character):
+    assert strip_control_characters(f"a{character}b") == "ab"
+
+
+@pytest.mark.parametrize("text", ["plain", "two\nlines", "Zoë", "می‌روم", "👩‍🔬", "東京"])
+def test_text_that_people_write_stays(text):
+    assert strip_control_characters(text) == text
+
+
+def test_carriage_return_and_tab_become_spaces():
+    assert strip_control_characters("a\rb\tc") == "a b c"
