@@ -4,9 +4,11 @@
     python benchmarks/advice_distrust.py --seeds 2         fewer, for a look
 
 Questions, agents and judges are those of `benchmarks/advice.py`, without a calibration; each seed also has a judge of
-its own. Counted are the searches after which all that a question needs has been read. Each is judged twice: with the
-bound from which a passage counts in a contradiction (`ragguard.advice.evidence.SURE`, chosen on seed 71 and first
-measured on 272 and 273), and with the one from which a passage helps, which is next to none.
+its own. Counted are the searches after which all that a question needs has been read. Each is judged three times: by
+the rule (`SURE` and `ANSWERS` of `ragguard.advice.evidence`, chosen on the hard questions of seeds 2001 to 2004), by
+the reader's answer to the query alone, as the rule was before (0.95), and with every passage that helps. Where advice
+distrusts though nothing contradicts what is needed, it is also counted how often passages contradict each other about
+what was asked instead, such as another name that the agent took over.
 """
 
 from __future__ import annotations
@@ -15,18 +17,19 @@ import argparse
 import asyncio
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.advice import AT_ONCE, JUDGES, advised, trips
+from benchmarks.advice import AT_ONCE, JUDGES, Trip, advised, trips
 from benchmarks.machine import record
 from ragguard import RagGuard
 from ragguard.advice import evidence
@@ -34,12 +37,20 @@ from ragguard.engines.connect import connect
 from ragguard.metrics.arrays import Booleans, Floats, Integers
 from ragguard.runtime.limiter import in_parallel
 from studies.intervals import over_questions
-from studies.weak_judges import weak_judge
+from studies.label_noise import LabelNoise
+from studies.weak_judges import scales_for
 
-FIRST_SEED = 1001
-"""The first of the seeds; none of them was used for the rule or its bound."""
+FIRST_SEED = 3001
+"""The first of the seeds; none of them was used for the rule or its bounds."""
 SEEDS, QUESTIONS = 10, 45
-BOUNDS = (evidence.SURE, evidence.HELPS)
+RULES = {
+    "rule": (evidence.SURE, evidence.ANSWERS), "query alone": (0.95, 0.0), "any that helps": (evidence.HELPS, 0.0),
+}  # fmt: skip
+"""The bounds on the reader's answer to the query and to the sub-question, by the name of the rule."""
+
+
+Scales: TypeAlias = dict[float, dict[tuple[str, ...], float]]
+"""The noise that leaves a judge its AUC, by that AUC, as `LabelNoise` takes it."""
 
 
 class Stage(NamedTuple):
@@ -49,28 +60,52 @@ class Stage(NamedTuple):
     contradicted: bool
     """True where a passage that was read says something else of what is needed."""
     distrusted: tuple[bool, ...]
-    """True where the advice was `distrust`, for each of `BOUNDS`."""
+    """True where the advice was `distrust`, for each of `RULES`."""
+    otherwise: bool
+    """True where passages contradict each other about what was asked, though not about what is needed."""
 
 
-def stages(kind: str, strength: float | None, seed: int, questions: int) -> list[Stage]:
-    """Returns the stages of the questions of one seed, for a judge of that AUC or the engine itself."""
-    return asyncio.run(_stages(kind, strength, seed, questions))
+def stages(kind: str, scales: Scales, seed: int, questions: int) -> dict[float | None, list[Stage]]:
+    """Returns the stages of the questions of one seed, by the AUC of the judge; None: the engine itself."""
+    return asyncio.run(_stages(kind, scales, seed, questions))
 
 
-async def _stages(kind: str, strength: float | None, seed: int, questions: int) -> list[Stage]:
+async def _stages(kind: str, scales: Scales, seed: int, questions: int) -> dict[float | None, list[Stage]]:
     engine = connect("nano")
-    judge = engine if strength is None else await weak_judge(engine, strength, seed=seed)
     made = await trips(engine, kind, questions, seed)
-    said: list[list[list[str]]] = []
-    async with RagGuard(engine, judge=judge, store=None, scorers=()) as rg:
-        for bound in BOUNDS:
-            evidence.SURE = bound  # this process measures nothing else
-            told = await in_parallel([partial(advised, rg, trip) for trip in made], AT_ONCE)
-            said.append([[one.action for one in trip.advice] for trip in told])
-    return [
-        Stage(trip.name, trip.is_contradicted(at), tuple(by[number][at - 1] == "distrust" for by in said))
-        for number, trip in enumerate(made) for at in range(1, len(trip.steps) + 1) if trip.holds_all(at)
-    ]  # fmt: skip
+    found = {}
+    for strength in JUDGES:
+        judge = engine if strength is None else LabelNoise(engine, scales[strength], seed)
+        said: list[list[list[str]]] = []
+        async with RagGuard(engine, judge=judge, store=None, scorers=()) as rg:
+            for bounds in RULES.values():
+                evidence.SURE, evidence.ANSWERS = bounds  # this process measures nothing else
+                told = await in_parallel([partial(advised, rg, trip) for trip in made], AT_ONCE)
+                said.append([[one.action for one in trip.advice] for trip in told])
+        found[strength] = [
+            Stage(
+                trip.name, trip.is_contradicted(at), tuple(by[number][at - 1] == "distrust" for by in said),
+                otherwise=not trip.is_contradicted(at) and is_contradicted_as_asked(trip, at),
+            )
+            for number, trip in enumerate(made) for at in range(1, len(trip.steps) + 1) if trip.holds_all(at)
+        ]  # fmt: skip
+    return found
+
+
+def is_contradicted_as_asked(trip: Trip, steps: int) -> bool:
+    """Returns whether passages that were read state different things of a subject that the agent's plan asks about."""
+    said: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for passage in trip.read(steps):
+        known = passage.metadata
+        own = known["relation"], known["subject"], known["object"]
+        for relation, subject, object_ in (own, *known.get("facts", ())):
+            said[relation, subject].add(object_)
+    _, plan = trip.asked_then[steps - 1]
+    return any(
+        len(objects) > 1 and relation == fact.relation and subject in asked
+        for (relation, subject), objects in said.items()
+        for fact, asked in zip(trip.case.facts, plan, strict=True)
+    )
 
 
 def share(flags: Floats, chosen: Booleans, owners: Integers) -> dict[str, Any]:
@@ -88,17 +123,24 @@ def share(flags: Floats, chosen: Booleans, owners: Integers) -> dict[str, Any]:
 
 
 def figures(found: Sequence[Stage]) -> dict[str, Any]:
-    """Returns the shares of `distrust` with the bound and without it, and the change that the bound makes."""
+    """Returns the shares of `distrust` by each rule, and how the rule differs from the others."""
     owners = np.unique([one.question for one in found], return_inverse=True)[1]
     lied = np.array([one.contradicted for one in found])
-    by_bound = np.array([one.distrusted for one in found], dtype=np.float64).T
-    columns = {f"bound {bound:g}": by_bound[at] for at, bound in enumerate(BOUNDS)}
-    columns["change"] = by_bound[0] - by_bound[-1]
+    by_rule = np.array([one.distrusted for one in found], dtype=np.float64).T
+    columns = dict(zip(RULES, by_rule, strict=True))
+    columns["change from query alone"] = columns["rule"] - columns["query alone"]
     groups = {"all was read": lied | ~lied, "nothing contradicts it": ~lied, "a passage contradicts it": lied}
-    return {
+    shares: dict[str, Any] = {
         group: {name: share(flags, chosen, owners) for name, flags in columns.items()}
         for group, chosen in groups.items()
     }
+    shares["distrusted, nothing contradicts it: contradicted as asked"] = {
+        name: sum(
+            one.otherwise for one, flag in zip(found, flags, strict=True) if flag and not one.contradicted
+        )
+        for name, flags in zip(RULES, by_rule, strict=True)
+    }
+    return shares
 
 
 def main() -> None:
@@ -110,17 +152,17 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1, help="processes")
     args = parser.parse_args()
     began, measured = time.monotonic(), {}
+    scales = {one: asyncio.run(scales_for(connect("nano"), one)) for one in JUDGES if one is not None}
     with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
         asked = {
-            (kind, strength): [
-                pool.submit(stages, kind, strength, FIRST_SEED + at, args.questions)
-                for at in range(args.seeds)
+            kind: [
+                pool.submit(stages, kind, scales, FIRST_SEED + at, args.questions) for at in range(args.seeds)
             ]
-            for strength in JUDGES for kind in ("hard", "plain")
-        }  # fmt: skip
-        for (kind, strength), jobs in asked.items():
+            for kind in ("hard", "plain")
+        }
+        for kind, strength in ((kind, strength) for kind in asked for strength in JUDGES):
             name = f"{kind}, {'nano' if strength is None else f'AUC {strength:g}'}"
-            measured[name] = figures([stage for job in jobs for stage in job.result()])
+            measured[name] = figures([stage for job in asked[kind] for stage in job.result()[strength]])
             for group, shares in measured[name].items():
                 print(name, "|", group, "|", shares, flush=True)
             seeds = {"first_seed": FIRST_SEED, "seeds": args.seeds, "questions_of_a_seed": args.questions}

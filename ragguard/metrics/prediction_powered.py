@@ -6,7 +6,9 @@ The weight of the judge's values is tuned to the labels. docs/how-to/labels.md h
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -19,6 +21,9 @@ LEAST_LABELS = 10
 """The fewest labels from which a mean is corrected."""
 _Z = 1.959963984540054
 """The quantile of the normal distribution for 95 %."""
+_UNSEEN = 0.25
+"""Labels of each extreme that a stratum counts beside those that were seen, for its weight alone: one whose labels all
+agree has a variance, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +34,10 @@ class CorrectedMean:
     low: float
     """The lower end of the 95 % confidence interval. The runs count as a sample of all runs like them."""
     high: float
-    margin: float
-    """Half the width of that interval; the interval itself ends where the range of the quantity does."""
+    below: float
+    """How far the interval reaches under the estimate; `low` itself is no less than the range of the quantity."""
+    above: float
+    """How far it reaches over the estimate; more or less than `below` where few labels differ from the others."""
     stderr: float
     raw: float
     """The mean of the judge's values without any correction."""
@@ -85,27 +92,34 @@ def corrected_mean(
     ]
     lam = _tuned(judged_parts, human_parts, drawn, scale) if weight is None else weight
     rest = human_parts - lam * judged_parts
-    # A tuned weight is one more thing that is estimated from the labels.
-    tuning = 1.0 if weight is not None else 1 + 1 / max(1, sum(map(len, drawn)) - len(drawn) - 1)
-    spread = [tuning * variance for variance in _variances(rest, a, members, drawn)]
     value = float(base.mean()) + lam * float(judged_parts.sum())
     value += sum(len(rows) * float(rest[some].mean()) for rows, some in zip(members, drawn, strict=True))
-    of_labels = sum(times * s for times, s in zip(scale, spread, strict=True))
+    least, most = float(y[known].min()), float(y[known].max())
+    spans = [
+        _Stratum.of(a[rows], a[some], rest[some], (y[some] - least) / max(most - least, 1e-12))
+        for rows, some in zip(members, drawn, strict=True)
+    ]
+    freedom = max(1, int(known.sum()) - len(drawn))
+    # A tuned weight is one more thing that is estimated from the labels.
+    tuning = 1.0 if weight is not None else 1 + 1 / freedom
+    factor = tuning * _left_by_the_judge(spans, most - least, freedom)
+    under, over = _reach(spans, most - least, factor, _t(freedom))
     # The spread of the runs themselves: of what is expected of each, and of what is left open within it.
     expected, left = lam * judged_parts, np.zeros(f.size)
-    for rows, some, s in zip(members, drawn, spread, strict=True):
+    for rows, some, one in zip(members, drawn, spans, strict=True):
         expected[rows] += float(rest[some].mean())
         shared = float(np.cov(judged_parts[some], rest[some])[0, 1])
-        left[rows] = max(0.0, s + 2 * lam * shared)
+        left[rows] = max(0.0, one.variance(most - least, factor) + 2 * lam * shared)
     by_run = base / count + np.bincount(run, expected, count)
     of_runs = count * float(by_run.var(ddof=1)) + float(left.sum()) if count > 1 else 0.0
-    stderr = math.sqrt(of_labels + of_runs)
-    parts = [times * s for times, s in zip(scale, spread, strict=True)]
-    margin = _t(_freedom(parts, drawn)) * stderr
+    of_runs *= _t(max(1, count - 1)) ** 2
+    below, above = math.sqrt(under**2 + of_runs), math.sqrt(over**2 + of_runs)
     raw = float(base.mean()) + float(judged_parts.sum())
-    shown, low, high = np.clip((value, value - margin, value + margin), *range).tolist()
-    labels = int(known.sum())
-    return CorrectedMean(shown, low, high, margin=margin, stderr=stderr, raw=raw, weight=lam, labels=labels)
+    shown, low, high = np.clip((value, value - below, value + above), *range).tolist()
+    return CorrectedMean(
+        shown, low, high, below=below, above=above, stderr=(below + above) / (2 * _Z), raw=raw, weight=lam,
+        labels=int(known.sum()),
+    )  # fmt: skip
 
 
 def rogan_gladen(judged: ArrayLike, labelled: ArrayLike, strata: ArrayLike | None = None) -> float:
@@ -161,37 +175,91 @@ def _tuned(judged: Floats, human: Floats, drawn: list[np.ndarray], scale: list[f
     return min(1.0, max(0.0, together / alone)) if alone > 0 else 1.0
 
 
-def _variances(
-    rest: Floats, shares: Floats, members: list[np.ndarray], drawn: list[np.ndarray]
-) -> list[float]:
-    """Returns the variance of what is left to correct in each stratum, by a model and at least as it was observed.
+class _Stratum(NamedTuple):
+    """The labels and shares of one stratum; human values are counted from 0, the least label, to 1, the largest one."""
 
-    The model: an item's rest is its share times a number of which mean and variance are the stratum's. All shares are
-    known, so that a few labels of items with small shares do not hide what those with large ones would add. The
-    variance of that number has one observation more of the variance in all strata: a few labels that agree are no
-    certainty.
+    items: int
+    labels: int
+    mean: float
+    """The mean human value, each item counted by its share."""
+    share: float
+    """The mean share of its items; all shares are known, also those of items without a label."""
+    square: float
+    """The mean square of these shares."""
+    by_shares: float
+    """The variance of the rest that comes from unequal shares alone."""
+    rest: float
+    """The variance of the rest that is left when unequal shares are accounted for, and the same without a judge, both
+    for shares as the labelled items have them."""
+    human: float
+
+    @classmethod
+    def of(cls, shares: Floats, labelled: Floats, rest: Floats, human: Floats) -> _Stratum:
+        """Returns the stratum of these shares; of its labelled items the shares, the rests and the human values."""
+        whole = float(labelled.sum()) or 1.0
+        mean, mean_rest = min(1.0, float(labelled @ human) / whole), float(rest.sum()) / whole
+        n = len(human)
+        return cls(
+            len(shares), n, mean, float(shares.mean()), float((shares**2).mean()),
+            by_shares=mean_rest**2 * float(shares.var()),
+            rest=float(((rest - mean_rest * labelled) ** 2).sum()) / (n - 1),
+            human=float((labelled**2).mean()) * mean * (1 - mean) * n / (n - 1),
+        )  # fmt: skip
+
+    @property
+    def scale(self) -> float:
+        """Returns N² (1 − n/N) / n, by which a variance within the stratum counts."""
+        return self.items * (self.items - self.labels) / self.labels
+
+    def spread(self, factor: float) -> float:
+        """Returns the variance of the estimated mean human value; labels that agree are no certainty."""
+        n = self.effective(factor)
+        mean = (self.mean * n + _UNSEEN) / (n + 2 * _UNSEEN)
+        return mean * (1 - mean) * self.labels / (self.labels - 1) / n
+
+    def effective(self, factor: float) -> float:
+        """Returns the number of labels of equal shares from an endless stratum that would tell as much."""
+        n = self.labels * self.items / (self.items - self.labels)
+        return n * self.share**2 / (self.square * factor)
+
+    def variance(self, span: float, factor: float) -> float:
+        """Returns the variance of the rest of an item."""
+        pure = self.mean * (1 - self.mean) * self.labels / (self.labels - 1)
+        return self.by_shares + factor * span**2 * self.square * pure
+
+
+def _left_by_the_judge(strata: Sequence[_Stratum], span: float, freedom: int) -> float:
+    """Returns the share of the variance of human values that the judge leaves, as if one label more had said that it
+    leaves all of the largest variance."""
+    alone = freedom * sum(one.scale * one.human for one in strata) * span**2
+    left = freedom * sum(one.scale * one.rest for one in strata)
+    most = sum(one.scale * one.square for one in strata) * span**2 / 4
+    return (left + most) / (alone + most) if most else 1.0
+
+
+def _reach(strata: Sequence[_Stratum], span: float, factor: float, quantile: float) -> tuple[float, float]:
+    """Returns how far the interval reaches under and over the estimate for the labels, by Wilson's interval for strata.
+
+    Where nearly all labels agree, an estimate that is too high comes with a variance that is too small, so that an
+    interval of equal reach misses on one side. Wilson's goes by the variance at its ends. Each stratum has it for a
+    quantile so much smaller that the sum has the wanted one (Yan and Su 2010).
     """
-    means = [rest[some].sum() / whole if (whole := shares[some].sum()) else 0.0 for some in drawn]
-    sums = [
-        float(((rest[some] - mean * shares[some]) ** 2).sum())
-        for some, mean in zip(drawn, means, strict=True)
-    ]
-    weights = [float((shares[some] ** 2).sum()) * (1 - 1 / len(some)) for some in drawn]
-    pooled = sum(sums) / sum(weights) if sum(weights) else 0.0
-    found = []
-    for rows, some, mean, total, weight in zip(members, drawn, means, sums, weights, strict=True):
-        square = float((shares[rows] ** 2).mean())
-        one_more = (total + square * pooled) / (weight + square) if square else 0.0
-        own = total / weight if weight else 0.0
-        modelled = mean**2 * float(shares[rows].var()) + square * max(own, one_more)
-        found.append(max(modelled, float(rest[some].var(ddof=1))))
-    return found
-
-
-def _freedom(parts: list[float], drawn: list[np.ndarray]) -> float:
-    """Returns the degrees of freedom of a sum of variances, by Satterthwaite's formula."""
-    below = sum(part**2 / (len(some) - 1) for part, some in zip(parts, drawn, strict=True))
-    return sum(parts) ** 2 / below if below > 0 else sum(map(len, drawn)) - len(drawn)
+    open_ = [one for one in strata if one.items > one.labels and one.share]
+    sizes = [one.items * one.share * span for one in open_]
+    deviations = [size * math.sqrt(one.spread(factor)) for size, one in zip(sizes, open_, strict=True)]
+    if not sum(deviations):
+        return 0.0, 0.0
+    z = quantile * math.hypot(*deviations) / sum(deviations)
+    under = over = 0.0
+    for one, size in zip(open_, sizes, strict=True):
+        n = one.effective(factor)
+        more = z * z / n
+        pull = more * (0.5 - one.mean) / (1 + more)
+        pure = one.mean * (1 - one.mean) * one.labels / (one.labels - 1)
+        half = z * math.sqrt((pure + more / 4) / n) / (1 + more)
+        under, over = under + size * (half - pull), over + size * (half + pull)
+    of_shares = quantile**2 * sum(one.scale * one.by_shares for one in open_)
+    return math.sqrt(max(0.0, under) ** 2 + of_shares), math.sqrt(max(0.0, over) ** 2 + of_shares)
 
 
 def _t(freedom: float) -> float:

@@ -63,14 +63,17 @@ def test_contradictions_are_distrusted(rg):
     assert advice.numbers["contested"] > 0
 
 
-@pytest.mark.parametrize(("abstains", "action"), [(0.01, "distrust"), (0.3, "answer")])
-async def test_passage_on_which_the_reader_may_abstain_contradicts_nobody(abstains, action):
+@pytest.mark.parametrize(
+    ("to_query", "to_sub_question", "action"),
+    [(0.01, 0.01, "distrust"), (0.3, 0.01, "answer"), (0.01, 0.3, "answer")],
+)
+async def test_passage_on_which_the_reader_may_abstain_contradicts_nobody(to_query, to_sub_question, action):
     """The judge finds both passages relevant, and their answers contradictory."""
 
     def says(text, label):
         both = "Rome" in text and "Oslo" in text
         if label == "NO-RESPONSE":
-            return abstains if "Oslo" in text and not both else 0.01
+            return (to_query if "Seat?" in text else to_sub_question) if "Oslo" in text and not both else 0.01
         return {"A": 0.0 if both else 0.9, "C": 0.9, "5": 0.9}.get(label, 0.0)
 
     engine = ScriptedEngine(label=says, answer=lambda text, index: "Rome" if "Rome" in text else "Oslo")
@@ -78,7 +81,7 @@ async def test_passage_on_which_the_reader_may_abstain_contradicts_nobody(abstai
         RagGuard(engine, store=None, scorers=()) as rg,
         rg.run("Where?", sub_questions=["Where?"]) as run,
     ):
-        run.retrieved("Where?", [Passage("In Rome."), Passage("In Oslo.")])
+        run.retrieved("Seat?", [Passage("In Rome."), Passage("In Oslo.")])
         advice = await run.aadvise(LONG)
     assert (advice.action, advice.status) == (action, "judged")
 

@@ -34,7 +34,7 @@ def test_with_every_label_the_judge_does_not_matter(seed):
     found = corrected_mean(judged, right, runs=runs)
     assert found.value == pytest.approx(right.mean())
     by_run = right.reshape(40, 5).mean(axis=1)
-    assert 0.6 < found.stderr / (by_run.std(ddof=1) / math.sqrt(40)) < 1.7
+    assert 0.6 < found.stderr / (by_run.std(ddof=1) / math.sqrt(40)) < 1.8
     assert found.raw == pytest.approx(judged.mean())
 
 
@@ -78,11 +78,23 @@ def test_known_case_by_hand():
     labelled[:5] = (1, 1, 1, 1, 0)
     labelled[10:15] = (0, 0, 0, 0, 1)
     found = corrected_mean(judged, labelled, strata=[0] * 10 + [1] * 10, weight=1.0)
-    # 1/2 + (10 · (−0.2) + 10 · 0.2) / 20; the variance of each stratum's five is 0.2, with the pooled one again 0.2.
+    # 1/2 + (10 · (−0.2) + 10 · 0.2) / 20
     assert found.value == pytest.approx(0.5)
-    of_labels = 2 * (10 * 5 / 5) * 0.2 / 20**2
-    of_runs = (np.array([0.8] * 10 + [0.2] * 10).var(ddof=1) + 0.2) / 20
-    assert found.stderr == pytest.approx(math.sqrt(of_labels + of_runs), rel=0.05)
+    # Wilson's interval of 0.8 (and of 0.2) from 5 of 10 labels, which tell as much as 10 of an endless stratum; the sum
+    # of two equal strata has the wanted quantile where each has it divided by the root of 2.
+    more = stats.t.ppf(0.975, 8) ** 2 / 2 / 10
+    half = math.sqrt(10 * more * (0.2 + more / 4) / 10) / (1 + more)
+    of_runs = stats.t.ppf(0.975, 19) ** 2 * (np.array([0.8] * 10 + [0.2] * 10).var(ddof=1) + 0.2) / 20
+    assert found.above == found.below == pytest.approx(math.sqrt(half**2 + of_runs), rel=0.02)
+
+
+def test_where_nearly_all_labels_agree_the_interval_reaches_further_to_the_other_side():
+    judged, labelled = np.full(400, 0.5), np.full(400, np.nan)
+    labelled[:20] = [1.0] * 19 + [0.0]
+    found = corrected_mean(judged, labelled, range=(0, 1))
+    assert found.below > 1.5 * found.above
+    assert found.low < 0.8 < found.value == pytest.approx(0.95)
+    assert found.high == min(1.0, found.value + found.above)
 
 
 def test_fewer_than_ten_labels_and_wrong_shapes_are_refused():

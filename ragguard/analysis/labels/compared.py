@@ -74,5 +74,5 @@ def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> Cor
 
 def _difference(before: CorrectedMean, after: CorrectedMean) -> CorrectedDifference:
     gap = after.value - before.value
-    margin = math.hypot(before.margin, after.margin)
-    return CorrectedDifference(gap, gap - margin, gap + margin)
+    below, above = math.hypot(before.above, after.below), math.hypot(before.below, after.above)
+    return CorrectedDifference(gap, gap - below, gap + above)
