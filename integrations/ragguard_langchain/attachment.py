@@ -76,15 +76,10 @@ def instrument(
 
     Args:
         rg: The RagGuard that gets the runs.
-        tools: Tools that retrieve and return text or JSON: name → splitter (`ragguard.splitters` has the usual
-            ones), or a list of the names of those that give search results, MCP's among them. `auto`: every tool is
-            a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
-            once which tools it took. Tools that give documents, and retrievers inside tools, need no declaration.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
-        question: Where a pipeline's question is: a key of what the outermost call is given, or a function of it,
-            which is called in the hook. None: the usual places.
-        answer: Where a pipeline's answer is: a key of what the outermost call gives, or a function of it, which is
-            called in the hook. None: the usual places.
+        tools: As `RagGuardCallback` takes them.
+        text_of: As `RagGuardCallback` takes it.
+        question: As `RagGuardCallback` takes it.
+        answer: As `RagGuardCallback` takes it.
     """
     handler = RagGuardCallback(rg, tools=tools, text_of=text_of, question=question, answer=answer)
     with _attachment.lock:

@@ -15,11 +15,10 @@ from langchain_core.retrievers import BaseRetriever, RetrieverLike
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from pydantic import ConfigDict, Field
 
-from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
-from ragguard.guard import DistractorGuard, items
-from ragguard.guard.items import checked
+from ragguard.guard import DistractorGuard
+from ragguard.guard.items import apruned, checked, pruned
 from ragguard_langchain.attachment import report
 from ragguard_langchain.messages import K, TextOf, views
 from ragguard_langchain.open_calls import VerdictReport
@@ -54,7 +53,7 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        kept, verdict = pruned(self.guard, query, documents, self.text_of)
+        kept, verdict = pruned(self.guard, query, documents, views(documents, self.text_of))
         report(VerdictReport(verdict, query), callbacks)
         return kept
 
@@ -64,23 +63,9 @@ class DistractorFilter(BaseDocumentCompressor):
         """Returns the documents that stay."""
         if not documents:
             return documents
-        kept, verdict = await apruned(self.guard, query, documents, self.text_of)
+        kept, verdict = await apruned(self.guard, query, documents, views(documents, self.text_of))
         report(VerdictReport(verdict, query), callbacks)
         return kept
-
-
-def pruned(
-    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
-) -> tuple[list[Document], Verdict]:
-    """Returns the documents that stay, and the verdict of the guard on all of them."""
-    return items.pruned(guard, query, documents, views(documents, text_of))
-
-
-async def apruned(
-    guard: DistractorGuard, query: str, documents: Sequence[Document], text_of: TextOf | None = None
-) -> tuple[list[Document], Verdict]:
-    """Returns the documents that stay, and the verdict of the guard on all of them; for use on an event loop."""
-    return await items.apruned(guard, query, documents, views(documents, text_of))
 
 
 class GuardedRetriever(BaseRetriever):
@@ -167,20 +152,15 @@ def drop_distractors(
         query: The key of the mapping that holds the query.
         text_of: A function from a document to the text that the model reads of it. None: its page content.
     """
-    checked(guard)
-    checked_text_of(text_of)
+    keep = DistractorFilter(guard, text_of=text_of)
 
     def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
-        kept, verdict = pruned(guard, asked, found, text_of)
-        report(VerdictReport(verdict, asked), config.get("callbacks"))
-        return {**given, documents: kept}
+        return {**given, documents: keep.compress_documents(found, asked, config.get("callbacks"))}
 
     async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
         found, asked = _found(given, documents), _asked(given, query)
-        kept, verdict = await apruned(guard, asked, found, text_of)
-        report(VerdictReport(verdict, asked), config.get("callbacks"))
-        return {**given, documents: kept}
+        return {**given, documents: await keep.acompress_documents(found, asked, config.get("callbacks"))}
 
     return RunnableLambda(drop, afunc=adrop, name="drop_distractors")
 

@@ -25,12 +25,11 @@ from ragguard.capture.snapshot import passages_of
 from ragguard.capture.splitters import Splitter
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.items import checked
+from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
 from ragguard_langchain.excerpt import without
-from ragguard_langchain.guards import apruned, pruned
-from ragguard_langchain.messages import TextOf, tool_message, tool_query, tool_text
+from ragguard_langchain.messages import TextOf, tool_message, tool_query, tool_text, views
 from ragguard_langchain.open_calls import VerdictReport
 
 Result: TypeAlias = ToolMessage | Command[Any]
@@ -137,7 +136,9 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         found = self._found(request, result, inner)
         if found is None:
             return result
-        kept, verdict = pruned(self._guard, _query(request), found.documents, self._text_of)
+        kept, verdict = pruned(
+            self._guard, _query(request), found.documents, views(found.documents, self._text_of)
+        )
         report(_report(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
@@ -151,7 +152,9 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         found = self._found(request, result, inner)
         if found is None:
             return result
-        kept, verdict = await apruned(self._guard, _query(request), found.documents, self._text_of)
+        kept, verdict = await apruned(
+            self._guard, _query(request), found.documents, views(found.documents, self._text_of)
+        )
         report(_report(request, verdict, started_ns), _callbacks(request))
         return self._rewritten(result, found, kept, verdict)
 
