@@ -19,7 +19,7 @@ from llama_index.core.schema import NodeWithScore, TextNode
 from numpy.typing import NDArray
 
 from ragguard.engines.base import Engine
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.records import Passage
 

@@ -15,8 +15,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 from benchmarks.machine import record
 from ragguard import world
 from ragguard.engines.base import Prompt
-from ragguard.engines.nano.nano_engine import NanoEngine
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import NanoEngine, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.world import Counts
 
@@ -24,7 +23,7 @@ TARGETS = {"label_probs_100x100_s": 1.0, "sample_20x10_s": 0.5, "load_s": 0.2}
 _LOAD = (
     "import time; t = time.perf_counter();"
     "from ragguard.engines.nano.nano_engine import load_network;"
-    "from ragguard.engines.nano.tokenizer import load_tokenizer;"
+    "from ragguard.engines.nano.nano_engine import load_tokenizer;"
     "import numpy; t = time.perf_counter(); load_network(); load_tokenizer(); print(time.perf_counter() - t)"
 )
 

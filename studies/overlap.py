@@ -9,7 +9,7 @@ from importlib.resources import as_file, files
 import numpy as np
 from sacrebleu import BLEU
 
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import load_tokenizer
 from ragguard.metrics.arrays import Floats
 from ragguard.text.language import normalise
 

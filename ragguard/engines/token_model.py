@@ -30,7 +30,6 @@ from ragguard.engines.labels import (
     colliding,
     plan_labels,
 )
-from ragguard.engines.nano.tokenizer import MARKER
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, Request
 from ragguard.engines.truncation import fit
@@ -41,6 +40,8 @@ T = TypeVar("T")
 Q = TypeVar("Q", LabelRequest, DrawRequest, ContinuationRequest)
 ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
+MARKER = "ragguardnano"
+"""A word that only nano's vocabulary has as one token: an exported nano is recognised by it behind any server."""
 _MOST_PLANS = 256
 EXACT_CAPABILITIES = frozenset(
     {"exact_labels", "sequence", "sample_logprobs", "continuations", "batch", "n_samples", "seed"}

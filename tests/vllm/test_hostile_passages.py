@@ -9,7 +9,7 @@ from support.hostile_passages import HOSTILE
 
 from ragguard import DistractorGuard, Passage
 from ragguard.engines.connect import connect
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import load_tokenizer
 from ragguard.engines.prompts import load_prompts
 
 pytestmark = pytest.mark.vllm

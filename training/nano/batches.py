@@ -8,7 +8,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.nano.tokenizer import Tokenizer, load_tokenizer
+from ragguard.engines.nano.nano_engine import Tokenizer, load_tokenizer
 from ragguard.engines.prompts import Task, load_prompts
 from ragguard.world.grammar import FIRST_NAMES
 from training.nano.lessons import Level, Row, make_row

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import torch
 
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import load_tokenizer
 from ragguard.world import grammar
 from training.nano.network import Network
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 import json
 import re
 
-from ragguard.engines.nano.tokenizer import MARKER, NEWLINE, PATTERN, SPECIAL
+from ragguard.engines.nano.nano_engine import NEWLINE, PATTERN, SPECIAL
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.token_model import MARKER
 from ragguard.world import grammar
 from training.nano import SHIPPED
 

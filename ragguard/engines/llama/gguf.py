@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.llama.model import NetworkModel
-from ragguard.engines.llama.network import Config, Floats, LayerWeights, Network
+from ragguard.engines.llama.network import Network, NetworkModel
+from ragguard.engines.llama.transformer import Config, Floats, LayerWeights
 from ragguard.engines.local.local_engine import (
     ComputingModel,
     Loaded,

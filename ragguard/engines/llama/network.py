@@ -1,84 +1,39 @@
-"""A Llama network on NumPy alone: prefill with shared prefixes, given texts, and sampling over a key/value cache.
+"""A Llama network on NumPy as a model over token ids: prefill with shared prefixes, given texts, and sampling.
 
-Scales of the norms and of attention are multiplied into the matrices when the weights are loaded. Prompts with a common
-prefix (the same documents before other questions) share its keys and values, samples with a common prefix share their
-state, and every chunk is small enough to stay in a core's cache. This file knows ids and arrays, no text and no files.
+Prompts with a common prefix (the same documents before other questions) share its keys and values, samples with a
+common prefix share their state, and every chunk is small enough to stay in a core's cache.
+
+OpenBLAS splits every small product over all cores and spins where a core is busy with something else: on a machine with
+other work one batch took 43 s instead of 0.3 s. So whole chunks are spread over threads of our own instead. Where NumPy
+is built on another library nothing is done. A process that is forked while a network computes keeps one thread.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
-from collections.abc import Callable, Container, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+import threading
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.llama.blas import one_thread
-from ragguard.engines.llama.prefixes import Tokens, chunks, shared_by_all, shared_lengths
+from ragguard.engines.labels import Asks, Logprobs
+from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Memory, Tokens, Transformer
+from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
+from ragguard.engines.requests import DrawRequest
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
-Floats: TypeAlias = NDArray[np.float32]
-Ints: TypeAlias = NDArray[np.intp]
-
 _WIDE = 256
 """The width from which a matrix product of one chunk is worth several threads."""
-
-
-@dataclass(frozen=True, slots=True)
-class Config:
-    """The network's size, named as in a Hugging Face Llama configuration."""
-
-    vocab_size: int
-    hidden_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    intermediate_size: int
-    rope_theta: float
-    rms_norm_eps: float
-    max_position_embeddings: int
-
-
-class LayerWeights(NamedTuple):
-    """The weights of one layer as float32, named as in a Hugging Face Llama checkpoint; matrices are (out, in)."""
-
-    q: Floats
-    k: Floats
-    v: Floats
-    o: Floats
-    gate: Floats
-    up: Floats
-    down: Floats
-    input_norm: Floats
-    post_norm: Floats
-
-
-@dataclass(frozen=True, slots=True)
-class _TransformerLayer:
-    qkv: Floats
-    o: Floats
-    gate_up: Floats
-    down: Floats
-
-
-@dataclass(slots=True)
-class Memory:
-    """Keys and values: layers × (rows, heads, tokens, head size); of each row the first `lengths` tokens count."""
-
-    keys: list[Floats]
-    values: list[Floats]
-    lengths: Ints
-
-    def take(self, rows: Ints) -> Memory:
-        longest = int(self.lengths[rows].max())
-        keys = [layer[rows, :, :longest] for layer in self.keys]
-        values = [layer[rows, :, :longest] for layer in self.values]
-        return Memory(keys, values, self.lengths[rows])
+_CHUNK = 1024
+"""Tokens computed at once, padding included."""
+LEAST_SHARED = 8
+"""The shortest prefix that is shared: shorter ones cost more to keep than to compute again."""
 
 
 def _always() -> None:
@@ -86,10 +41,7 @@ def _always() -> None:
 
 
 class Network:
-    """The network with its weights; without an output matrix of its own, the embedding is that, too.
-
-    `layers` may be a generator: only one layer's weights are held beside what is made of them.
-    """
+    """The network with its weights; the arguments are those of `Transformer`."""
 
     def __init__(
         self,
@@ -100,20 +52,7 @@ class Network:
         output: Floats | None = None,
     ) -> None:
         self.config = config
-        self._embed = embed
-        self._norm = norm
-        self._output = (embed if output is None else output).T
-        self._layers = []
-        for w in layers:
-            qkv = np.concatenate([w.q * np.float32(config.head_dim**-0.5), w.k, w.v]) * w.input_norm
-            gate_up = np.concatenate([w.gate, w.up]) * w.post_norm
-            matrices = (np.ascontiguousarray(m.T) for m in (qkv, w.o, gate_up, w.down))
-            self._layers.append(_TransformerLayer(*matrices))
-        half = config.head_dim // 2
-        angles = np.arange(config.max_position_embeddings)[:, None] * config.rope_theta ** (
-            -np.arange(half) / half
-        )
-        self._cos, self._sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+        self._transformer = Transformer(config, embed, norm, layers, output)
 
     def next_logprobs(
         self,
@@ -131,7 +70,7 @@ class Network:
 
         def keep(indices: list[int], hidden: Floats) -> None:
             still_wanted()
-            out[indices] = self._logprobs(hidden[:, -1])[:, taken]
+            out[indices] = self._transformer.logprobs(hidden[:, -1])[:, taken]
 
         self._read(prompts, [1] * len(prompts), keep)
         return out
@@ -150,7 +89,7 @@ class Network:
             still_wanted()
             for i, states in zip(indices, hidden, strict=True):
                 text = texts[asked[i]]
-                found = self._logprobs(states[-len(text) :])[np.arange(len(text)), list(text)]
+                found = self._transformer.logprobs(states[-len(text) :])[np.arange(len(text)), list(text)]
                 out[asked[i]] = found.astype(np.float64).tolist()
 
         rows = [[*prompts[i], *texts[i][:-1]] for i in asked]
@@ -175,7 +114,9 @@ class Network:
         for chunk in chunks([len(prefix) for prefix in prefixes]):
             held = [prefixes[i] for i in chunk]
             with self._threads_for_one_chunk():
-                _, read = self._run(held, memory.take(np.zeros(len(held), np.intp)) if memory else None)
+                _, read = self._transformer.run(
+                    held, memory.take(np.zeros(len(held), np.intp)) if memory else None
+                )
             members = [(index, row) for row, prefix in enumerate(held) for index in groups[prefix]]
             self._finish(rows, tails, members, read, keep)
 
@@ -186,7 +127,7 @@ class Network:
         if not head:
             return 0, None
         with self._threads_for_one_chunk():
-            return head, self._run([rows[0][:head]], None)[1]
+            return head, self._transformer.run([rows[0][:head]], None)[1]
 
     def _finish(
         self,
@@ -203,7 +144,7 @@ class Network:
         def finish(chunk: list[int]) -> None:
             places = np.array([members[i][1] for i in chunk])
             indices = [members[i][0] for i in chunk]
-            hidden, _ = self._run(
+            hidden, _ = self._transformer.run(
                 [suffixes[i] for i in chunk],
                 memory.take(places) if memory else None,
                 max(tails[index] for index in indices),
@@ -259,8 +200,8 @@ class Network:
         drawn: list[list[tuple[list[int], list[float]]]],
         still_wanted: Callable[[], None],
     ) -> None:
-        hidden, memory = self._run(prompts, None)
-        logprobs = self._logprobs(hidden[:, -1])
+        hidden, memory = self._transformer.run(prompts, None)
+        logprobs = self._transformer.logprobs(hidden[:, -1])
         # The unfinished samples as (prompt, sample, state). A state is a prompt and the tokens drawn after it.
         live = [(i, j, row) for row, i in enumerate(chunk) for j in range(len(draws[i]))]
         for step in range(draws[0].shape[1]):
@@ -280,110 +221,37 @@ class Network:
                 return
             live = unfinished
             memory = memory.take(np.array([state for state, _ in states]))
-            hidden, memory = self._run([[token] for _, token in states], memory)
-            logprobs = self._logprobs(hidden[:, -1])
-
-    def _run(self, rows: Sequence[Tokens], past: Memory | None, tail: int = 1) -> tuple[Floats, Memory]:
-        """Returns the last `tail` states of each row, fewer where it is shorter (the first are then those of its first
-        token again), and the keys and values of past and row together."""
-        lengths = np.array([len(row) for row in rows], np.intp)
-        count, longest = len(rows), int(lengths.max())
-        ids = np.zeros((count, longest), np.intp)
-        for i, row in enumerate(rows):
-            ids[i, : len(row)] = row
-        before = past.lengths if past else np.zeros(count, np.intp)
-        width = past.keys[0].shape[2] if past else 0
-        positions = before[:, None] + np.arange(longest)
-        cos, sin = self._cos[positions][:, :, None], self._sin[positions][:, :, None]
-        hidden_keys = np.arange(width) >= before[:, None]
-        future = np.triu(np.full((longest, longest), -np.inf, np.float32), 1)
-        tail = min(tail, longest)
-        ends = np.maximum(lengths[:, None] - np.arange(tail, 0, -1), 0)
-        last = (np.arange(count)[:, None], ends)
-        heads, shared, size = (
-            self.config.num_attention_heads,
-            self.config.num_key_value_heads,
-            self.config.head_dim,
-        )
-        x = self._embed[ids]
-        memory = Memory([], [], before + lengths)
-        for layer in self._layers:
-            final = layer is self._layers[-1]
-            qkv = (_normed(x, self.config.rms_norm_eps) @ layer.qkv).reshape(
-                count, longest, heads + 2 * shared, size
-            )
-            turned = _rotated(qkv[:, :, : heads + shared], cos, sin)
-            queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
-            values = qkv[:, :, heads + shared :].transpose(0, 2, 1, 3)
-            if final:
-                # Only the last states are needed: after keys and values, only those are computed.
-                queries, x = queries[last], x[last]
-            asked = queries.shape[1]
-            # The queries of the heads that share keys and values stand side by side.
-            queries = np.ascontiguousarray(queries.transpose(0, 2, 1, 3)).reshape(count, shared, -1, size)
-            if past:
-                i = len(memory.keys)
-                keys = np.concatenate([past.keys[i], keys], axis=2)
-                values = np.concatenate([past.values[i], values], axis=2)
-            scores = (queries @ keys.swapaxes(-1, -2)).reshape(count, shared, heads // shared, asked, -1)
-            if final:
-                own = np.arange(longest) > ends[:, :, None]
-                np.copyto(scores[..., width:], -np.inf, where=own[:, None, None])
-            else:
-                scores[..., width:] += future
-            if width:
-                np.copyto(scores[..., :width], -np.inf, where=hidden_keys[:, None, None, None])
-            scores -= scores.max(axis=-1, keepdims=True)
-            np.exp(scores, out=scores)
-            mixed = scores.reshape(count, shared, -1, scores.shape[-1]) @ values
-            mixed = mixed.reshape(count, heads, asked, size)
-            mixed /= scores.sum(axis=-1).reshape(count, heads, asked, 1)
-            memory.keys.append(keys)
-            memory.values.append(values)
-            mixed = mixed.transpose(0, 2, 1, 3).reshape(count, asked, heads * size)
-            x = np.asarray(x + mixed @ layer.o, dtype=np.float32)
-            wide = _normed(x, self.config.rms_norm_eps) @ layer.gate_up
-            gate, up = wide[..., : self.config.intermediate_size], wide[..., self.config.intermediate_size :]
-            up *= gate
-            np.negative(gate, out=gate)
-            np.exp(gate, out=gate)
-            gate += 1.0
-            up /= gate
-            x += up @ layer.down
-        # Where a past is shorter than the longest one, the new keys are moved to directly after it.
-        if past:
-            _close_gaps(memory, before, width, longest)
-        return x, memory
-
-    def _logprobs(self, hidden: Floats) -> Floats:
-        logits = (_normed(hidden, self.config.rms_norm_eps) * self._norm) @ self._output
-        logits -= logits.max(axis=-1, keepdims=True)
-        logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
-        return np.asarray(logits, dtype=np.float32)
+            hidden, memory = self._transformer.run([[token] for _, token in states], memory)
+            logprobs = self._transformer.logprobs(hidden[:, -1])
 
 
-def _normed(x: Floats, eps: float) -> Floats:
-    """Applies RMSNorm without its scale."""
-    squares = np.einsum("...i,...i->...", x, x)[..., None]
-    scale = 1.0 / np.sqrt(squares / np.float32(x.shape[-1]) + np.float32(eps))
-    return np.asarray(x * scale, dtype=np.float32)
+class NetworkModel:
+    """A `ComputingModel` on a network; `ends` are the tokens that end an answer."""
 
+    def __init__(self, network: Network, ends: Set[int]) -> None:
+        self._network, self._ends = network, ends
 
-def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
-    half = x.shape[-1] // 2
-    out = np.empty_like(x)
-    one, two = x[..., :half], x[..., half:]
-    out[..., :half] = one * cos - two * sin
-    out[..., half:] = two * cos + one * sin
-    return out
+    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+        starts = sorted({ask.after for ask in asks})
+        columns = sorted({token for ask in asks for token in ask.tokens})
+        asked = [[*row, *start] for row in rows for start in starts]
+        found = self._network.next_logprobs(asked, columns, still_wanted).astype(np.float64)
+        table = found.reshape(len(rows), len(starts), -1)
+        return [
+            table[:, starts.index(ask.after)][:, [columns.index(token) for token in ask.tokens]]
+            for ask in asks
+        ]
 
+    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
+        """Returns the log-probabilities of the tokens of each row's text."""
+        return self._network.text_logprobs(rows, texts, still_wanted)
 
-def _close_gaps(memory: Memory, before: Ints, width: int, longest: int) -> None:
-    short = np.flatnonzero(before < width)
-    for layers in (memory.keys, memory.values):
-        for layer in layers:
-            for row in short:
-                layer[row, :, before[row] : before[row] + longest] = layer[row, :, width:].copy()
+    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+        numbers = [uniform(row, request) for row in rows]
+        drawn = self._network.sample(rows, numbers, request.temperature, self._ends, still_wanted)
+        return [[Drawn(ids, values, ids[-1] in self._ends) for ids, values in answers] for answers in drawn]
 
 
 def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:
@@ -397,6 +265,125 @@ def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:
         steps /= steps[-1]
     steps[-1] = 1.0
     return steps
+
+
+def chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yields the indices of rows, sorted by length, in chunks of bounded size."""
+    chunk: list[int] = []
+    for i in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if chunk and lengths[i] * (len(chunk) + 1) > _CHUNK:
+            yield chunk
+            chunk = []
+        chunk.append(i)
+    if chunk:
+        yield chunk
+
+
+def _common(one: Tokens, other: Tokens) -> int:
+    """Returns the length of the longest common prefix of two prompts that leaves the last id of each out."""
+    longest = min(len(one), len(other)) - 1
+    if one[:longest] == other[:longest]:
+        return longest
+    low, high = 0, longest
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if one[:middle] == other[:middle] else (low, middle)
+    return low
+
+
+def shared_by_all(prompts: Sequence[Tokens], tails: Sequence[int]) -> int:
+    """Returns the length of the prefix that all prompts share without their last `tails` tokens; 0 where it is not
+    worth it. The first and the last in order differ the soonest."""
+    if len(prompts) < 2:
+        return 0
+    first, last = min(map(tuple, prompts)), max(map(tuple, prompts))
+    own = min(len(prompt) - tail for prompt, tail in zip(prompts, tails, strict=True))
+    shared = min(_common(first, last), own)
+    return shared if shared >= LEAST_SHARED else 0
+
+
+def shared_lengths(prompts: Sequence[Tokens], tails: Sequence[int] | None = None) -> list[int]:
+    """Returns for each prompt the length of the prefix that it shares with a group of others; 0 where none is worth it.
+
+    Prompts are sorted, and neighbours are added to a group as long as the group saves more with them. The last `tails`
+    tokens of each prompt (default: one) are never part of a shared prefix.
+    """
+    own = tails or [1] * len(prompts)
+    order = sorted(range(len(prompts)), key=lambda i: tuple(prompts[i]))
+    lengths = [0] * len(prompts)
+    start = 0
+    while start < len(order):
+        length, size = len(prompts[order[start]]) - own[order[start]], 1
+        while start + size < len(order):
+            other = order[start + size]
+            shorter = min(length, _common(prompts[order[start + size - 1]], prompts[other]))
+            shorter = min(shorter, len(prompts[other]) - own[other])
+            if shorter < LEAST_SHARED or shorter * size <= length * (size - 1):
+                break
+            length, size = shorter, size + 1
+        if size > 1:
+            for i in order[start : start + size]:
+                lengths[i] = length
+        start += size
+    return lengths
+
+
+class _Use:
+    """How many blocks of this process keep the library at one thread, and its number of threads before."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.inside = self.before = 0
+
+
+_use = PerProcess(_Use)
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Makes each matrix product of the process use one thread while the block runs."""
+    controls = _controls()
+    if controls is None:
+        yield
+        return
+    get, put = controls
+    use = _use.get()
+    with use.lock:
+        use.inside += 1
+        if use.inside == 1:
+            use.before = get()
+            put(1)
+    try:
+        yield
+    finally:
+        with use.lock:
+            use.inside -= 1
+            if use.inside == 0:
+                put(use.before)
+
+
+@cache
+def _controls() -> tuple[Callable[[], int], Callable[[int], None]] | None:
+    """Returns the functions that get and set the number of threads of NumPy's OpenBLAS; None where there is none."""
+    home = Path(np.__file__).parent
+    for folder in (home.parent / "numpy.libs", home / ".dylibs", home / ".libs"):
+        for path in sorted(folder.glob("*openblas*")):
+            try:
+                library = ctypes.CDLL(str(path))
+            except OSError:
+                continue
+            for name in (
+                "scipy_openblas_{}_num_threads64_",
+                "scipy_openblas_{}_num_threads",
+                "openblas_{}_num_threads",
+            ):
+                try:
+                    get, put = library[name.format("get")], library[name.format("set")]
+                except AttributeError:
+                    continue
+                get.restype, put.argtypes, put.restype = ctypes.c_int, [ctypes.c_int], None
+                return get, put
+    return None
 
 
 _threads = PerProcess(lambda: DaemonThreads(min(4, os.cpu_count() or 1), "ragguard-llama"))

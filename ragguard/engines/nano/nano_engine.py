@@ -1,5 +1,9 @@
-"""NanoEngine: the model that ships with ragguard, computed on NumPy in one thread that all nano engines share; and its
-export as a Hugging Face checkpoint, so that transformers and vLLM serve the very same model.
+"""NanoEngine: the model that ships with ragguard, computed on NumPy in one thread that all nano engines share; its
+tokenizer; and its export as a Hugging Face checkpoint, so that transformers and vLLM serve the very same model.
+
+One word is one token, as in the exported `tokenizer.json`. Words are runs of ASCII letters and digits (anything beyond
+ASCII counts as a letter), every other printable character is a word, white space is dropped. No text becomes a special
+token: its characters become punctuation and words.
 """
 
 from __future__ import annotations
@@ -8,7 +12,8 @@ import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
 from itertools import pairwise
@@ -18,10 +23,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import EngineInfo, Prompt
+from ragguard.engines.base import EngineInfo, Message, Prompt
 from ragguard.engines.chat_frames import SpecialTokens
-from ragguard.engines.llama.model import NetworkModel
-from ragguard.engines.llama.network import Config, LayerWeights, Network
+from ragguard.engines.llama.network import Network, NetworkModel
+from ragguard.engines.llama.transformer import Config, LayerWeights
 from ragguard.engines.local.local_engine import (
     ComputingModel,
     Loaded,
@@ -29,7 +34,6 @@ from ragguard.engines.local.local_engine import (
     ThreadModel,
     Worker,
 )
-from ragguard.engines.nano.tokenizer import ANSWER, BEGIN, END, SPECIAL, UNKNOWN, Tokenizer, load_tokenizer
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
 from ragguard.errors import UnfitText
 from ragguard.runtime.faults import NOTICES
@@ -305,3 +309,59 @@ def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.generic]]) -> N
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
     path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+
+
+PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x80-\U0010FFFF]+|[!-/:-@\[-`{-~]"
+UNKNOWN, BEGIN, END, ANSWER, NEWLINE = "<unk>", "<bos>", "<eos>", "<answer>", "\n"
+SPECIAL = (UNKNOWN, BEGIN, END, ANSWER)
+
+
+_WORD = re.compile(PATTERN)
+_TIGHT = re.compile(r" (?=[.,?!]|'s\b)")
+
+
+class Tokenizer:
+    """Converts text to ids and back, over a fixed list of words."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = list(words)
+        self.ids = {word: i for i, word in enumerate(self.words)}
+        self.unknown, self.begin, self.end, self.answer = (self.ids[token] for token in SPECIAL)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def split(self, text: str) -> list[str]:
+        """Returns the words of a text, each punctuation mark among them."""
+        return _WORD.findall(text)
+
+    def encode(self, text: str) -> list[int]:
+        """Returns the ids of a text; none of them is special."""
+        get, unknown = self.ids.get, self.unknown
+        return [get(word, unknown) for word in _WORD.findall(text)]
+
+    def unknown_words(self, text: str) -> list[str]:
+        """Returns the words of a text that have no id."""
+        return [word for word in self.split(text) if word not in self.ids]
+
+    def encode_chat(self, messages: Iterable[Message]) -> list[int]:
+        """Returns the ids of a conversation up to the token after which the model answers."""
+        ids = [self.begin]
+        for message in messages:
+            if message.role == "assistant":
+                ids += [self.answer, *self.encode(message.content), self.end]
+            else:
+                ids += self.encode(message.content)
+        return [*ids, self.answer]
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """Returns the text of ids, without special tokens."""
+        words = [self.words[i] for i in ids if self.words[i] not in SPECIAL]
+        lines = " ".join(words).split(NEWLINE)
+        return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
+
+
+@cache
+def load_tokenizer() -> Tokenizer:
+    """Returns the tokenizer that ships with the package."""
+    return Tokenizer(json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8")))

@@ -10,12 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ragguard import world
-from ragguard.engines.llama import blas
-from ragguard.engines.llama.blas import one_thread
-from ragguard.engines.llama.network import Config, LayerWeights, Network
-from ragguard.engines.llama.prefixes import LEAST_SHARED, shared_lengths
-from ragguard.engines.nano.nano_engine import load_network
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.llama import network
+from ragguard.engines.llama.network import (
+    LEAST_SHARED,
+    Network,
+    one_thread,
+    shared_lengths,
+)
+from ragguard.engines.llama.transformer import Config, LayerWeights
+from ragguard.engines.nano.nano_engine import load_network, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 
 TOKENIZER = load_tokenizer()
@@ -138,16 +141,16 @@ def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
 
 
 def threads() -> int:
-    get, _ = blas._controls()
+    get, _ = network._controls()
     return get()
 
 
 @pytest.fixture
 def four():
     """As if there were four cores."""
-    if blas._controls() is None:
+    if network._controls() is None:
         pytest.skip("NumPy here stands on another library")
-    get, put = blas._controls()
+    get, put = network._controls()
     before = get()
     put(4)
     yield 4

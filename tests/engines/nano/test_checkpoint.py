@@ -9,9 +9,9 @@ import pytest
 
 from ragguard import world
 from ragguard.engines.base import Message
-from ragguard.engines.nano.nano_engine import load_network, write_checkpoint
-from ragguard.engines.nano.tokenizer import MARKER, load_tokenizer
+from ragguard.engines.nano.nano_engine import load_network, load_tokenizer, write_checkpoint
 from ragguard.engines.prompts import load_prompts
+from ragguard.engines.token_model import MARKER
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")

@@ -21,10 +21,9 @@ from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, con
 from ragguard.engines.base import Message
 from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.llama.network import Network
-from ragguard.engines.nano.nano_engine import NanoEngine
-from ragguard.engines.nano.tokenizer import MARKER, SPECIAL, Tokenizer, load_tokenizer
+from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, Tokenizer, load_tokenizer
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.token_model import find_out
+from ragguard.engines.token_model import MARKER, find_out
 from ragguard.errors import UnfitText
 from ragguard.runtime.faults import NOTICES
 from training.nano.vocabulary import build_vocabulary

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ragguard.engines.nano.tokenizer import load_tokenizer
+from ragguard.engines.nano.nano_engine import load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from training.nano.batches import document_ids, make_batch, turn_ids
 from training.nano.lessons import Level, make_row

@@ -1,0 +1,205 @@
+"""A Llama transformer on NumPy alone: rows of token ids in, states and log-probabilities out, over a key/value memory.
+
+Scales of the norms and of attention are multiplied into the matrices when the weights are loaded. This file knows ids
+and arrays, no text and no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats: TypeAlias = NDArray[np.float32]
+Ints: TypeAlias = NDArray[np.intp]
+Tokens: TypeAlias = Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The network's size, named as in a Hugging Face Llama configuration."""
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    num_key_value_heads: int
+    head_dim: int
+    intermediate_size: int
+    rope_theta: float
+    rms_norm_eps: float
+    max_position_embeddings: int
+
+
+class LayerWeights(NamedTuple):
+    """The weights of one layer as float32, named as in a Hugging Face Llama checkpoint; matrices are (out, in)."""
+
+    q: Floats
+    k: Floats
+    v: Floats
+    o: Floats
+    gate: Floats
+    up: Floats
+    down: Floats
+    input_norm: Floats
+    post_norm: Floats
+
+
+@dataclass(frozen=True, slots=True)
+class _TransformerLayer:
+    qkv: Floats
+    o: Floats
+    gate_up: Floats
+    down: Floats
+
+
+@dataclass(slots=True)
+class Memory:
+    """Keys and values: layers × (rows, heads, tokens, head size); of each row the first `lengths` tokens count."""
+
+    keys: list[Floats]
+    values: list[Floats]
+    lengths: Ints
+
+    def take(self, rows: Ints) -> Memory:
+        longest = int(self.lengths[rows].max())
+        keys = [layer[rows, :, :longest] for layer in self.keys]
+        values = [layer[rows, :, :longest] for layer in self.values]
+        return Memory(keys, values, self.lengths[rows])
+
+
+class Transformer:
+    """The layers with their weights; without an output matrix of its own, the embedding is that, too.
+
+    `layers` may be a generator: only one layer's weights are held beside what is made of them.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        embed: Floats,
+        norm: Floats,
+        layers: Iterable[LayerWeights],
+        output: Floats | None = None,
+    ) -> None:
+        self.config = config
+        self._embed = embed
+        self._norm = norm
+        self._output = (embed if output is None else output).T
+        self._layers = []
+        for w in layers:
+            qkv = np.concatenate([w.q * np.float32(config.head_dim**-0.5), w.k, w.v]) * w.input_norm
+            gate_up = np.concatenate([w.gate, w.up]) * w.post_norm
+            matrices = (np.ascontiguousarray(m.T) for m in (qkv, w.o, gate_up, w.down))
+            self._layers.append(_TransformerLayer(*matrices))
+        half = config.head_dim // 2
+        angles = np.arange(config.max_position_embeddings)[:, None] * config.rope_theta ** (
+            -np.arange(half) / half
+        )
+        self._cos, self._sin = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
+
+    def run(self, rows: Sequence[Tokens], past: Memory | None, tail: int = 1) -> tuple[Floats, Memory]:
+        """Returns the last `tail` states of each row, fewer where it is shorter (the first are then those of its first
+        token again), and the keys and values of past and row together."""
+        lengths = np.array([len(row) for row in rows], np.intp)
+        count, longest = len(rows), int(lengths.max())
+        ids = np.zeros((count, longest), np.intp)
+        for i, row in enumerate(rows):
+            ids[i, : len(row)] = row
+        before = past.lengths if past else np.zeros(count, np.intp)
+        width = past.keys[0].shape[2] if past else 0
+        positions = before[:, None] + np.arange(longest)
+        cos, sin = self._cos[positions][:, :, None], self._sin[positions][:, :, None]
+        hidden_keys = np.arange(width) >= before[:, None]
+        future = np.triu(np.full((longest, longest), -np.inf, np.float32), 1)
+        tail = min(tail, longest)
+        ends = np.maximum(lengths[:, None] - np.arange(tail, 0, -1), 0)
+        last = (np.arange(count)[:, None], ends)
+        heads, shared, size = (
+            self.config.num_attention_heads,
+            self.config.num_key_value_heads,
+            self.config.head_dim,
+        )
+        x = self._embed[ids]
+        memory = Memory([], [], before + lengths)
+        for layer in self._layers:
+            final = layer is self._layers[-1]
+            qkv = (_normed(x, self.config.rms_norm_eps) @ layer.qkv).reshape(
+                count, longest, heads + 2 * shared, size
+            )
+            turned = _rotated(qkv[:, :, : heads + shared], cos, sin)
+            queries, keys = turned[:, :, :heads], turned[:, :, heads:].transpose(0, 2, 1, 3)
+            values = qkv[:, :, heads + shared :].transpose(0, 2, 1, 3)
+            if final:
+                # Only the last states are needed: after keys and values, only those are computed.
+                queries, x = queries[last], x[last]
+            asked = queries.shape[1]
+            # The queries of the heads that share keys and values stand side by side.
+            queries = np.ascontiguousarray(queries.transpose(0, 2, 1, 3)).reshape(count, shared, -1, size)
+            if past:
+                i = len(memory.keys)
+                keys = np.concatenate([past.keys[i], keys], axis=2)
+                values = np.concatenate([past.values[i], values], axis=2)
+            scores = (queries @ keys.swapaxes(-1, -2)).reshape(count, shared, heads // shared, asked, -1)
+            if final:
+                own = np.arange(longest) > ends[:, :, None]
+                np.copyto(scores[..., width:], -np.inf, where=own[:, None, None])
+            else:
+                scores[..., width:] += future
+            if width:
+                np.copyto(scores[..., :width], -np.inf, where=hidden_keys[:, None, None, None])
+            scores -= scores.max(axis=-1, keepdims=True)
+            np.exp(scores, out=scores)
+            mixed = scores.reshape(count, shared, -1, scores.shape[-1]) @ values
+            mixed = mixed.reshape(count, heads, asked, size)
+            mixed /= scores.sum(axis=-1).reshape(count, heads, asked, 1)
+            memory.keys.append(keys)
+            memory.values.append(values)
+            mixed = mixed.transpose(0, 2, 1, 3).reshape(count, asked, heads * size)
+            x = np.asarray(x + mixed @ layer.o, dtype=np.float32)
+            wide = _normed(x, self.config.rms_norm_eps) @ layer.gate_up
+            gate, up = wide[..., : self.config.intermediate_size], wide[..., self.config.intermediate_size :]
+            up *= gate
+            np.negative(gate, out=gate)
+            np.exp(gate, out=gate)
+            gate += 1.0
+            up /= gate
+            x += up @ layer.down
+        # Where a past is shorter than the longest one, the new keys are moved to directly after it.
+        if past:
+            _close_gaps(memory, before, width, longest)
+        return x, memory
+
+    def logprobs(self, hidden: Floats) -> Floats:
+        """Returns the log-probabilities of all tokens behind each state."""
+        logits = (_normed(hidden, self.config.rms_norm_eps) * self._norm) @ self._output
+        logits -= logits.max(axis=-1, keepdims=True)
+        logits -= np.log(np.exp(logits).sum(axis=-1, keepdims=True))
+        return np.asarray(logits, dtype=np.float32)
+
+
+def _normed(x: Floats, eps: float) -> Floats:
+    """Applies RMSNorm without its scale."""
+    squares = np.einsum("...i,...i->...", x, x)[..., None]
+    scale = 1.0 / np.sqrt(squares / np.float32(x.shape[-1]) + np.float32(eps))
+    return np.asarray(x * scale, dtype=np.float32)
+
+
+def _rotated(x: Floats, cos: Floats, sin: Floats) -> Floats:
+    half = x.shape[-1] // 2
+    out = np.empty_like(x)
+    one, two = x[..., :half], x[..., half:]
+    out[..., :half] = one * cos - two * sin
+    out[..., half:] = two * cos + one * sin
+    return out
+
+
+def _close_gaps(memory: Memory, before: Ints, width: int, longest: int) -> None:
+    short = np.flatnonzero(before < width)
+    for layers in (memory.keys, memory.values):
+        for layer in layers:
+            for row in short:
+                layer[row, :, before[row] : before[row] + longest] = layer[row, :, width:].copy()
