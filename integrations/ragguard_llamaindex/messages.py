@@ -10,6 +10,7 @@ import json
 import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.agent.workflow import AgentOutput
@@ -186,9 +187,14 @@ OnEnd: TypeAlias = Callable[[object, Status, BaseException | None], None]
 """A function that is called once with the answer, the status of the stream, and the error that ended it, if any."""
 
 
-def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd) -> None:
-    """Puts a listener between the response's stream and its reader."""
-    streamed = StreamedAnswer(on_end)
+Inside: TypeAlias = Callable[[], AbstractContextManager[object]]
+"""Returns a context in which what is called counts as called inside the run whose answer is streamed."""
+
+
+def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd, inside: Inside) -> None:
+    """Puts a listener between the response's stream and its reader. A model that is first asked when the stream is
+    read is asked `inside` the run."""
+    streamed = StreamedAnswer(on_end, inside)
     generator: Generator[Any, None, None] | AsyncGenerator[Any, None]
     if isinstance(response, StreamingResponse):
         generator = response.response_gen = _listen(response.response_gen, streamed, streamed.token)
@@ -213,10 +219,11 @@ class StreamedAnswer:
     """The part of a streamed answer that its reader has been given so far; `with` it the end of the block is reported
     as the end of the stream."""
 
-    __slots__ = ("_last", "_on_end", "_texts", "gone")
+    __slots__ = ("_last", "_on_end", "_texts", "gone", "inside")
 
-    def __init__(self, on_end: OnEnd) -> None:
+    def __init__(self, on_end: OnEnd, inside: Inside = nullcontext) -> None:
         self._on_end: OnEnd | None = on_end
+        self.inside = inside
         self._texts: list[str] = []
         self._last: object = None
         self.gone: weakref.finalize[..., Any] | None = None
@@ -254,12 +261,19 @@ class StreamedAnswer:
         self.end(status_of(error), error)
 
 
+_END: Any = object()
+
+
 def _listen(
     stream: Iterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
 ) -> Generator[Item, None, None]:
     try:
         with streamed:
-            for item in stream:
+            while True:
+                with streamed.inside():
+                    item = next(stream, _END)
+                if item is _END:
+                    return
                 listen(item)
                 yield item
     finally:
@@ -272,7 +286,11 @@ async def _alisten(
 ) -> AsyncGenerator[Item, None]:
     try:
         with streamed:
-            async for item in stream:
+            while True:
+                with streamed.inside():
+                    item = await anext(stream, _END)
+                if item is _END:
+                    return
                 listen(item)
                 yield item
     finally:

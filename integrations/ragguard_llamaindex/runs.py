@@ -10,7 +10,8 @@ it.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -42,8 +43,15 @@ class RunWriter:
     """Reports LlamaIndex's runs to the recorder. A run begins with its first retrieval and ends with its outermost
     call, or with the stream that this call returned."""
 
-    def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
-        self.recorder, self.options = recorder, options
+    def __init__(
+        self,
+        recorder: Recorder,
+        options: CaptureOptions,
+        inside: Callable[[Call], AbstractContextManager[object]],
+    ) -> None:
+        """Takes the recorder, what the user declared, and `inside(call)`, a context in which a call is the innermost
+        one."""
+        self.recorder, self.options, self._inside = recorder, options, inside
 
     @property
     def faults(self) -> Faults:
@@ -83,7 +91,7 @@ class RunWriter:
             and response.response_txt is None
         ):
             self.hold(call)
-            watch(response, self._end_of(call))
+            watch(response, self._end_of(call), partial(self._inside, call))
         elif isinstance(response, StreamingAgentChatResponse):
             if call.streamed is None or not call.streamed.ended:
                 self.hold(call)

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from functools import partial
 from inspect import BoundArguments
@@ -83,7 +83,7 @@ class Spans:
 
     def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
         self.recorder = recorder
-        self.runs = RunWriter(recorder, options)
+        self.runs = RunWriter(recorder, options, self._inside)
         self._deliveries = Deliveries(self.runs)
         self._open = PerProcess(_OpenSpans)
         self._closed = False
@@ -102,6 +102,17 @@ class Spans:
         """Returns the innermost open call around the caller; None outside of any."""
         call = self._open.get().current.get()
         return None if call is None or call.over or call.run.over else call
+
+    @contextmanager
+    def _inside(self, call: Call) -> Iterator[None]:
+        """Makes a call the innermost one while its reader pulls at the stream that it returned."""
+        current = self._open.get().current
+        token = current.set(call)
+        try:
+            yield
+        finally:
+            with suppress(ValueError):
+                current.reset(token)
 
     # The dispatcher calls these for every span, so they have to cost little
 

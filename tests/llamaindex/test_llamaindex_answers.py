@@ -18,6 +18,7 @@ from llama_index.core.chat_engine import (
 )
 from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
@@ -207,6 +208,28 @@ def test_every_token_reaches_the_user_and_the_run_ends_with_the_last(recorder, c
     assert list(tokens) == TOKENS[1:]
     run = captured.run
     assert (run.status, run.answer, run.question) == ("ok", "Ada Berg of Oslo", QUESTION)
+
+
+class Best(BaseNodePostprocessor):
+    """Keeps the best node."""
+
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        return nodes[:1]
+
+
+@pytest.mark.parametrize("mode", ["sync", "async"])
+async def test_model_that_is_first_asked_when_its_stream_is_read_shows_what_was_read(
+    recorder, captured, mode
+):
+    streaming = engine(streaming=True, node_postprocessors=[Best()])
+    if mode == "sync":
+        list(streaming.query(QUESTION).response_gen)
+    else:
+        [token async for token in (await streaming.aquery(QUESTION)).response_gen]
+    (step,) = captured.run.steps
+    assert (step.passages, step.k) == (step.candidates[:1], 1)
+    assert len(step.candidates) == 2
+    assert "ragguard.delivered" not in step.metadata
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
