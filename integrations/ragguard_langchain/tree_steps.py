@@ -60,11 +60,7 @@ def begin_step(
 
 
 def end_step(
-    open_call: OpenCall,
-    found: Any,
-    trace: TraceContext | None = None,
-    *,
-    unpack: Unpack | None = None,
+    open_call: OpenCall, found: Any, trace: TraceContext | None = None, *, unpack: Unpack | None = None
 ) -> None:
     """Closes the step of a call: with a snapshot of the documents that the call returned, or with what `unpack`
     takes apart."""

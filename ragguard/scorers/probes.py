@@ -196,12 +196,7 @@ def belief(
 
 
 def likelihood(
-    prompts: PromptSet,
-    question: str,
-    passages: Sequence[str],
-    text: str,
-    *,
-    cut_order: Sequence[int] = (),
+    prompts: PromptSet, question: str, passages: Sequence[str], text: str, *, cut_order: Sequence[int] = ()
 ) -> TextQuestion:
     """Returns a question that measures how probable a given answer is as the text after the prompt of `belief`."""
     asked = belief(prompts, question, passages, cut_order=cut_order, n=1, seed=0).prompt

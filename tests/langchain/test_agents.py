@@ -19,10 +19,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import RagGuard
 from ragguard.capture.splitters import paragraphs
 from ragguard.guard import DistractorGuard, TopUtility
-from ragguard_langchain import (
-    DistractorFilter,
-    RagGuardCallback,
-)
+from ragguard_langchain import DistractorFilter, RagGuardCallback
 
 
 def only_step(captured):

@@ -20,13 +20,7 @@ from llama_index.core.workflow import (
     Workflow,
     step,
 )
-from support.llamaindex_parts import (
-    QUESTION,
-    ListRetriever,
-    Says,
-    call,
-    scripted,
-)
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, scripted
 
 
 def search(name="search", retriever=None, **settings):

@@ -20,10 +20,7 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.response_synthesizers import Generation, get_response_synthesizer
 from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.retrievers import (
-    QueryFusionRetriever,
-    RecursiveRetriever,
-)
+from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
 from llama_index.core.schema import IndexNode, NodeWithScore, TextNode
 from llama_index.core.selectors import LLMMultiSelector
 from llama_index.core.tools import QueryEngineTool

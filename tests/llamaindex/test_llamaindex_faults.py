@@ -15,15 +15,7 @@ from llama_index.core.schema import Document, ImageNode, MediaResource, Node, No
 from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from support.captured import Captured
-from support.llamaindex_parts import (
-    QUESTION,
-    ListRetriever,
-    OverridingRetriever,
-    Says,
-    call,
-    nodes,
-    scripted,
-)
+from support.llamaindex_parts import QUESTION, ListRetriever, OverridingRetriever, Says, call, nodes, scripted
 from support.polling import aeventually
 
 from ragguard.capture.recorder import Recorder

@@ -20,15 +20,7 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.event_handlers import BaseEventHandler
 from pydantic import Field, ValidationError
 from support.guards import guarding, judging
-from support.llamaindex_parts import (
-    QUESTION,
-    ListRetriever,
-    QuestionPerTool,
-    Says,
-    ids,
-    nodes,
-    scripted,
-)
+from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says, ids, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect

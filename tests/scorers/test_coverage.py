@@ -3,18 +3,7 @@
 import math
 
 import pytest
-from support.reader import (
-    FIRM,
-    FIRM_QUERY,
-    FOUNDER,
-    FOUNDER_QUERY,
-    NEAR,
-    NOISE,
-    reader,
-    run,
-    step,
-    two_hops,
-)
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step, two_hops
 
 from ragguard.records import Failure, Passage
 from ragguard.scorers.coverage import Coverage

@@ -1,18 +1,7 @@
 """A selection beside the best there was: only where there was more to select from."""
 
 import pytest
-from support.reader import (
-    FIRM,
-    FIRM_QUERY,
-    FOUNDER,
-    FOUNDER_QUERY,
-    NEAR,
-    NOISE,
-    reader,
-    run,
-    step,
-    two_hops,
-)
+from support.reader import FIRM, FIRM_QUERY, FOUNDER, FOUNDER_QUERY, NEAR, NOISE, reader, run, step, two_hops
 
 from ragguard import metrics
 from ragguard.records import Failure, Passage, Score

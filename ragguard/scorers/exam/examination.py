@@ -26,13 +26,7 @@ from ragguard.metrics.answers import query_gain
 from ragguard.scorers.exam.record import ExamRecord
 from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
-from ragguard.scorers.question import (
-    Answer,
-    EntailQuestion,
-    LabelAnswer,
-    Question,
-    SampleQuestion,
-)
+from ragguard.scorers.question import Answer, EntailQuestion, LabelAnswer, Question, SampleQuestion
 from ragguard.text.language import normalise
 
 T = TypeVar("T")
