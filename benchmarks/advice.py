@@ -2,6 +2,8 @@
 
     python benchmarks/advice.py               51 questions to calibrate on, 45 others to measure, of each kind
     python benchmarks/advice.py --cases 12    fewer, for a look
+    python benchmarks/advice.py --actions     what the actions mean alone, after a change of `distrust`; the rest of the
+                                              recorded figures follows the sufficiency, and stays as it is
 
 An agent plans its hops, reads each name with nano, searches a corpus of which it sees three new passages at a time, and
 asks in other words where nothing was found. One question in five has no answer: the fact is not in the corpus. Plain
@@ -20,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import random
 import sys
 import time
@@ -69,6 +72,7 @@ JUDGES = (None, 0.95)
 """The judges: nano itself, and nano with noise that leaves this AUC."""
 HARD_CORPUS = 1500
 """How many plain passages lie between those of the hard questions."""
+RECORDED = Path(__file__).parent / "results" / "advice.json"
 FOLLOWED = LoopAdviser(max_hops=MOST)
 PROMPTS = load_prompts("nano")
 
@@ -375,6 +379,15 @@ async def measure(kind: str, strength: float | None, sizes: tuple[int, int, int]
     }  # fmt: skip
 
 
+async def measure_actions(kind: str, strength: float | None, cases: int) -> dict[str, Any]:
+    """Returns what the actions without a calibration mean, on the trips that `measure` compares ways to stop on."""
+    engine = connect("nano")
+    judge = engine if strength is None else await weak_judge(engine, strength, seed=CALIBRATION)
+    async with RagGuard(engine, judge=judge, store=None, scorers=()) as rg:
+        made = await trips(engine, kind, cases, EVALUATION)
+        return stage_figures(await in_parallel([partial(advised, rg, trip) for trip in made], AT_ONCE))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -384,16 +397,24 @@ def main() -> None:
     parser.add_argument(
         "--unanswered", type=int, default=CASES[2], help="further questions without an answer"
     )
+    parser.add_argument(
+        "--actions", action="store_true", help="measure what the actions mean, and nothing else"
+    )
     args = parser.parse_args()
     sizes = (args.calibration, args.cases, args.unanswered)
-    found: dict[str, Any] = {}
+    known = json.loads(RECORDED.read_text("utf-8")) if args.actions else {}
+    ways = {"ways_measured": known.get("ways_measured", known["measured"])} if args.actions else {}
+    found: dict[str, Any] = known.get("figures", {})
     for strength in JUDGES:
         for kind in ("plain", "hard"):
             name = f"{kind}, {'nano' if strength is None else f'AUC {strength:g}'}"
-            found[name] = asyncio.run(measure(kind, strength, sizes))
+            if args.actions:
+                found[name]["actions"] = asyncio.run(measure_actions(kind, strength, args.cases))
+            else:
+                found[name] = asyncio.run(measure(kind, strength, sizes))
             show(name, found[name])
             print(
-                record("advice", {"figures": found, "processor_seconds": round(time.process_time())}),
+                record("advice", {**ways, "figures": found, "processor_seconds": round(time.process_time())}),
                 flush=True,
             )
 

@@ -24,8 +24,7 @@ from ragguard.advice.calibration import (
     choose_threshold,
     gains_of,
 )
-from ragguard.advice.evidence import AskAbout, EvidenceSearch, correctness
-from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
+from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
 from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage

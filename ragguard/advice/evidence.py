@@ -1,4 +1,4 @@
-"""The evidence for advice: coverage, contradictions, the reader's answers, and the use of the last step.
+"""The evidence for advice (coverage, contradictions, the reader's answers, the use of the last step) and its judgement.
 
 It puts the same questions as the scorers do, so that the engine's cache answers what live scoring has asked already.
 It never sees a reference, a pool or the run's answer.
@@ -6,12 +6,14 @@ It never sees a reference, a pool or the run's answer.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from ragguard.errors import RagguardError
-from ragguard.records import Usage
+from ragguard.advice.calibration import AdviceCalibration
+from ragguard.errors import RagguardError, shown_apart
+from ragguard.records import AdviceAction, Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
@@ -30,6 +32,10 @@ from ragguard.scorers.probes import (
 from ragguard.scorers.question import Ask, SampleQuestion, answered
 from ragguard.scorers.view import StepView, View, numbered
 
+THRESHOLD = 0.5
+"""The sufficiency from which the action is `answer` where nothing was calibrated."""
+SHOWN = 120
+"""How many characters of a sub-question or an answer a reason shows."""
 AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
 HELPS = 0.2
@@ -302,3 +308,87 @@ def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
     setting = view.setting
     fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
     return fit(readable)
+
+
+class Judgement(NamedTuple):
+    """An action with its reasons, and the expected worth of another step."""
+
+    action: AdviceAction
+    reasons: list[str]
+    expected_gain: float | None
+    stderr: float | None
+
+
+def sufficiency(evidence: Evidence) -> float:
+    """Returns how far what was read suffices, from 0 to 1.
+
+    It is the product of the probability that the reader answers instead of abstaining, and of the coverage of the
+    sub-questions. Contradictions are no part of it: on hard questions they are most frequent where all was found.
+    """
+    return evidence.p_answer * evidence.coverage
+
+
+def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgement:
+    """Returns the verdict. With a calibration `answer` depends on the sufficiency alone, since the promise is about
+    that rule; without one nobody knows what a contradiction costs, and the action is `distrust`."""
+    enough = sufficiency(evidence)
+    threshold = THRESHOLD if calibration is None else calibration.threshold
+    gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
+    shown, limit = shown_apart(enough, threshold)
+    how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
+    if enough >= threshold and not (evidence.conflicts and calibration is None):
+        return Judgement("answer", [how, *_closed(evidence), *_contradictions(evidence)], gain, stderr)
+    action, why = _otherwise(evidence)
+    return Judgement(action, [*why, how, *_open(evidence)], gain, stderr)
+
+
+def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:
+    """Returns what to do where what was read does not suffice."""
+    best, worst = max(evidence.utilities, default=0.0), min(evidence.utilities, default=0.0)
+    if evidence.conflicts:
+        return "distrust", _contradictions(evidence)
+    if best < HELPS and worst < -HELPS:
+        return "distrust", [f"a passage of the last step misleads (utility {worst:.2f}) and none helps"]
+    if best < HELPS:
+        return "rephrase", ["no passage of the last step helps with its query"]
+    return "continue", []
+
+
+def _contradictions(evidence: Evidence) -> list[str]:
+    """Returns the first contradiction between passages in words, whatever the action is."""
+    return [
+        f"passages contradict each other: {one.first_answer[:SHOWN]!r} against {one.second_answer[:SHOWN]!r} "
+        f"({evidence.sub_questions[one.sub_question][:SHOWN]})"
+        for one in evidence.conflicts[:1]
+    ]
+
+
+def _closed(evidence: Evidence) -> list[str]:
+    return [] if evidence.open else [f"passages answer all {len(evidence.sub_questions)} sub-questions"]
+
+
+def _open(evidence: Evidence) -> list[str]:
+    found = [f"open: {text[:SHOWN]}" for text in evidence.open]
+    if not evidence.open and evidence.p_answer < 0.5:
+        found.append(
+            f"the reader would abstain all the same: it answers with probability {evidence.p_answer:.2f}"
+        )
+    if evidence.redundancy == 1.0:
+        found.append("the last step answers only what was answered before")
+    if evidence.unjudged:
+        found.append(f"not all passages could be judged: {evidence.unjudged[0]}")
+    return found
+
+
+def _expected_gain(evidence: Evidence) -> tuple[float, float]:
+    """Returns what one more step is expected to add to the coverage, from this run alone, and its standard error.
+
+    Each turn so far either closed an open sub-question or did not. With a uniform prior, the probability that the next
+    one does has a Beta distribution; what it then adds is one sub-question.
+    """
+    if not evidence.open:
+        return 0.0, 0.0
+    closing = len({turn for turn in evidence.covered if turn})
+    a, b = 1 + closing, 1 + evidence.turns - closing
+    mean, spread = a / (a + b), math.sqrt(a * b / (a + b + 1)) / (a + b)
+    return mean / len(evidence.sub_questions), spread / len(evidence.sub_questions)

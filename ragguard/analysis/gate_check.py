@@ -9,7 +9,7 @@ from typing import Any
 
 from ragguard.analysis.comparison import Comparison, compare
 from ragguard.analysis.condition import CheckedCondition, Condition
-from ragguard.analysis.labels.compared import CorrectedChanges, corrected_changes
+from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
 from ragguard.analysis.labels.label_file import read_label_file
 from ragguard.analysis.pairs import Questions, read_questions
 from ragguard.analysis.verdict import Change

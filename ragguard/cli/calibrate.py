@@ -97,8 +97,7 @@ def run(
     source = RunSource(files, console, {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:
-        from ragguard.analysis.labels.label_file import read_label_file
-        from ragguard.analysis.labels.labelled_runs import with_labels
+        from ragguard.analysis.labels.label_file import read_label_file, with_labels
 
         runs = with_labels(runs, read_label_file(labels))
     if what == "advice":

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from ragguard.analysis.gate_check import GateCheck
-    from ragguard.analysis.labels.compared import CorrectedChanges
+    from ragguard.analysis.labels.corrected import CorrectedChanges
     from ragguard.analysis.verdict import Change
 
 _FELL = 5

@@ -58,8 +58,7 @@ def run(
     Exit code 0: done, or stopped with q. 2: there is nothing to label, or no name.
     """
     from ragguard.analysis.labels.items import in_order_of_worth, items_of
-    from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file
-    from ragguard.analysis.labels.label_page import write_label_page
+    from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
     from ragguard.storage.source import open_source
 
     if page is None and not by.strip():

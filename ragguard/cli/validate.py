@@ -129,7 +129,7 @@ def run(
 
 def _beside_people(store: str, labels: Path) -> list[Table]:
     """Compares the judge of a store with people, and corrects its means."""
-    from ragguard.analysis.labels.judge_tables import judge_tables
+    from ragguard.analysis.labels.corrected import judge_tables
     from ragguard.analysis.labels.label_file import read_label_file
     from ragguard.storage.source import open_source
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from ragguard.advice.calibration import AdviceCalibration, Gain
-from ragguard.advice.evidence import Evidence
-from ragguard.advice.judgement import THRESHOLD, judge, sufficiency
+from ragguard.advice.evidence import THRESHOLD, Evidence, judge, sufficiency
 from ragguard.scorers.contested import Conflict
 
 

@@ -1,4 +1,5 @@
-"""Means of scored runs as people would have judged them: the judge's values, corrected by a few labels."""
+"""Means of scored runs as people would have judged them: the judge's values, corrected by a few labels; the difference
+of two such means, and the tables of `ragguard validate STORE --labels`."""
 
 from __future__ import annotations
 
@@ -8,19 +9,29 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, TypeAlias
 
 from ragguard.analysis.labels.items import READERS, LabelItem, latest
-from ragguard.analysis.labels.label_file import Label, agreements, by_place
+from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place
+from ragguard.analysis.validation.agreement import cohen_kappa
+from ragguard.analysis.validation.tables import Cell, Table
+from ragguard.analysis.verdict import interval_text
 from ragguard.errors import InvalidInput
+from ragguard.metrics.agreement import auc
 from ragguard.metrics.distraction import GAMMA, udcg
 from ragguard.metrics.prediction_powered import LEAST_LABELS, CorrectedMean, corrected_mean, rogan_gladen
 from ragguard.metrics.registry import METRICS
 from ragguard.records import ScoredRun
+from ragguard.scorers.grades import RELEVANT
 from ragguard.scorers.run_facts import ANSWERS
+from ragguard.storage.source import open_source
 from ragguard.text.language import normalise
 
+Side: TypeAlias = tuple[str | Path, range | None]
+"""A store, and the `seq` of its runs; None: all."""
+_TOGETHER = "all together"
 _ANSWERED = ANSWERS / 5
 """The share of the best rating from which on a passage answers a sub-question, where no other η was given."""
 _FAR = 0.06
@@ -227,3 +238,111 @@ def _correct(found: Corrections, name: str, column: _MetricItems) -> None:
         says = [value >= 0.5 for value in column.judged]
         check = rogan_gladen(says, column.labelled, column.strata)
         found.rogan_gladen = None if math.isnan(check) else check
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedDifference:
+    """The difference, after less before, with its 95 % interval as of two sides that were drawn and labelled apart."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def shown(self) -> str:
+        """The difference as text."""
+        return f"{self.value:+z.3f}{interval_text(self.low, self.high)}"
+
+    @property
+    def verdict(self) -> str:
+        """The verdict: that it differs, or that the labels do not decide it."""
+        return "differs" if self.low > 0 or self.high < 0 else "not decisive"
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectedChanges:
+    """The corrected means of both sides."""
+
+    before: Corrections
+    after: Corrections
+
+    @property
+    def differences(self) -> dict[str, CorrectedDifference]:
+        """The difference of each metric that is corrected on both sides."""
+        return {
+            name: _difference(mean, self.after.means[name])
+            for name, mean in self.before.means.items()
+            if name in self.after.means
+        }
+
+    @property
+    def remarks(self) -> list[str]:
+        """The facts that a reader of the numbers has to know of either side."""
+        sides = (("before", self.before), ("after", self.after))
+        return [f"{side}: {remark}" for side, found in sides for remark in found.remarks]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        differences = {name: asdict(found) for name, found in self.differences.items()}
+        return {"before": self.before.as_dict(), "after": self.after.as_dict(), "differences": differences}
+
+
+def corrected_changes(before: Side, after: Side, labels: Sequence[Label]) -> CorrectedChanges:
+    """Returns the means of two stores, corrected by the labels of each."""
+    sides = [corrected(open_source(*side).scored_runs(), labels, str(side[0])) for side in (before, after)]
+    return CorrectedChanges(*sides)
+
+
+def _difference(before: CorrectedMean, after: CorrectedMean) -> CorrectedDifference:
+    gap = after.value - before.value
+    below, above = math.hypot(before.above, after.below), math.hypot(before.below, after.above)
+    return CorrectedDifference(gap, gap - below, gap + above)
+
+
+def judge_tables(runs: Iterable[ScoredRun], labels: Sequence[Label], where: str) -> list[Table]:
+    """Returns the agreement of the judge with each person and with all, and the corrected means; raises InvalidInput
+    where a label is about another text, or was drawn by another judge."""
+    taken = list(runs)
+    found = corrected(taken, labels, where)
+    judged = {
+        item.place: item.judged_label for one in taken for read in READERS.values() for item in read(one)
+    }
+    groups = {
+        (kind, _TOGETHER): list(by_place(labels).values())
+        for kind in dict.fromkeys(one.place[0] for one in labels)
+    }
+    for label in labels:
+        groups.setdefault((label.place[0], label.by), []).append(label)
+    rows: list[tuple[Cell, ...]] = []
+    for (kind, by), some in groups.items():
+        pairs = [
+            (judged[one.place], one.value) for one in some if one.place[0] == kind and one.place in judged
+        ]
+        if not pairs:
+            continue
+        mine, theirs = zip(*pairs, strict=True)
+        graded = kind == "grade"
+        if graded:
+            mine = tuple(map(round, mine))
+        least = RELEVANT if graded else 0.5
+        says, right = ([value >= least for value in column] for column in (mine, theirs))
+        compared = (mine, [*map(round, theirs)]) if graded else (says, right)
+        both = sum(a and b for a, b in zip(says, right, strict=True))
+        rows.append((
+            kind, by, len(pairs), both / sum(says) if any(says) else None, both / sum(right) if any(right) else None,
+            *((cohen_kappa(*compared, quadratic=graded), auc(mine, right)) if len(pairs) >= FEWEST else (None, None)),
+        ))  # fmt: skip
+    means = tuple(
+        (name, one.raw, one.value, one.low, one.high, one.labels, one.weight)
+        for name, one in found.means.items()
+    )
+    beside = ("label", "judge beside", "items", "precision", "recall", "κ", "AUC")
+    columns = ("metric", "by the judge", "corrected", "low", "high", "labels", "weight of the judge")
+    drawn = (
+        "Labels are drawn where the judge is unsure, so that it agrees with people more often than here. Of grades: "
+        f"4 and 5 are relevant, κ has quadratic weights. κ and AUC are told from {FEWEST} items on."
+    )
+    return [
+        Table("judge-labels", "The judge beside people", beside, tuple(rows), notes=(drawn,)),
+        Table("corrected-means", "Means corrected by labels", columns, means, notes=tuple(found.remarks)),
+    ]

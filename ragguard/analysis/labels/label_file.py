@@ -1,20 +1,27 @@
-"""The file of labels: JSON lines, one for each label that a person gave, or for each item that waits for one."""
+"""The file of labels: JSON lines, one for each label that a person gave, or for each item that waits for one.
+
+`ragguard label --page` writes a page, one HTML file that a browser opens without a server, which saves such a file. The
+calibrations of the guard and of advice read runs with what people said of them.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 
-from ragguard.analysis.labels.items import GRADED, KINDS, LabelItem, Place
+from ragguard.analysis.labels.items import GRADED, KINDS, LabelItem, Place, digest_of
+from ragguard.analysis.page import PAGE_FILES, content_policy, page_json, write_data
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.errors import InvalidInput
+from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import why_unreadable
 
 _MODEL = re.compile(
@@ -153,3 +160,71 @@ def agreements(labels: Sequence[Label]) -> list[str]:
                 f"{one} and {other} both {'graded' if graded else 'labelled'} {len(both)} {what} {kappa:.2f}"
             )
     return found
+
+
+def write_label_page(items: Sequence[LabelItem], path: Path, asked: Mapping[str, str]) -> None:
+    """Writes the page, which saves labels as the file that `read_label_file` reads.
+
+    Args:
+        items: The items in the order in which they are shown.
+        path: The file to write.
+        asked: The question that a person answers, by the kind of item.
+    """
+    page, style, script = (
+        (PAGE_FILES / f"label.{end}").read_text(encoding="utf-8") for end in ("html", "css", "js")
+    )
+    data = io.StringIO()
+    write_data(
+        data, "items", page_json({"items": [json.loads(line_of(item)) for item in items], "asked": asked})
+    )
+    for name, text in (("policy", content_policy(style, script)), ("style", style), ("script", script)):
+        page = page.replace(f"{{{{{name}}}}}", text)
+    path.write_text(page.replace("<!-- data -->", data.getvalue()), encoding="utf-8")
+
+
+def with_labels(runs: Iterable[Run], labels: Sequence[Label]) -> Iterator[Run]:
+    """Yields the runs with labels applied: a labelled passage is gold or not, and an answer called right becomes a
+    reference.
+
+    Marks of gold that the runs bring themselves are removed. Raises InvalidInput if a label is about
+    another text.
+    """
+    known = by_place(labels)
+    for run in runs:
+        steps = [_labelled_step(run, step, known) for step in run.steps]
+        answer = known.get(("answer", run.id, "", 0))
+        references = run.references
+        if answer is not None and run.answer:
+            _check(answer, run.question, run.answer)
+            references = references or ([run.answer] if answer.value > 0.5 else None)
+        yield replace(run, steps=steps, references=references)
+
+
+def _labelled_step(run: Run, step: RetrievalStep, known: Mapping[Place, Label]) -> RetrievalStep:
+    gold: dict[str, bool] = {}
+    listed = step.candidates or step.passages
+    for position, passage in enumerate(listed, 1):
+        label = known.get(("relevance", run.id, step.id, position))
+        if label is not None:
+            _check(label, step.query or run.question, passage.text)
+            gold[passage.text] = label.value > 0.5
+
+    def told(passages: Sequence[Passage]) -> list[Passage]:
+        return [_labelled_passage(passage, gold.get(passage.text)) for passage in passages]
+
+    return replace(step, passages=told(step.passages), candidates=told(step.candidates))
+
+
+def _labelled_passage(passage: Passage, gold: bool | None) -> Passage:
+    rest = {name: value for name, value in passage.metadata.items() if name not in ("gold", "kind")}
+    return replace(passage, grade=None, metadata=rest if gold is None else {**rest, "gold": gold})
+
+
+def _check(label: Label, query: str, text: str) -> None:
+    kind, run, *_ = label.place
+    if label.digest != (now := digest_of(kind, query, text)):
+        raise InvalidInput(
+            f"label of run {run}",
+            label.digest,
+            f"{now}: the text is another one than was labelled; label it again",
+        )

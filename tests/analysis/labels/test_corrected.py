@@ -11,8 +11,7 @@ from support.judged_runs import JUDGE, graded_runs, judged_runs, right_label
 
 from ragguard.analysis.labels.corrected import corrected
 from ragguard.analysis.labels.items import digest_of, in_order_of_worth, items_of
-from ragguard.analysis.labels.label_file import Label, agreements
-from ragguard.analysis.labels.labelled_runs import with_labels
+from ragguard.analysis.labels.label_file import Label, agreements, with_labels
 from ragguard.errors import InvalidInput
 from ragguard.guard.calibration import examples_of
 from ragguard.metrics.distraction import udcg, utility
