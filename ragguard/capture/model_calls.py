@@ -9,9 +9,10 @@ input is stored.
     calls.replied(key, reply, text_of)
     calls.read(step_id)                   # the passages that count as read, and what is known about it
 
-The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one. A call
-before it counts where its reply stands in the input of one that counts, as an agent's messages and notes do. A grader's
-verdict does not: a passage that only a grader saw was not read.
+The call that counts is the one that answers: the last one whose reply is the run's answer, else the last one and those
+whose replies stand in the answer, as where an answer is put together from several. A call before it counts where its
+reply stands in the input of one that counts, as an agent's messages and notes do. A grader's verdict does not: a
+passage that only a grader saw was not read.
 """
 
 from __future__ import annotations
@@ -336,11 +337,12 @@ class ModelCalls:
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""
         answer = Words.of(self.answer).text
-        answering = calls[-1]
-        if answer:
-            may_be = (one for one in reversed(calls) if one.reply_of is None or answer in self._reply(one))
-            answering = next(may_be, answering)
+        may_be = (one for one in reversed(calls) if one.reply_of is None or answer in self._reply(one))
+        whole = next(may_be, None)
+        answering = whole or calls[-1]
         counts, inputs = [answering], [self._input(answering).text]
+        if whole is None:
+            inputs.append(answer)
         for call in reversed(calls[: calls.index(answering)]):
             reply = self._reply(call)
             if set(reply.split()) <= _VERDICTS:

@@ -128,6 +128,8 @@ def end_step(
     try:
         if not recorder.wants(step_id):
             return
+        if documents is None:
+            _warn_of_type("passages", None, "a list of passages", "The step counts as one that found nothing")
         passages = passages_of(documents)
         recorder.step_ended(
             step_id, passages, candidates=None if candidates is None else passages_of(candidates),

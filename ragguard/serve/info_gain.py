@@ -40,9 +40,14 @@ class InfoGain:
         return {"scores": list(scores), "errors": list(errors), "details": list(details)}
 
     async def _one(self, item: InfoGainItem) -> tuple[float, str | None, dict[str, float] | None]:
+        references = references_of(item.answers)
+        given = {"question": item.question, "context": item.context, "answers": references}
+        if missing := [name for name, value in given.items() if not value]:
+            return 0.0, f"{', '.join(missing)}: empty; {_NEEDED}", None
+        passages = [Passage(item.context)]
+        step = RetrievalStep(query=item.question, passages=passages, candidates=passages)
         try:
-            run = _run(item)
-            scores = await self._rg.score(run)
+            scores = await self._rg.score(Run(question=item.question, references=references, steps=[step]))
         except Exception as error:  # noqa: BLE001 - one item's error is not another's
             return 0.0, describe(error), None
         found = {
@@ -59,12 +64,3 @@ class InfoGain:
     async def aclose(self) -> None:
         """Closes the scorer."""
         await self._rg.aclose(timeout=1.0)
-
-
-def _run(item: InfoGainItem) -> Run:
-    references = references_of(item.answers)
-    if not (item.question and item.context and references):
-        raise ValueError(_NEEDED)
-    passages = [Passage(item.context)]
-    step = RetrievalStep(query=item.question, passages=passages, candidates=passages)
-    return Run(question=item.question, references=references, steps=[step])

@@ -57,6 +57,13 @@ def test_a_turn_that_is_no_number_is_said_and_the_next_one(recorder, captured, c
     assert said == "turn: got str; allowed: a whole number. The step got the next turn"
 
 
+def test_no_list_of_passages_is_said_and_the_step_found_nothing(recorder, captured, caplog):
+    with RunHandle(recorder, "question") as run:
+        run.retrieved("search", None)
+    assert captured.run.steps[0].candidates == []
+    assert "passages: got NoneType; allowed: a list of passages" in caplog.text
+
+
 def test_a_query_and_an_error_of_another_type_are_recorded_and_said(recorder, captured, caplog):
     with RunHandle(recorder, "q") as run:
         run.retrieved(7, ["a"])

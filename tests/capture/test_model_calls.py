@@ -125,6 +125,15 @@ def test_passage_behind_notes_that_the_answering_call_is_given_was_read(recorder
     assert read(captured) == ([OSLO], "")
 
 
+def test_replies_of_which_the_answer_is_put_together_all_count(recorder, captured):
+    retrieve(recorder, OSLO, BERGEN)
+    ask(recorder, OSLO, "Ada Berg, in 1922", key=1)
+    ask(recorder, BERGEN, "Olav Dahl, in 1931", key=2)
+    recorder.run_ended("run", "Response 1: Ada Berg, in 1922\n----\nResponse 2: Olav Dahl, in 1931")
+    assert read(captured) == ([BERGEN, OSLO], "")
+    assert JUDGED_ONLY not in captured.run.steps[0].metadata
+
+
 def test_call_after_the_answer_does_not_take_its_place(recorder, captured):
     retrieve(recorder, OSLO)
     ask(recorder, OSLO, "Ada Berg founded it.", key=1)
