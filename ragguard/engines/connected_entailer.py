@@ -96,7 +96,12 @@ class ConnectedEntailer:
         """Returns one row for each pair; asks about those that are not known. Raises `BudgetExceeded` where a
         limit is reached."""
         opened = self._opened.get()
-        found = self._remembered(opened, pairs)
+        found: dict[Pair, _KnownPair] = {}
+        with opened.lock:
+            for pair in pairs:
+                if pair in opened.known:
+                    opened.known.move_to_end(pair)
+                    found[pair] = opened.known[pair]
         missing = [pair for pair in dict.fromkeys(pairs) if pair not in found]
         usage = Usage()
         if missing:
@@ -127,19 +132,11 @@ class ConnectedEntailer:
         asked = [pair for pair in pairs if not same(pair)]
         if self._account is None or not asked:
             return await entailer.entail(pairs, deadline=deadline, priority=priority)
+        texts = "".join(pair.question * 2 + pair.premise + pair.hypothesis for pair in asked)
         with self._account.calling() as call:
             reply = await entailer.entail(pairs, deadline=deadline, priority=priority)
-            call.settle(reply.usage, sum(_bytes(pair) for pair in asked))
+            call.settle(reply.usage, len(texts.encode("utf-8", "replace")))
             return reply
-
-    def _remembered(self, opened: _Opened, pairs: Sequence[Pair]) -> dict[Pair, _KnownPair]:
-        found = {}
-        with opened.lock:
-            for pair in pairs:
-                if pair in opened.known:
-                    opened.known.move_to_end(pair)
-                    found[pair] = opened.known[pair]
-        return found
 
     def _remember(self, opened: _Opened, pairs: Sequence[Pair], reply: Entailments) -> dict[Pair, _KnownPair]:
         p = rows_of(reply, len(pairs))
@@ -153,8 +150,3 @@ class ConnectedEntailer:
             while len(opened.known) > self._most:
                 opened.known.popitem(last=False)
         return made
-
-
-def _bytes(pair: Pair) -> int:
-    texts = (pair.question, pair.premise, pair.question, pair.hypothesis)
-    return sum(len(text.encode("utf-8", "replace")) for text in texts)

@@ -8,7 +8,6 @@ wrong number of choices in a reply raises EngineProtocolError.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -37,19 +36,124 @@ from ragguard.runtime.limiter import in_parallel
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
 _SEEDS = 2**62
+_MOST_TEXTS = 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Completions:
-    """The completions of one model, asked for in the form that its server takes."""
+async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
+    """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
+    version = await _version(client)
+    templates = Templates(client, served.id)
+    await templates.learn()
+    return await find_out(VllmModel(client, served, version, templates))
 
-    client: HttpClient
-    model: str
-    special_tokens: bool = False
-    """True where the server must put the model's first token before the prompt; a chat template contains it."""
-    takes_priority: bool = True
 
-    async def label_logprobs(
+class VllmModel:
+    """A model on a vLLM server, asked for completions in the form that the server takes."""
+
+    def __init__(self, client: HttpClient, served: ServedModel, version: str, templates: Templates) -> None:
+        self.tokens = templates
+        self._client, self._served, self._version = client, served, version
+        self._url = f"{client.address.base}/completions"
+        self._takes_priority = True
+        self._texts: dict[tuple[int, ...], str | None] = {(): ""}
+
+    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
+        """Finds out which of the features that only vLLM has this server takes, one at a time."""
+        notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
+        (rendered,) = await self.tokens.render([question])
+        try:
+            await self._label_logprobs([rendered], letters, LabelRequest((question,), ()))
+        except EngineProtocolError as error:
+            raise EngineRejected(
+                f"{error}; a newer vLLM gives the exact probability of each label"
+            ) from error
+        capabilities = set(EXACT_CAPABILITIES)
+        try:
+            await self.first_words(question, priority=1)
+            capabilities.add("priority")
+        except EngineRejected:
+            self._takes_priority = False
+            notes.append("priorities are ignored; start the server with --scheduling-policy priority")
+        info = EngineInfo(
+            model=self._served.id,
+            kind="vllm",
+            fingerprint="",
+            context=self._served.context,
+            location=self._client.address.base,
+            capabilities=frozenset(capabilities),
+            notes=tuple(notes),
+        )
+        return ModelReport(info, self._served.root)
+
+    async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
+        """Returns how the most probable answer begins, special tokens included."""
+        rendered = await self.tokens.render([prompt])
+        request = DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
+        body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
+        (choice,), _ = await self._ask(rendered, 1, body, request)
+        return _text(choice)
+
+    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
+        """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
+        texts = [await self._text(ask.after, request.deadline) for ask in asks]
+        as_text = None not in texts
+        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=not as_text)
+        continued = [
+            [*prompt, *ask.after] if isinstance(prompt, list) else prompt + (text or "")
+            for ask, text in zip(asks, texts, strict=True)
+            for prompt in rendered
+        ]
+        tokens = sorted({token for ask in asks for token in ask.tokens})
+        logprobs, usage = await self._label_logprobs(continued, tokens, request)
+        size = len(rendered)
+        values = [
+            logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
+            for index, ask in enumerate(asks)
+        ]
+        return NextTokens(values, usage)
+
+    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
+        """Draws all answers to all prompts in one call."""
+        n, max_tokens = request.n, request.max_tokens
+        body: dict[str, Any] = {
+            "n": n,
+            "max_tokens": max_tokens,
+            "temperature": request.temperature,
+            "logprobs": 0,
+        }
+        if request.seed is not None:
+            body["seed"] = request.seed % _SEEDS
+        rendered = await self.tokens.render(request.prompts, request.deadline)
+        choices, usage = await self._ask(rendered, n, body, request)
+        answers = [_sample(choice, self._url) for choice in choices]
+        for answer in answers:
+            if not answer.finished and len(answer.logprobs) < max_tokens:
+                raise PromptTooLong(
+                    f"{self._url}: a prompt left room for {len(answer.logprobs)} of {max_tokens} output tokens; "
+                    "give fewer or shorter passages, or ask for fewer tokens"
+                )
+        return [answers[start : start + n] for start in range(0, len(answers), n)], usage
+
+    async def text_logprobs(
+        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
+    ) -> tuple[list[list[float]], Usage]:
+        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
+        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=True)
+        rows = [(cast("list[int]", prompt), text) for prompt, text in zip(rendered, texts, strict=True)]
+        body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
+        choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)
+        found = []
+        for (prompt, text), choice in zip(rows, choices, strict=True):
+            shown = choice.get("prompt_logprobs")
+            if not isinstance(shown, list) or len(shown) != len(prompt) + len(text):
+                raise EngineProtocolError(
+                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
+                )
+            values = [_of_token(shown[len(prompt) + at], token, self._url) for at, token in enumerate(text)]
+            found.append(values)
+        return found, usage
+
+    async def _label_logprobs(
         self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
     ) -> tuple[NDArray[np.float64], Usage]:
         """Returns (prompts, tokens) log-probabilities of the next token."""
@@ -74,83 +178,44 @@ class Completions:
                 logprobs[row, column] = listed[name]
         return logprobs, usage
 
-    async def samples(
-        self, prompts: Sequence[Rendered], request: DrawRequest
-    ) -> tuple[list[list[Sample]], Usage]:
-        """Returns the answers to each prompt."""
-        n, max_tokens = request.n, request.max_tokens
-        body: dict[str, Any] = {
-            "n": n,
-            "max_tokens": max_tokens,
-            "temperature": request.temperature,
-            "logprobs": 0,
-        }
-        if request.seed is not None:
-            body["seed"] = request.seed % _SEEDS
-        choices, usage = await self._ask(prompts, n, body, request)
-        answers = [_sample(choice, self._url) for choice in choices]
-        for answer in answers:
-            if not answer.finished and len(answer.logprobs) < max_tokens:
-                raise PromptTooLong(
-                    f"{self._url}: a prompt left room for {len(answer.logprobs)} of {max_tokens} output tokens; "
-                    "give fewer or shorter passages, or ask for fewer tokens"
-                )
-        return [answers[start : start + n] for start in range(0, len(answers), n)], usage
-
-    async def text_logprobs(
-        self, rows: Sequence[tuple[list[int], Sequence[int]]], request: Request[Any]
-    ) -> tuple[list[list[float]], Usage]:
-        """Returns the log-probabilities of the tokens of each text, given as (ids of the prompt, ids of the text)."""
-        body = {"max_tokens": 1, "temperature": 1.0, "prompt_logprobs": 0}
-        whole = [[*prompt, *text] for prompt, text in rows]
-        choices, usage = await self._ask(whole, 1, body, request)
-        found = []
-        for (prompt, text), choice in zip(rows, choices, strict=True):
-            shown = choice.get("prompt_logprobs")
-            if not isinstance(shown, list) or len(shown) != len(prompt) + len(text):
-                raise EngineProtocolError(
-                    f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
-                )
-            values = [_of_token(shown[len(prompt) + at], token, self._url) for at, token in enumerate(text)]
-            found.append(values)
-        return found, usage
-
-    async def first_words(self, prompt: Rendered, request: DrawRequest) -> str:
-        """Returns how the most probable answer begins, special tokens included."""
-        body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
-        (choice,), _ = await self._ask([prompt], 1, body, request)
-        return _text(choice)
-
-    @property
-    def _url(self) -> str:
-        return f"{self.client.address.base}/completions"
-
     async def _ask(
         self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request[Any]
     ) -> tuple[list[Mapping[str, Any]], Usage]:
-        common = {**body, **NEUTRAL, "model": self.model, "add_special_tokens": self.special_tokens}
-        if request.priority and self.takes_priority:
+        """Returns the choices for all prompts in order, from as many requests as their size needs."""
+        # A chat template contains the model's first token; where there is none, the server must put it there.
+        common = {**body, **NEUTRAL, "model": self._served.id, "add_special_tokens": self.tokens.plain}
+        if request.priority and self._takes_priority:
             common["priority"] = request.priority
         parts = list(_parts(prompts, n))
         answers = await in_parallel(
             [
-                partial(self._ask_part, [prompts[i] for i in part], n, common, request.deadline)
+                partial(
+                    self._client.post,
+                    "/completions",
+                    {**common, "prompt": [prompts[i] for i in part]},
+                    deadline=request.deadline,
+                )
                 for part in parts
             ]
         )
         choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
         usage = Usage()
-        for part, (found, cost) in zip(parts, answers, strict=True):
-            usage += cost
+        for part, answer in zip(parts, answers, strict=True):
+            found = _ordered(answer, len(part) * n, self._url)
+            usage += usage_of(answer, len(part))
             for place, index in enumerate(part):
                 choices[index * n : (index + 1) * n] = found[place * n : (place + 1) * n]
         return choices, usage
 
-    async def _ask_part(
-        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], deadline: float | None
-    ) -> tuple[list[Mapping[str, Any]], Usage]:
-        answer = await self.client.post("/completions", {**body, "prompt": prompts}, deadline=deadline)
-        return _ordered(answer, len(prompts) * n, self._url), usage_of(answer, len(prompts))
+    async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
+        """Returns a text that becomes exactly these tokens after a prompt, or None."""
+        if ids not in self._texts:
+            text = await self.tokens.text_of(ids, deadline)
+            same = await self.tokens.continuations([text], deadline) == [ids]
+            if len(self._texts) >= _MOST_TEXTS:
+                self._texts = {(): ""}
+            self._texts[ids] = text if same else None
+        return self._texts[ids]
 
 
 def _of_token(shown: Any, token: int, url: str) -> float:
@@ -229,115 +294,6 @@ def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
             size += length
         if part:
             yield part
-
-
-_MOST_TEXTS = 1024
-
-
-async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
-    """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
-    version = await _version(client)
-    templates = Templates(client, served.id)
-    await templates.learn()
-    return await find_out(
-        VllmModel(served, version, templates, Completions(client, served.id, templates.plain))
-    )
-
-
-class VllmModel:
-    """A model on a vLLM server."""
-
-    def __init__(
-        self, served: ServedModel, version: str, templates: Templates, completions: Completions
-    ) -> None:
-        self.tokens = templates
-        self._served, self._version, self._completions = served, version, completions
-        self._texts: dict[tuple[int, ...], str | None] = {(): ""}
-
-    async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
-        """Finds out which of the features that only vLLM has this server takes, one at a time."""
-        notes = [f"vLLM {self._version}" if self._version else "vLLM of an unknown version"]
-        await self._check_exact(question, letters)
-        served, capabilities = self._served, set(EXACT_CAPABILITIES)
-        try:
-            await self.first_words(question, priority=1)
-            capabilities.add("priority")
-        except EngineRejected:
-            self._completions = replace(self._completions, takes_priority=False)
-            notes.append("priorities are ignored; start the server with --scheduling-policy priority")
-        info = EngineInfo(
-            model=served.id,
-            kind="vllm",
-            fingerprint="",
-            context=served.context,
-            location=self._completions.client.address.base,
-            capabilities=frozenset(capabilities),
-            notes=tuple(notes),
-        )
-        return ModelReport(info, served.root)
-
-    async def first_words(self, prompt: Prompt, *, priority: int = 0) -> str:
-        """Returns how the most probable answer begins, special tokens included."""
-        (rendered,) = await self.tokens.render([prompt])
-        request = DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
-        return await self._completions.first_words(rendered, request)
-
-    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
-        """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
-        texts = [await self._text(ask.after, request.deadline) for ask in asks]
-        as_text = None not in texts
-        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=not as_text)
-        continued = [
-            _continued(prompt, ask.after, text)
-            for ask, text in zip(asks, texts, strict=True)
-            for prompt in rendered
-        ]
-        tokens = sorted({token for ask in asks for token in ask.tokens})
-        logprobs, usage = await self._completions.label_logprobs(continued, tokens, request)
-        size = len(rendered)
-        values = [
-            logprobs[index * size : (index + 1) * size, np.searchsorted(tokens, ask.tokens)]
-            for index, ask in enumerate(asks)
-        ]
-        return NextTokens(values, usage)
-
-    async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
-        """Draws all answers to all prompts in one call."""
-        rendered = await self.tokens.render(request.prompts, request.deadline)
-        return await self._completions.samples(rendered, request)
-
-    async def text_logprobs(
-        self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
-    ) -> tuple[list[list[float]], Usage]:
-        """Asks for the log-probabilities of all prompts with their texts as token ids, and takes those of the texts."""
-        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=True)
-        rows = [(cast("list[int]", prompt), text) for prompt, text in zip(rendered, texts, strict=True)]
-        return await self._completions.text_logprobs(rows, request)
-
-    async def _check_exact(self, question: Prompt, tokens: Sequence[int]) -> None:
-        """Raises EngineRejected where the server does not give the log-probabilities of any tokens."""
-        (rendered,) = await self.tokens.render([question])
-        try:
-            await self._completions.label_logprobs([rendered], tokens, LabelRequest((question,), ()))
-        except EngineProtocolError as error:
-            raise EngineRejected(
-                f"{error}; a newer vLLM gives the exact probability of each label"
-            ) from error
-
-    async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
-        """Returns a text that becomes exactly these tokens after a prompt, or None."""
-        if ids not in self._texts:
-            text = await self.tokens.text_of(ids, deadline)
-            same = await self.tokens.continuations([text], deadline) == [ids]
-            if len(self._texts) >= _MOST_TEXTS:
-                self._texts = {(): ""}
-            self._texts[ids] = text if same else None
-        return self._texts[ids]
-
-
-def _continued(prompt: Rendered, ids: Sequence[int], text: str | None) -> Rendered:
-    """Returns a prompt with the first tokens of a label after it."""
-    return [*prompt, *ids] if isinstance(prompt, list) else prompt + (text or "")
 
 
 async def _version(client: HttpClient) -> str:

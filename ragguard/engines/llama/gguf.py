@@ -27,12 +27,10 @@ from ragguard.engines.local.local_engine import (
     ThreadModel,
     Worker,
 )
-from ragguard.engines.local.pretrained import HfTokens
+from ragguard.engines.local.pretrained import HfTokens, ends_of
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
 
-_ENDS = 2**20
-"""The bytes at each end of the file that are read for its digest."""
 _MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
     "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
@@ -61,13 +59,8 @@ class GgufFile:
 
     def identity(self) -> str:
         """Returns a digest of the file's size and of both of its ends."""
-        size = self.path.stat().st_size
-        digest = hashlib.sha256(f"{size}".encode())
-        with self.path.open("rb") as opened:
-            digest.update(opened.read(_ENDS))
-            opened.seek(max(0, size - _ENDS))
-            digest.update(opened.read(_ENDS))
-        return digest.hexdigest()[:16]
+        size = f"{self.path.stat().st_size}".encode()
+        return hashlib.sha256(size + ends_of(self.path)).hexdigest()[:16]
 
     def config(self) -> Config:
         """Returns the size of the network."""

@@ -174,7 +174,7 @@ class _InProcessModel:
 
         async def one(row: Sequence[int], text: Sequence[int]) -> list[float]:
             wanted = SamplingParams(max_tokens=1, temperature=1.0, prompt_logprobs=0, detokenize=False)
-            shown = await self._prompt_logprobs([*row, *text], wanted, priority)
+            shown = (await self._last([*row, *text], wanted, priority)).prompt_logprobs or []
             if len(shown) < len(row) + len(text):
                 raise EngineProtocolError("vLLM did not show the log-probabilities of a prompt")
             return [checked_logprob(shown[len(row) + at][token].logprob) for at, token in enumerate(text)]
@@ -205,10 +205,6 @@ class _InProcessModel:
         if len(last.outputs) != wanted.n:
             raise EngineProtocolError(f"vLLM gave another number of answers than {wanted.n}")
         return sorted(last.outputs, key=lambda output: int(output.index))
-
-    async def _prompt_logprobs(self, prompt: Sequence[int], wanted: Any, priority: int) -> list[Any]:
-        """Returns what vLLM shows of each token of the prompt."""
-        return (await self._last(prompt, wanted, priority)).prompt_logprobs or []
 
     async def _last(self, prompt: Sequence[int], wanted: Any, priority: int) -> Any:
         """Returns the last thing that vLLM says of one prompt: all of its answers."""

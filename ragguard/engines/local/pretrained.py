@@ -24,7 +24,7 @@ from ragguard.text.secret_filter import without_secrets
 _SYSTEM_MARK = "Q 7 Z 4 X"
 _DTYPES = ("auto", "float32", "float16", "bfloat16")
 _ENDS = 2**20
-"""The bytes at each end of a weight file that are read for its digest: enough to tell two trainings apart."""
+"""The bytes at each end of a file of weights that are read for its digest."""
 _PADDING = 0.25
 """Rows of one batch differ in length by at most this share: little is computed for padding."""
 
@@ -109,13 +109,16 @@ def weights_identity(name_or_path: str, config: Any) -> str:
     for file in sorted(folder.iterdir()):
         if file.suffix not in (".json", ".safetensors", ".bin", ".jinja"):
             continue
-        size = file.stat().st_size
-        digest.update(f"{file.name} {size}\0".encode())
-        with file.open("rb") as opened:
-            digest.update(opened.read(_ENDS))
-            opened.seek(max(0, size - _ENDS))
-            digest.update(opened.read(_ENDS))
+        digest.update(f"{file.name} {file.stat().st_size}\0".encode() + ends_of(file))
     return digest.hexdigest()[:16]
+
+
+def ends_of(file: Path) -> bytes:
+    """Returns the bytes at both ends of a file of weights: enough to tell two trainings apart."""
+    with file.open("rb") as opened:
+        first = opened.read(_ENDS)
+        opened.seek(max(0, file.stat().st_size - _ENDS))
+        return first + opened.read(_ENDS)
 
 
 def context_of(config: Any, tokenizer: Any) -> int:
