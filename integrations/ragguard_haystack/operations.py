@@ -76,7 +76,7 @@ def query_in(inputs: Mapping[str, Any]) -> str:
     """Returns the query that a retriever or a search tool is asked; '' where it is asked without words."""
     for name in _QUERIES:
         if value := inputs.get(name):
-            return value if isinstance(value, str) else "; ".join(map(str, value))
+            return "; ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
     return ""
 
 

@@ -19,9 +19,9 @@ from ragguard.metrics.registry import METRICS
 from ragguard.runtime.arguments import whole_number
 from ragguard.storage.sqlite.means import Series, titles
 
-NO_DIFFERENCE = "no difference"
+NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
-UNDECIDED = NO_DIFFERENCE, TOO_FEW
+UNDECIDED = NOT_DECISIVE, TOO_FEW
 """The verdicts that call nothing different."""
 _SIGNS = {"higher": 1, "lower": -1}
 TOLERANCE = 1e-6
@@ -358,9 +358,9 @@ def _change(title: str, series: Series, a: Floats, gap: Floats, found: FlipTest,
 
 def _verdict(change: Change) -> str:
     if change.difference == 0:
-        return NO_DIFFERENCE
+        return NOT_DECISIVE
     if change.p_corrected > SIGNIFICANT:
-        return TOO_FEW if least_p(change.questions) > SIGNIFICANT else NO_DIFFERENCE
+        return TOO_FEW if least_p(change.questions) > SIGNIFICANT else NOT_DECISIVE
     if change.direction == "neither":
         return "changed"
     return "better" if (change.difference > 0) == (change.direction == "higher") else "worse"

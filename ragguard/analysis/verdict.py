@@ -49,7 +49,7 @@ class Change:
     effect: float
     """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
     verdict: str
-    """The verdict: better, worse, changed (where neither direction is better), no difference, or too few questions
+    """The verdict: better, worse, changed (where neither direction is better), not decisive, or too few questions
     (there is a difference, and with so few questions even the clearest would not be called one)."""
     direction: str = "neither"
     """The better direction: higher, lower or neither."""

@@ -99,7 +99,7 @@ def test_float_noise_is_no_difference(scale):
     noise = np.where(np.arange(60) % 2, 1e-9, 0.0) * scale
     found = compared(side(base), side(base + noise))
     (change,) = found.changes
-    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "not decisive")
     assert found.moved == []
     assert not holds_in("udcg > 0", found)
 
@@ -129,7 +129,7 @@ def many(count, questions, *, clear=0):
 def test_a_clear_difference_is_found_among_sixty_metrics(settings):
     changes = compared(*many(60, 40, clear=2), **settings).changes
     assert [change.metric for change in changes if change.verdict == "changed"] == ["m00", "m01"]
-    assert {change.verdict for change in changes[2:]} == {"no difference"}
+    assert {change.verdict for change in changes[2:]} == {"not decisive"}
     assert changes[0].p_corrected < 0.025
 
 
@@ -144,14 +144,14 @@ def test_five_questions_are_too_few_and_eight_are_enough_however_many_metrics_th
     changes = compared(*many(7, 5, clear=2)).changes  # the least p of 5 questions is 1 / 16
     assert {change.verdict for change in changes} == {"too few questions"}
     changes = compared(*many(7, 8, clear=2)).changes
-    assert [change.verdict for change in changes] == ["changed"] * 2 + ["no difference"] * 5
+    assert [change.verdict for change in changes] == ["changed"] * 2 + ["not decisive"] * 5
 
 
 def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_alone():
     a, b = many(2, 40, clear=2)
     few = [side([value] * 6, "few") for value in (0.1, 0.2)]
     noise = side([0.1] * 6, "few"), side([0.2, 0.0, 0.1, 0.2, 0.2, 0.2], "few")
-    for first, second, verdict in ((*few, "changed"), (*noise, "no difference")):
+    for first, second, verdict in ((*few, "changed"), (*noise, "not decisive")):
         found = compared(a + first, b + second).changes
         assert next(change.verdict for change in found if change.metric == "few") == verdict
 
@@ -210,7 +210,7 @@ def test_series_of_one_name_are_told_apart_by_their_level():
         "contested.step": 0.0,
         "contested.run": 0.5,
     }
-    assert {change.verdict for change in found.changes} == {"no difference", "worse"}
+    assert {change.verdict for change in found.changes} == {"not decisive", "worse"}
     assert holds_in("contested.run > 0.1", found)
     assert not holds_in("contested.step > 0.1", found)
 
@@ -308,4 +308,4 @@ def test_one_question_proves_nothing():
 def test_the_same_twice_is_no_difference():
     runs = side([0.1, 0.5, 0.9])
     (change,) = compared(runs, runs).changes
-    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "no difference")
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "not decisive")

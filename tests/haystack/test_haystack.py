@@ -89,6 +89,22 @@ def test_pipeline_on_an_event_loop_is_captured_alike(recorder, captured):
     assert captured.run.answer == "East Dundale"
 
 
+@component
+class Numbers:
+    """A retriever that is asked by a number."""
+
+    @component.output_types(documents=list[Document])
+    def run(self, query: int):
+        return {"documents": [Document(content=BORN)]}
+
+
+def test_retriever_that_is_asked_by_a_number_is_captured_with_its_text(recorder, captured):
+    built = Pipeline()
+    built.add_component("numbers", Numbers())
+    built.run({"numbers": {"query": 5}})
+    assert [(step.query, texts(step.candidates)) for step in captured.run.steps] == [("5", [BORN])]
+
+
 def test_pipeline_without_a_retriever_is_no_run(recorder, captured):
     built = Pipeline()
     built.add_component("split", DocumentSplitter())
