@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Mapping, Sequence, Set
-from contextvars import Token
+from contextvars import ContextVar, Token
 from dataclasses import replace
 from enum import Enum, auto
 from typing import Any
@@ -30,6 +31,7 @@ from llama_index.core.workflow import Event, Workflow
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import fields_of
 from ragguard.capture.events import TurnKey
+from ragguard.capture.handle import RunHandle
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
@@ -249,6 +251,20 @@ class Call:
     def outermost(self) -> bool:
         """True for a call that is not a part of another captured call."""
         return self.parent is None or self.parent.kind is Kind.HANDLE
+
+
+class OpenCalls:
+    """The open calls of one process. A forked child begins without any: its parent ends them."""
+
+    __slots__ = ("asked", "by_id", "current", "handles")
+
+    def __init__(self) -> None:
+        self.by_id: dict[str, Call] = {}
+        self.asked: dict[str, str] = {}
+        """The runs of the model calls under way, by their spans."""
+        self.current: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
+        self.handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
+        """The calls that stand for the runs that the user opened."""
 
 
 def note_step(call: Call | None, step_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Takes snapshots of LlamaIndex nodes, and makes passages of them.
+"""Takes snapshots of LlamaIndex nodes, and makes passages of them; reads how many a retriever is asked for.
 
 A passage's text is what a model reads of its node: LlamaIndex's synthesizers, chats and tools put the metadata before
 the text, by the node's own templates (`MetadataMode.LLM`). A snapshot is taken at once, since nodes change after they
@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
+from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import (
     DEFAULT_METADATA_TMPL,
     DEFAULT_TEXT_NODE_TMPL,
@@ -22,7 +23,15 @@ from llama_index.core.schema import (
 )
 
 from ragguard.capture.shapes import node_content
-from ragguard.capture.snapshot import OwnPassages, metadata_of, passage, passage_of, score_of, unreadable
+from ragguard.capture.snapshot import (
+    OwnPassages,
+    metadata_of,
+    passage,
+    passage_of,
+    score_of,
+    top_k_in,
+    unreadable,
+)
 from ragguard.records import CONTENT_KIND, Passage
 from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
@@ -215,3 +224,11 @@ def _bare(node: BaseNode) -> tuple[str, str]:
     except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
         return "", f"{type(node).__name__}, unreadable: {type(error).__name__}"
     return (text, "") if isinstance(text, str) else ("", type(text).__name__)
+
+
+def top_k_of(retriever: object) -> int | None:
+    """Returns how many nodes a retriever is asked for; None where it does not say."""
+    if isinstance(retriever, AutoMergingRetriever):
+        retriever = retriever._vector_retriever
+    value = getattr(retriever, "similarity_top_k", None)
+    return top_k_in(getattr(retriever, "_similarity_top_k", None) if value is None else value)

@@ -9,16 +9,13 @@ and no state stays of a span that has ended.
 from __future__ import annotations
 
 import time
-import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar
 from functools import partial
 from inspect import BoundArguments
 from typing import Any
 
 from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.workflow import InputRequiredEvent
 from llama_index_instrumentation.dispatcher import active_instrument_tags
 
@@ -28,7 +25,6 @@ from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.handle import RunHandle, current_handle, innermost, status_of
 from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
-from ragguard.capture.snapshot import top_k_in
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (
@@ -38,6 +34,7 @@ from ragguard_llamaindex.calls import (
     Call,
     Invocation,
     Kind,
+    OpenCalls,
     asked_in,
     describe_call,
     hand_verdicts_on,
@@ -48,7 +45,7 @@ from ragguard_llamaindex.calls import (
     note_step,
 )
 from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in, without_rewriting
-from ragguard_llamaindex.nodes import bare, taken, unpacked
+from ragguard_llamaindex.nodes import bare, taken, top_k_of, unpacked
 from ragguard_llamaindex.runs import (
     WAITING,
     Deliveries,
@@ -64,20 +61,6 @@ OPEN_KEPT = 65_536
 """The most open calls that are kept, for calls whose ends are never reported."""
 
 
-class _OpenSpans:
-    """The open calls of one process. A forked child begins without any: its parent ends them."""
-
-    __slots__ = ("asked", "by_id", "current", "handles")
-
-    def __init__(self) -> None:
-        self.by_id: dict[str, Call] = {}
-        self.asked: dict[str, str] = {}
-        """The runs of the model calls under way, by their spans."""
-        self.current: ContextVar[Call | None] = ContextVar("ragguard_llamaindex_call", default=None)
-        self.handles: weakref.WeakKeyDictionary[RunHandle, Call] = weakref.WeakKeyDictionary()
-        """The calls that stand for the runs that the user opened."""
-
-
 class Spans:
     """Follows the open spans that matter, and reports runs and retrievals to the recorder."""
 
@@ -85,7 +68,7 @@ class Spans:
         self.recorder = recorder
         self.runs = RunWriter(recorder, options, self._inside)
         self._deliveries = Deliveries(self.runs)
-        self._open = PerProcess(_OpenSpans)
+        self._open = PerProcess(OpenCalls)
         self._closed = False
         self._kinds: dict[tuple[type, str], Kind | None] = {}
 
@@ -221,7 +204,7 @@ class Spans:
             kind = Kind.IGNORED
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
-            call.top_k = _top_k(instance)
+            call.top_k = top_k_of(instance)
             self._retrieving(call, type(instance).__name__)
         elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
             self._starts(call, around)
@@ -254,7 +237,7 @@ class Spans:
         tags = active_instrument_tags.get()
         if kind is Kind.RETRIEVER and not tags:
             call.whole = WholeRun(
-                run_id, asked, name, unpack=unpacked, started_ns=started_ns, trace=trace, top_k=_top_k(instance)
+                run_id, asked, name, unpack=unpacked, started_ns=started_ns, trace=trace, top_k=top_k_of(instance)
             )  # fmt: skip
             call.recorder = self.recorder
             self._opened(call)
@@ -267,7 +250,7 @@ class Spans:
             read_tags(run, tags, self.recorder)
         read_question(call, arguments, self.runs)
         if kind is Kind.RETRIEVER:
-            call.top_k = _top_k(instance)
+            call.top_k = top_k_of(instance)
             self._retrieving(call, name)
         else:
             describe_call(call, instance)
@@ -402,11 +385,3 @@ class Spans:
 def _is_step(around: Call) -> bool:
     """True for a call without an object that is a step of the workflow around it."""
     return around.kind is Kind.WORKFLOW and "llamaindex.step.input_event" in active_instrument_tags.get()
-
-
-def _top_k(retriever: object) -> int | None:
-    """Returns how many nodes a retriever is asked for; None where it does not say."""
-    if isinstance(retriever, AutoMergingRetriever):
-        retriever = retriever._vector_retriever
-    value = getattr(retriever, "similarity_top_k", None)
-    return top_k_in(getattr(retriever, "_similarity_top_k", None) if value is None else value)
