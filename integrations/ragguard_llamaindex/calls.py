@@ -253,7 +253,7 @@ class Call:
         return self.parent is None or self.parent.kind is Kind.HANDLE
 
 
-class OpenCalls:
+class ProcessCalls:
     """The open calls of one process. A forked child begins without any: its parent ends them."""
 
     __slots__ = ("asked", "by_id", "current", "handles")

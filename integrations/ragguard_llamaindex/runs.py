@@ -38,10 +38,16 @@ from ragguard_llamaindex.calls import ASKING, Call, Invocation, Kind, given_in, 
 from ragguard_llamaindex.messages import RESPONSES, OnEnd, StreamedAnswer, answer_of, watch, watch_chat
 from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
 
+ROOT = get_dispatcher("root")
+WAITING = "WaitingForEvent"
+"""The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
+WAITED = "the tool waited for an event: it is called again, and what it had retrieved before was not read"
+"""The error of a retrieval in a tool before the tool waited for a person."""
+
 
 class RunWriter:
-    """Reports LlamaIndex's runs to the recorder. A run begins with its first retrieval and ends with its outermost
-    call, or with the stream that this call returned."""
+    """Reports LlamaIndex's runs, and retrievals in tools, to the recorder. A run begins with its first retrieval and
+    ends with its outermost call, or with the stream that this call returned."""
 
     def __init__(
         self,
@@ -150,6 +156,91 @@ class RunWriter:
         answer, kind = answer_of(response if located_answer is None else located_answer)
         run.end(answer, status, error, question=asked, metadata={"answer_content": kind} if kind else None)
 
+    def postprocessed(self, call: Call, around: Call) -> None:
+        """Ends a postprocessor: reports what the guards inside it have decided about the retrievals before it."""
+        if not call.verdicts:
+            return
+        self.begin(call.run)
+        if around.kind is Kind.POSTPROCESSOR or around.step_id:
+            hand_verdicts_on(around, call.verdicts)
+            return
+        for verdict in call.verdicts:
+            guard_decided(self.recorder, call.run.id, verdict, query=call.asked)
+
+    def tool_began(self, call: Call) -> None:
+        """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
+        splitter = self.options.tools.get(call.tool)
+        if splitter is not None and not call.step_id:
+            call.splitter = splitter
+            self.begin_step(call, call.tool)
+
+    def tool_ended(self, call: Call, result: object) -> None:
+        """Ends a tool with its output."""
+        output = result.raw_output if isinstance(result, ToolOutput) else result
+        if any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
+            given = ToolResult(error=_text(result))
+        else:
+            declared = call.splitter is not None
+            by_rule = self.options.tools.by_rule
+            given = ToolResult.of(
+                output, _text(result) if declared or by_rule else "", declared=declared, by_rule=by_rule
+            )
+            if isinstance(output, RESPONSES) and not given.documents:
+                # An engine that retrieved nothing, or whose retriever is not LlamaIndex's.
+                given = ToolResult()
+        self._tool_ended(call, given)
+
+    def tool_failed(self, call: Call, error: BaseException | None) -> None:
+        """Ends a tool that raised an error; that is a failed retrieval where the tool retrieves."""
+        if type(error).__name__ == WAITING and call.retrieved:
+            self._tool_ended(call, ToolResult(error=WAITED))
+        else:
+            self._tool_ended(call, ToolResult(error=error or ""), status_of(error))
+
+    def _tool_ended(self, call: Call, result: ToolResult, status: Status = "error") -> None:
+        if call.splitter is None and (call.step_id or (call.retrieves and not call.retrieved)):
+            return  # a part of another retrieval, which reports itself what the model got
+        ends = ToolEnd(
+            call.tool,
+            call.run.id,
+            begin=partial(self.begin_step, call, call.tool),
+            end=partial(self._close, call),
+            step_id=call.step_id if call.splitter is not None else "",
+            splitter=call.splitter,
+            inside=call.retrieved or (),
+        )
+        if not tool_ended(self.recorder, ends, result, status):
+            _note_tool(call)
+
+    def begin_step(self, call: Call, name: str, retriever: str = "") -> str:
+        """Begins the retrieval that a call is, or a part of the one around it, and its run; returns the step's id."""
+        if call.kind is Kind.RETRIEVER:
+            call.run.waits = False
+        within, call.step_id = call.step_id, hexadecimal(call.id)
+        retrieves(call)
+        self.begin(call.run)
+        self.recorder.step_started(
+            call.step_id, call.run.id, call.written_query, within=within, tool=call.tool, name=name,
+            turn=call.turn, started_ns=call.started_ns,
+            trace=None if within else span_of(call.id, retrieval=True) or "here",
+            metadata=None if within else about(call, retriever), top_k=call.top_k, followed=True,
+        )  # fmt: skip
+        return call.step_id
+
+    def _close(self, call: Call, found: Any, unpack: Unpack | None) -> None:
+        """Ends a tool's retrieval with the documents that it returned, or with what its splitter takes apart."""
+        if unpack is None:
+            found, unpack = self._taken(found), unpacked
+        self.recorder.step_ended(call.step_id, found, unpack=unpack)
+
+    def _taken(self, documents: list[Any]) -> Taken:
+        if all(isinstance(one, BaseNode) for one in documents):
+            # FunctionTool shows a model the bare text of nodes without scores.
+            return taken(documents, self.options.text_of or _bare)
+        if are_nodes(documents):
+            return taken(documents, self.options.text_of)
+        return Taken.of(passages_of(documents))
+
 
 def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the tags of a call that belong into its run's metadata: plain values that are not meant for ragguard."""
@@ -178,9 +269,6 @@ def read_question(call: Call, arguments: Mapping[str, Any], runs: RunWriter) -> 
         call.run.question = call.asked = call.written_query = text_of(found)[0]
 
 
-ROOT = get_dispatcher("root")
-
-
 def span_of(call: str, *, retrieval: bool = False) -> TraceContext | None:
     """Returns the ids of the span that another instrumentation has open for the call, or None.
 
@@ -201,102 +289,6 @@ def _span_in(handler: Any, kept: Any, call: str) -> Any:
     package uses (looked up in this order); None where there is no such span."""
     span = getattr(kept, "_otel_span", None) or getattr(kept, "otel_span", None)
     return span or getattr(handler, "all_spans", {}).get(call)
-
-
-WAITING = "WaitingForEvent"
-"""The exception with which a tool of LlamaIndex waits for a person; it is called again with the reply."""
-WAITED = "the tool waited for an event: it is called again, and what it had retrieved before was not read"
-"""The error of a retrieval in a tool before the tool waited for a person."""
-
-
-class Deliveries:
-    """Follows retrievals to the guards behind them, and finds those in tools."""
-
-    def __init__(self, runs: RunWriter) -> None:
-        self._runs, self._recorder = runs, runs.recorder
-
-    def postprocessed(self, call: Call, around: Call) -> None:
-        """Ends a postprocessor: reports what the guards inside it have decided about the retrievals before it."""
-        if not call.verdicts:
-            return
-        self._runs.begin(call.run)
-        if around.kind is Kind.POSTPROCESSOR or around.step_id:
-            hand_verdicts_on(around, call.verdicts)
-            return
-        for verdict in call.verdicts:
-            guard_decided(self._recorder, call.run.id, verdict, query=call.asked)
-
-    def tool_began(self, call: Call) -> None:
-        """Begins a tool; a declared tool is a retrieval, and retrievals inside are parts of it."""
-        splitter = self._runs.options.tools.get(call.tool)
-        if splitter is not None and not call.step_id:
-            call.splitter = splitter
-            self._open(call)
-
-    def tool_ended(self, call: Call, result: object) -> None:
-        """Ends a tool with its output."""
-        output = result.raw_output if isinstance(result, ToolOutput) else result
-        if any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
-            given = ToolResult(error=_text(result))
-        else:
-            declared = call.splitter is not None
-            by_rule = self._runs.options.tools.by_rule
-            given = ToolResult.of(
-                output, _text(result) if declared or by_rule else "", declared=declared, by_rule=by_rule
-            )
-            if isinstance(output, RESPONSES) and not given.documents:
-                given = (
-                    ToolResult()
-                )  # an engine that retrieved nothing, or whose retriever is not LlamaIndex's
-        self._tool_ended(call, given)
-
-    def tool_failed(self, call: Call, error: BaseException | None) -> None:
-        """Ends a tool that raised an error; that is a failed retrieval where the tool retrieves."""
-        if type(error).__name__ == WAITING and call.retrieved:
-            self._tool_ended(call, ToolResult(error=WAITED))
-        else:
-            self._tool_ended(call, ToolResult(error=error or ""), status_of(error))
-
-    def _tool_ended(self, call: Call, result: ToolResult, status: Status = "error") -> None:
-        if call.splitter is None and (call.step_id or (call.retrieves and not call.retrieved)):
-            return  # a part of another retrieval, which reports itself what the model got
-        ends = ToolEnd(
-            call.tool,
-            call.run.id,
-            begin=partial(self._open, call),
-            end=partial(self._close, call),
-            step_id=call.step_id if call.splitter is not None else "",
-            splitter=call.splitter,
-            inside=call.retrieved or (),
-        )
-        if not tool_ended(self._recorder, ends, result, status):
-            _note_tool(call)
-
-    def _open(self, call: Call) -> str:
-        self._runs.begin(call.run)
-        call.step_id = hexadecimal(call.id)
-        retrieves(call)
-        self._recorder.step_started(
-            call.step_id, call.run.id, call.written_query, tool=call.tool, name=call.tool, turn=call.turn,
-            started_ns=call.started_ns, trace=span_of(call.id, retrieval=True) or "here",
-            metadata=about(call), followed=True,
-        )  # fmt: skip
-
-        return call.step_id
-
-    def _close(self, call: Call, found: Any, unpack: Unpack | None) -> None:
-        """Ends a tool's retrieval with the documents that it returned, or with what its splitter takes apart."""
-        if unpack is None:
-            found, unpack = self._taken(found), unpacked
-        self._recorder.step_ended(call.step_id, found, unpack=unpack)
-
-    def _taken(self, documents: list[Any]) -> Taken:
-        if all(isinstance(one, BaseNode) for one in documents):
-            # FunctionTool shows a model the bare text of nodes without scores.
-            return taken(documents, self._runs.options.text_of or _bare)
-        if are_nodes(documents):
-            return taken(documents, self._runs.options.text_of)
-        return Taken.of(passages_of(documents))
 
 
 def _note_tool(call: Call | None) -> None:

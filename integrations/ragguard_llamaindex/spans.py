@@ -34,7 +34,7 @@ from ragguard_llamaindex.calls import (
     Call,
     Invocation,
     Kind,
-    OpenCalls,
+    ProcessCalls,
     asked_in,
     describe_call,
     hand_verdicts_on,
@@ -48,12 +48,9 @@ from ragguard_llamaindex.messages import REPLIES, prompt_of, texts_in, without_r
 from ragguard_llamaindex.nodes import bare, taken, top_k_of, unpacked
 from ragguard_llamaindex.runs import (
     WAITING,
-    Deliveries,
     RunWriter,
-    about,
     read_question,
     read_tags,
-    retrieves,
     span_of,
 )
 
@@ -67,8 +64,7 @@ class Spans:
     def __init__(self, recorder: Recorder, options: CaptureOptions) -> None:
         self.recorder = recorder
         self.runs = RunWriter(recorder, options, self._inside)
-        self._deliveries = Deliveries(self.runs)
-        self._open = PerProcess(OpenCalls)
+        self._open = PerProcess(ProcessCalls)
         self._closed = False
         self._kinds: dict[tuple[type, str], Kind | None] = {}
 
@@ -168,7 +164,7 @@ class Spans:
                 call.step_id, err or "", status_of(err), span_of(call.id, retrieval=True)
             )
         elif call.kind is Kind.TOOL:
-            self._deliveries.tool_failed(call, err)
+            self.runs.tool_failed(call, err)
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
@@ -205,14 +201,14 @@ class Spans:
         call = inner_call(kind, span_id, around, arguments, instance)
         if kind is Kind.RETRIEVER:
             call.top_k = top_k_of(instance)
-            self._retrieving(call, type(instance).__name__)
+            self.runs.begin_step(call, type(instance).__name__, type(instance).__name__)
         elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
             self._starts(call, around)
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
             self.recorder.model_asked(call.run.id, span_id, "", texts_in)
         elif kind is Kind.TOOL:
-            self._deliveries.tool_began(call)
+            self.runs.tool_began(call)
         self._opened(call)
 
     def _asked(self, span_id: str, around: Call, arguments: Mapping[str, Any]) -> None:
@@ -251,11 +247,11 @@ class Spans:
         read_question(call, arguments, self.runs)
         if kind is Kind.RETRIEVER:
             call.top_k = top_k_of(instance)
-            self._retrieving(call, name)
+            self.runs.begin_step(call, name, name)
         else:
             describe_call(call, instance)
             if kind is Kind.TOOL:
-                self._deliveries.tool_began(call)
+                self.runs.tool_began(call)
         self._opened(call)
 
     def _opened(self, call: Call) -> None:
@@ -270,9 +266,9 @@ class Spans:
         kind, around = call.kind, call.parent
         if kind is Kind.POSTPROCESSOR:
             if around is not None:
-                self._deliveries.postprocessed(call, around)
+                self.runs.postprocessed(call, around)
         elif kind is Kind.TOOL:
-            self._deliveries.tool_ended(call, result)
+            self.runs.tool_ended(call, result)
         elif isinstance(result, InputRequiredEvent) and kind is Kind.STEP:  # the tool asks a person
             self._waits()
         if call.parts:
@@ -323,19 +319,6 @@ class Spans:
         call = self.here()
         if call is not None:
             call.run.waits = True
-
-    def _retrieving(self, call: Call, name: str) -> None:
-        run = call.run
-        run.waits = False
-        within, call.step_id = call.step_id, hexadecimal(call.id)
-        retrieves(call)
-        self.runs.begin(run)
-        self.recorder.step_started(
-            call.step_id, run.id, call.written_query, within=within, tool=call.tool, name=name,
-            turn=call.turn,
-            trace=None if within else span_of(call.id, retrieval=True) or "here",
-            metadata=None if within else about(call, name), top_k=call.top_k, followed=True,
-        )  # fmt: skip
 
     def _retrieved(self, call: Call, result: object) -> None:
         whole = call.whole
