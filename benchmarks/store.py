@@ -39,8 +39,8 @@ from ragguard.runtime.faults import Faults
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import BATCH, Intake
 from ragguard.storage.sqlite import schema
-from ragguard.storage.sqlite.columns import DIGEST_BYTES
 from ragguard.storage.sqlite.ledger import ScoringOutcome
+from ragguard.storage.sqlite.schema import DIGEST_BYTES
 from ragguard.storage.sqlite.store import Store
 
 TARGET = 5_000

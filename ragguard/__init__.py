@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from ragguard.storage.files.runfile import read_lines as read_lines
     from ragguard.storage.files.runfile import read_runs as read_runs
     from ragguard.storage.files.runfile import write_runs as write_runs
-    from ragguard.storage.files.scorefile import write_scores as write_scores
+    from ragguard.storage.files.runfile import write_scores as write_scores
     from ragguard.storage.source import read_scored as read_scored
     from ragguard.telemetry.sink import Sink as Sink
 
@@ -72,7 +72,7 @@ _HOMES = {
     "retrieval": "ragguard.capture.anywhere",
     "retrieved": "ragguard.capture.anywhere",
     "write_runs": "ragguard.storage.files.runfile",
-    "write_scores": "ragguard.storage.files.scorefile",
+    "write_scores": "ragguard.storage.files.runfile",
 }
 """The module in which each name is defined, by the name."""
 _MODULES = {

@@ -44,7 +44,7 @@ from ragguard.service.configuration import Configuration, When
 from ragguard.service.flushing import Report
 from ragguard.service.service import SCORER, Service, in_each_process
 from ragguard.storage.files.runfile import is_question_file, sub_questions_in
-from ragguard.storage.sqlite.runs import Runs
+from ragguard.storage.source import Runs
 from ragguard.storage.sqlite.store import Durability, Store
 from ragguard.telemetry.sink import Sink
 from ragguard.text.language import ENGLISH, Language

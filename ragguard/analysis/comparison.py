@@ -17,7 +17,7 @@ from ragguard.metrics.agreement import FlipTest, least_p, sign_flips
 from ragguard.metrics.arrays import MOST_DRAWS, Floats
 from ragguard.metrics.registry import METRICS
 from ragguard.runtime.arguments import whole_number
-from ragguard.storage.sqlite.means import Series, titles
+from ragguard.storage.sqlite.score_rows import Series, titles
 
 NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"

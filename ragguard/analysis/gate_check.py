@@ -16,7 +16,7 @@ from ragguard.analysis.verdict import Change
 from ragguard.errors import InvalidInput
 from ragguard.scorers.exam.record import failed_behind
 from ragguard.storage.sqlite import baselines
-from ragguard.storage.sqlite.files import is_store
+from ragguard.storage.sqlite.database import is_store
 
 _ALIKE = 0.5
 """The share of passages that both sides saw, under which other documents are suspected."""

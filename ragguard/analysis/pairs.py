@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ragguard.storage.source import read_means
-from ragguard.storage.sqlite.means import RunMeans, Series
+from ragguard.storage.sqlite.score_rows import RunMeans, Series
 from ragguard.text.language import normalise
 
 

@@ -9,7 +9,7 @@ from statistics import NormalDist
 from typing import Literal
 
 from ragguard.metrics.agreement import least_p
-from ragguard.storage.sqlite.means import Series
+from ragguard.storage.sqlite.score_rows import Series
 
 SIGNIFICANT = 0.05
 PRIMARY = (

@@ -71,7 +71,7 @@ class RunSource:
         """Returns a line for each of these ids that several runs have, with where they stand: reads the run files once
         more, so that no id is kept while they are scored."""
         from ragguard.storage.files.runfile import read_lines
-        from ragguard.storage.sqlite.files import is_store
+        from ragguard.storage.sqlite.database import is_store
         from ragguard.traces.reader import is_trace_file
 
         found: dict[str, list[str]] = {one: [] for one in ids}
@@ -106,7 +106,7 @@ class RunSource:
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
     from ragguard.storage.files.runfile import opened, read_lines
-    from ragguard.storage.sqlite.files import is_store
+    from ragguard.storage.sqlite.database import is_store
     from ragguard.storage.sqlite.store import Store
 
     if is_store(name):

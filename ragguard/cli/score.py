@@ -147,7 +147,7 @@ def run(
     """
     from ragguard.cli.score_parts import executor_of, read_engine_args, refuse_with_on, score_in_parts
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.scorefile import check_score_file
+    from ragguard.storage.files.runfile import check_score_file
 
     if price is not None and not dry_run:
         raise InvalidInput("--price", price, "nothing without --dry-run, which says what it would cost")
@@ -316,7 +316,7 @@ async def _score(
 ) -> _Tally:
     from ragguard.client import RagGuard
     from ragguard.scorers.settings import ScoringSettings
-    from ragguard.storage.files.scorefile import write_scores
+    from ragguard.storage.files.runfile import write_scores
 
     tally = _Tally()
     rg = RagGuard(engine, store=store, **options)

@@ -11,7 +11,7 @@ from statistics import fmean
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage, Score
-from ragguard.storage.sqlite.means import RunMeans, Series
+from ragguard.storage.sqlite.score_rows import RunMeans, Series
 
 FIT = Series("query_gain", "passage", False, "passages")
 """The fit of passages to the whole question, although a search may have asked for a part of it only."""

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ragguard import Engine, Passage, RagGuard
-    from ragguard.storage.sqlite.means import RunMeans
+    from ragguard.storage.sqlite.score_rows import RunMeans
     from ragguard.text.search import Search, Texts
 
 K = 3

@@ -16,7 +16,7 @@ from typing import IO
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.storage.files.partfolder import is_part_folder, local_path
 from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, opened, raw_lines
-from ragguard.storage.sqlite.files import is_store
+from ragguard.storage.sqlite.database import is_store
 
 SMALLEST_PART = 64 * 2**10
 LARGEST_PART = 16 * 2**20

@@ -1,4 +1,5 @@
-"""Opens scored runs to read them: a store, a folder of parts that `ragguard score --out DIR` wrote, or a score file.
+"""Scored runs as their readers see them: a store, a folder of parts that `ragguard score --out DIR` wrote, or a score
+file; and the runs of a store as a sequence, read page by page.
 
 Each part is a store; the parts of a folder are read one after the other. A score file is read into a store first, so
 that what a mean is stands in one place.
@@ -7,20 +8,53 @@ that what a mean is stands in one place.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TypeVar
+from typing import TypeVar, overload
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.records import Level, ScoredRun
+from ragguard.records import Level, Run, ScoredRun
 from ragguard.storage.files.partfolder import PartFolder, PartTotals
-from ragguard.storage.files.scorefile import read_score_file
-from ragguard.storage.sqlite.files import is_store
-from ragguard.storage.sqlite.means import RunMeans
+from ragguard.storage.files.runfile import read_score_file
+from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.overview import Overview
+from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.storage.sqlite.store import Store
+
+
+class Runs(Sequence[Run]):
+    """All runs in the order in which they were captured."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __len__(self) -> int:
+        return self._store.run_count()
+
+    def __iter__(self) -> Iterator[Run]:
+        return self._store.runs()
+
+    @overload
+    def __getitem__(self, index: int) -> Run: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Run]: ...
+    def __getitem__(self, index: int | slice) -> Run | list[Run]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            first, last = (start, stop) if step > 0 else (stop + 1, start + 1)
+            found = self._store.runs_by_rank(first, max(0, last - first))
+            return found[::step]
+        rank = index + len(self) if index < 0 else index
+        found = self._store.runs_by_rank(rank, 1) if rank >= 0 else []
+        if not found:
+            raise IndexError(f"run {index} of {len(self)}")
+        return found[0]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} runs>"
+
 
 T = TypeVar("T")
 

@@ -25,7 +25,7 @@ from ragguard.records import ScoredRun
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
-from ragguard.storage.sqlite.columns import dump
+from ragguard.storage.sqlite.schema import dump
 from ragguard.telemetry.content import Content
 from ragguard.telemetry.names import RUN_WHOLE
 from ragguard.telemetry.otel import OtelSink

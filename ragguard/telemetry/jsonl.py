@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ragguard.errors import StoreError
 from ragguard.records import ScoredRun
-from ragguard.storage.files.scorefile import score_lines
+from ragguard.storage.files.runfile import score_lines
 
 
 class JsonlSink:

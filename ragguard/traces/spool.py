@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ragguard.errors import StoreError
-from ragguard.storage.sqlite.files import create
+from ragguard.storage.sqlite.database import create_file
 from ragguard.traces.trace_spans import PackedSpan, TraceSpan, unpacked
 
 MOST_SPANS = 10_000
@@ -56,7 +56,7 @@ class Spool:
         self._lock = threading.Lock()
         self._path, self._logged = path, 0
         if path:
-            create(Path(path))  # it holds texts, which only its owner may read
+            create_file(Path(path))  # it holds texts, which only its owner may read
         try:
             self._db = sqlite3.connect(path or "", check_same_thread=False, isolation_level=None)
             self._db.execute("PRAGMA page_size = 16384")

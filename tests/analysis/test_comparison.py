@@ -12,7 +12,7 @@ from ragguard.analysis.condition import Condition
 from ragguard.analysis.pairs import questions_of, read_questions
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 
 
 def side(values, name="udcg", **fields):

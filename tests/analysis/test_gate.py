@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from ragguard.records import RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 
 ROOT = Path(__file__).parents[2]
 SUITE = """

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from ragguard.cli.app import app
 from ragguard.records import Failure, Run, Score, ScoredRun
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 
 
 @pytest.fixture

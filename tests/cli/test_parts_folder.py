@@ -13,8 +13,7 @@ from ragguard import world
 from ragguard.analysis.gate import ragguard_gate as ragguard_gate
 from ragguard.cli.app import app
 from ragguard.records import Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_runs, write_scores
 
 
 def call(*words, code=0):

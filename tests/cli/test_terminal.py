@@ -16,7 +16,7 @@ from ragguard.analysis.validation.tables import Table
 from ragguard.cli.app import COMMANDS, app
 from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.sqlite.store import Store
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from support.fixed_runs import fixed_runs
 from support.golden import compare_text
 
-from ragguard.storage.files.runfile import write_runs
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_runs, write_scores
 from ragguard.telemetry.jsonl import JsonlSink
 
 

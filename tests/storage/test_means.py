@@ -5,7 +5,7 @@ from support.means import means_of
 from support.runs import a_run
 
 from ragguard.records import Failure, Score, ScoredRun
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import read_means
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store

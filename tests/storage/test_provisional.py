@@ -11,7 +11,7 @@ from support.stored import store_scores
 
 from ragguard.capture.events import RunEnded, RunNames, RunStarted, StepAmended, StepEnded
 from ragguard.records import PROVISIONAL, Failure, Run, Score, Usage
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store

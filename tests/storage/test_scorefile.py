@@ -7,7 +7,7 @@ from support.runs import a_run, scores_of
 
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Failure, Score, ScoredRun, Usage
-from ragguard.storage.files.scorefile import check_score_file, write_scores
+from ragguard.storage.files.runfile import check_score_file, write_scores
 from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store

@@ -15,7 +15,7 @@ from ragguard.analysis.digest import MISLEADS, detail, scores_json, summary
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.scorefile import write_scores
+from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.source import open_source, read_means, read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store

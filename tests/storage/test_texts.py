@@ -9,8 +9,8 @@ from support.stored import closed_after
 
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.storage.sqlite import passages
-from ragguard.storage.sqlite.columns import DIGEST_BYTES, dump
 from ragguard.storage.sqlite.passages import PassageTable
+from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump
 from ragguard.storage.sqlite.store import Store
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 
 from ragguard.records import Score, ScoredRun
-from ragguard.storage.sqlite.means import RunMeans, Series
+from ragguard.storage.sqlite.score_rows import RunMeans, Series
 
 
 def means_of(scored: ScoredRun) -> RunMeans:

@@ -24,7 +24,7 @@ from ragguard.scorers.grades import RELEVANT
 from ragguard.storage.files.partfolder import is_part_folder
 from ragguard.storage.files.runfile import read_runs
 from ragguard.storage.source import is_source, open_source
-from ragguard.storage.sqlite.files import is_store
+from ragguard.storage.sqlite.database import is_store
 
 K = 10
 """The default number of passages that a context takes from a ranking."""

@@ -26,7 +26,7 @@ from typing import Any
 from ragguard.errors import InvalidInput, SchemaMismatch, StoreError
 from ragguard.records import ScoredRun, Usage, new_id
 from ragguard.runtime.faults import describe
-from ragguard.storage.sqlite.files import is_store
+from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import without_secrets
 

@@ -1,20 +1,24 @@
-"""Keeps account of the runs that a process has still to score or deliver, and stores the results of scoring, each
-score once. In memory it lets go of what is beyond the bounds.
+"""Keeps account of the runs that a process has still to score or deliver, writes whole runs that are to be scored or
+come with their scores, and stores the results of scoring, each score once.
+
+In memory it lets go of what is beyond the bounds.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from ragguard.records import Failure, Run, Score
+from ragguard.errors import InvalidInput
+from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
-from ragguard.storage.sqlite import reading, removal, run_names
-from ragguard.storage.sqlite.columns import dump, storable
+from ragguard.storage.sqlite import reading
+from ragguard.storage.sqlite.owners import make_due
+from ragguard.storage.sqlite.schema import dump, storable
 from ragguard.storage.sqlite.score_rows import (
     clear_provisional,
     delete_of_origins,
@@ -22,6 +26,9 @@ from ragguard.storage.sqlite.score_rows import (
     insert_scores,
     replace_changed,
 )
+from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_run
+from ragguard.storage.sqlite.writing import Writing
+from ragguard.text.plain import plain_metadata
 
 INSERT_SCORING: Final = (
     "INSERT INTO scorings (run, identity, revision, finished) VALUES (?, ?, ?, ?) "
@@ -198,7 +205,7 @@ def keep_unscored(connection: sqlite3.Connection, due: Due, *, emit: bool) -> No
 
 def emitted(connection: sqlite3.Connection, run_id: str) -> None:
     """Marks a run as delivered to the sinks."""
-    seq = run_names.find_run(connection, run_id)
+    seq = find_run(connection, run_id)
     if seq is not None:
         connection.execute("UPDATE runs SET emit_after = NULL WHERE seq = ?", (seq,))
         _let_go(connection, seq)
@@ -326,4 +333,54 @@ def is_full(memory: sqlite3.Connection) -> bool:
 def evict_done(memory: sqlite3.Connection) -> None:
     """Removes the oldest runs for which nothing is left to do."""
     done = "WHERE owner IS NULL ORDER BY seq LIMIT ?"
-    removal.delete_runs(memory, reading.find_seqs(memory, done, removal.REMOVED_AT_ONCE))
+    delete_runs(memory, reading.find_seqs(memory, done, REMOVED_AT_ONCE))
+
+
+def write_scored(db: sqlite3.Connection, scored: Iterable[ScoredRun], owner: str) -> None:
+    """Writes runs with their scores and failures. A run that is there gets more scores."""
+    for one in scored:
+        writing = Writing(db, owner)  # one a run, so that the texts of one run alone are in memory
+        writing.write_run(one.run)
+        writing.finish()
+        seq = find_run(db, one.run.id)
+        assert seq is not None
+        insert_scores(db, seq, one.scores)
+        insert_failures(db, seq, "", one.failures)
+
+
+def write_due(
+    db: sqlite3.Connection, runs: Iterable[Run], owner: str, *, scored: bool
+) -> dict[str, InvalidInput]:
+    """Writes runs in place of the stored ones of their ids; those that are new or different become due, unless nothing
+    is `scored`. Returns the errors of those that cannot be written, by their ids."""
+    refused: dict[str, InvalidInput] = {}
+    writing = Writing(db, owner)
+    for run in runs:
+        try:
+            changed = writing.write_run(run)
+        except InvalidInput as error:
+            refused[run.id] = error
+            continue
+        if changed and scored:
+            seq = db.execute("SELECT seq FROM runs WHERE id = ?", (storable(run.id),)).fetchone()[0]
+            make_due(db, seq, owner, now_ns())
+    writing.finish()
+    return refused
+
+
+def add_metadata(
+    db: sqlite3.Connection, run_id: str, metadata: Mapping[str, Any], *, due_with: str = ""
+) -> bool:
+    """Adds metadata to a stored run, open or not; returns False where it is not there. One that has ended is due again
+    with the owner `due_with`, where one is named."""
+    seq = find_run(db, run_id)
+    if seq is None:
+        return False
+    run = db.execute("SELECT body, status FROM runs WHERE seq = ?", (seq,)).fetchone()
+    body = json.loads(run["body"])
+    body["metadata"] = {**body.get("metadata", {}), **plain_metadata(metadata)}
+    db.execute("UPDATE runs SET body = ? WHERE seq = ?", (dump(body), seq))
+    if due_with and run["status"] != "open":
+        db.execute("UPDATE runs SET revision = revision + 1, attempts = 0 WHERE seq = ?", (seq,))
+        make_due(db, seq, due_with, now_ns())
+    return True

@@ -14,7 +14,7 @@ from typing import Any, Final
 from ragguard.records import Passage
 from ragguard.runtime.text_memo import TextMemo
 from ragguard.schema import data_of_fields, other_fields
-from ragguard.storage.sqlite.columns import DIGEST_BYTES, Data, dump, storable
+from ragguard.storage.sqlite.schema import DIGEST_BYTES, Data, dump, storable
 from ragguard.text.plain import plain_metadata
 
 MORE_OF_PASSAGE: Final = other_fields(Passage, "text", "id", "score", "metadata", "grade")

@@ -29,8 +29,8 @@ from ragguard.records import (
     Usage,
 )
 from ragguard.schema import data_of_fields, other_fields, read_fields
-from ragguard.storage.sqlite.columns import DIGEST_BYTES, Data, dump, storable
 from ragguard.storage.sqlite.passages import MORE_OF_PASSAGE, PassageTable
+from ragguard.storage.sqlite.schema import DIGEST_BYTES, Data, dump, storable
 from ragguard.text.plain import plain_metadata
 
 Texts: TypeAlias = Mapping[str, str]

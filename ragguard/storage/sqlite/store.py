@@ -22,15 +22,24 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite import ledger, owners, paging, reading
-from ragguard.storage.sqlite.columns import storable
+from ragguard.storage.sqlite import ledger, owners, reading
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome, Submission
-from ragguard.storage.sqlite.means import RunMeans, means_at
+from ragguard.storage.sqlite.ledger import (
+    Claim,
+    Due,
+    Left,
+    ScoringOutcome,
+    Submission,
+    add_metadata,
+    write_due,
+    write_scored,
+)
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.owners import make_due
-from ragguard.storage.sqlite.removal import Removals
-from ragguard.storage.sqlite.whole_runs import add_metadata, write_due, write_scored
+from ragguard.storage.sqlite.reading import UNREADABLE, get_run, iter_runs, read_runs
+from ragguard.storage.sqlite.schema import storable
+from ragguard.storage.sqlite.score_rows import RunMeans, means_at
+from ragguard.storage.sqlite.stored_runs import Removals
 from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
 from ragguard.text.secret_filter import logger
 
@@ -255,7 +264,7 @@ class Store:
             for due in free:
                 try:
                     claims.append(ledger.claim_of(db, due))
-                except paging.FAULTS as error:
+                except UNREADABLE as error:
                     unreadable.append((due, describe(error)))
             next_ns = 0 if found and not free else ledger.next_due(db, self._process.owner)
         self._claimed.update(claim.run.id for claim in claims)
@@ -353,7 +362,7 @@ class Store:
 
     def run(self, run_id: str) -> Run | None:
         """Returns one run; None where the store does not have it."""
-        return paging.get_run(self._db, run_id, lambda db, runs: reading.runs_at(db, [*runs]), None)
+        return get_run(self._db, run_id, lambda db, runs: reading.runs_at(db, [*runs]), None)
 
     def open_run(self, run_id: str) -> Run | None:
         """Returns a run that has not ended; None for any other."""
@@ -362,46 +371,46 @@ class Store:
 
     def scores(self, run_id: str) -> list[Score]:
         """Returns the scores of a run, in the order in which they were stored."""
-        return paging.get_run(self._db, run_id, reading.scores_at, [])
+        return get_run(self._db, run_id, reading.scores_at, [])
 
     def failures(self, run_id: str) -> list[Failure]:
         """Returns the failures of a run."""
-        return paging.get_run(self._db, run_id, reading.failures_at, [])
+        return get_run(self._db, run_id, reading.failures_at, [])
 
     def scored_run(self, run_id: str) -> ScoredRun | None:
         """Returns one run with its scores and failures; None where the store does not have it."""
-        return paging.get_run(self._db, run_id, lambda db, runs: reading.scored_at(db, [*runs]), None)
+        return get_run(self._db, run_id, lambda db, runs: reading.scored_at(db, [*runs]), None)
 
     def runs(self) -> Iterator[Run]:
         """Yields all runs in the order in which they were captured."""
-        return paging.iter_runs(self._db, reading.runs_at)
+        return iter_runs(self._db, reading.runs_at)
 
     def runs_by_rank(self, start: int, count: int) -> list[Run]:
         """Returns `count` runs from position `start`."""
         with self._db.snapshot() as db:
             seqs = reading.seqs_by_rank(db, start, count)
-            return list(paging.read_runs(self._db, db, seqs, reading.runs_at).values())
+            return list(read_runs(self._db, db, seqs, reading.runs_at).values())
 
     def latest(self, count: int) -> list[ScoredRun]:
         """Returns the runs that were captured last, the latest last, with their results and without texts."""
         read = partial(reading.scored_at, texts=False)
         with self._db.snapshot() as db:
-            return list(paging.read_runs(self._db, db, reading.last_seqs(db, count), read).values())
+            return list(read_runs(self._db, db, reading.last_seqs(db, count), read).values())
 
     def scored_runs(
         self, *, texts: bool = True, level: Level | None = None, span: range | None = None
     ) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        return paging.iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level), span)
+        return iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level), span)
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; a passage that the model got counts as misleading where its
         utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
-        return paging.iter_runs(self._db, partial(overviews_at, misleads=misleads, texts=texts))
+        return iter_runs(self._db, partial(overviews_at, misleads=misleads, texts=texts))
 
     def means(self, span: range | None = None) -> Iterator[RunMeans]:
         """Yields all runs, or those with a `seq` of a span, for a comparison."""
-        return paging.iter_runs(self._db, means_at, span)
+        return iter_runs(self._db, means_at, span)
 
     def close(self) -> None:
         """Leaves unfinished work to the next process and closes the file. Safe to call twice."""

@@ -24,14 +24,25 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite import run_names
-from ragguard.storage.sqlite.columns import Data, dump, maybe, storable
-from ragguard.storage.sqlite.new_runs import INSERT_RUN, INSERT_STEP, NewRun, insert_new
 from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.passages import NeededTexts, PassageTable, digests_in
-from ragguard.storage.sqlite.removal import delete_runs
 from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
-from ragguard.storage.sqlite.run_names import StoredPart
+from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
+from ragguard.storage.sqlite.stored_runs import (
+    INSERT_RUN,
+    INSERT_STEP,
+    PART,
+    NewRun,
+    StoredPart,
+    delete_runs,
+    find_part,
+    forget_deleted,
+    go_on,
+    insert_new,
+    note_caller_id,
+    note_waiting,
+    was_deleted,
+)
 
 EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
@@ -142,7 +153,7 @@ class Writing:
         steps = [step_row(step, self.texts) for step in run.steps]
         if found is None:
             seq = self._insert(run, body)
-            run_names.call(self._db, seq, run)
+            note_caller_id(self._db, seq, run)
             self._needed.add(table.digests)
             for step in steps:
                 self._step(seq, step)
@@ -165,7 +176,7 @@ class Writing:
             "body = ?, revision = revision + ?, attempts = 0 WHERE seq = ?",
             (*columns, body, not same, seq),
         )
-        run_names.call(self._db, seq, run)
+        note_caller_id(self._db, seq, run)
         return not same
 
     def finish(self) -> None:
@@ -189,7 +200,7 @@ class Writing:
         self._insert_new()
         if self._part(event.run.id) is not None:
             return False  # the batch is repeated, or a step has opened the run
-        part = run_names.go_on(self._db, event.run, event.names, self._owner)
+        part = go_on(self._db, event.run, event.names, self._owner)
         if part is None:
             if caller_id := event.names.caller_id:
                 NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(caller_id))
@@ -226,7 +237,7 @@ class Writing:
                 (storable(run.name), storable(run.question), run.started_ns, body, part.seq),
             )
             self._needed.add(table.digests)
-            run_names.call(self._db, part.seq, run)
+            note_caller_id(self._db, part.seq, run)
 
     def _ended(self, event: RunEnded) -> None:
         new = self._new.get(event.run_id)
@@ -241,15 +252,13 @@ class Writing:
         self._insert_new()
         part = self._opened(event.run_id)
         if part is None:
-            run_names.forget_deleted(self._db, event.run_id)
+            forget_deleted(self._db, event.run_id)
             return
         if event.void and not part.number:
             delete_runs(self._db, [part.seq])
             return
         body = self._body("runs", part.seq)
-        if (
-            body.get(run_names.PART, 0) > part.number
-        ):  # another process, or another call, has gone on with it since
+        if body.get(PART, 0) > part.number:  # another process, or another call, has gone on with it since
             return
         self.ended += part.seq in self._open
         self._open.discard(part.seq)
@@ -258,7 +267,7 @@ class Writing:
         add_end(body, event, table, part.number)
         self._needed.add(table.digests)
         if event.waits_for:
-            run_names.wait(self._db, part.seq, event.waits_for)
+            note_waiting(self._db, part.seq, event.waits_for)
         question = storable(event.question)
         self._db.execute(
             "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
@@ -303,7 +312,7 @@ class Writing:
         """Returns where the events that were captured under this id are written; None where that is not known yet."""
         part = self._parts.get(run_id)
         if part is None:
-            found = run_names.find_part(self._db, run_id)
+            found = find_part(self._db, run_id)
             if found is None:
                 return None
             part, is_open = found
@@ -315,7 +324,7 @@ class Writing:
     def _opened(self, run_id: str) -> StoredPart | None:
         """Returns the stored run; opens one whose start was not reported. None: it was deleted while open."""
         part = self._part(run_id)
-        if part is None and not run_names.was_deleted(self._db, run_id):
+        if part is None and not was_deleted(self._db, run_id):
             seq = self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
             part = self._parts[run_id] = StoredPart(seq, run_id)
             self._open.add(seq)
@@ -341,7 +350,7 @@ class Writing:
         seqs = insert_new(self._db, new.values(), self._needed, self._owner, self._now, scored=self._scored)
         for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
             self._parts[run_id] = StoredPart(seq, run_id)
-            run_names.call(self._db, seq, one.run)
+            note_caller_id(self._db, seq, one.run)
             if one.is_open:
                 self._open.add(seq)
 
