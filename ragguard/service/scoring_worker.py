@@ -303,7 +303,7 @@ class ScoringWorker:
         self._more = False
         try:
             claims, next_ns = await asyncio.wrap_future(
-                self._writer.do(lambda: self._store.claim_next(free), wake=self._live.next_in() == 0.0)
+                self._writer.do(lambda: self._store.claim(free), wake=self._live.next_in() == 0.0)
             )
             self._more |= len(claims) >= free or next_ns == 0
             work = [

@@ -7,7 +7,7 @@ import pytest
 import ragguard
 from ragguard import Passage, RagGuard, read_runs, write_runs
 from ragguard.errors import RunFormatError
-from ragguard.records import K_ERROR, Decision, Dropped, RetrievalStep, Run
+from ragguard.records import K_ERROR, Decision, Dropped, RetrievalStep, Run, ScoredRun
 from ragguard.storage.sqlite.store import Store
 
 TEXTS = ["one", "two", "three"]
@@ -87,7 +87,13 @@ def amended(*steps):
     """K after each amendment of a step that had five places of which it filled four."""
     store, found = Store(), []
     passages = [Passage(text) for text in "abcd"]
-    store.add_run(Run("r", "q", steps=[RetrievalStep("s", "r", passages=passages, candidates=passages, k=5)]))
+    store.add_scored(
+        [
+            ScoredRun(
+                Run("r", "q", steps=[RetrievalStep("s", "r", passages=passages, candidates=passages, k=5)])
+            )
+        ]
+    )
     from ragguard.capture.events import StepAmended
 
     for left, decision in steps:

@@ -45,7 +45,7 @@ def test_a_list_marks_runs_that_have_no_end(monkeypatch, tmp_path):
     path = tmp_path / "open.db"
     with contextlib.closing(Store(path)) as kept:
         for name, status in (("a", "open"), ("b", "ok"), ("c", "abandoned"), ("d", "open")):
-            kept.add_run(Run(f"run-{name}", f"{name}?", status=status))
+            kept.add_scored([ScoredRun(Run(f"run-{name}", f"{name}?", status=status))])
     said = shown(monkeypatch, 160, "report", str(path))
     assert "4 runs (2 still running), newest first" in said
     marks = {line.split()[0]: line for line in said.splitlines() if line.strip()[1:2] == "?"}

@@ -107,7 +107,7 @@ def judged(path: Path, kind: str, captured: set[str], scored: set[str], lost: in
     if path.exists():
         store = Store(path)
         store.housekeep()
-        waiting = {claim.run.id for claim in store.claim(99)}
+        waiting = {claim.run.id for claim in store.claim(99)[0]}
         for id in scored:
             if f"{id} ended" in there and not store.scores(id) and id not in waiting:
                 return f"{id} was scored; now its scores are not there, and nobody will score it"

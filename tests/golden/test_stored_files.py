@@ -9,6 +9,7 @@ from support.fixed_runs import fixed_runs
 from support.golden import compare, compare_lines
 from support.stored import closed_after, store_scores
 
+from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.store import Store
 
 VARYING = {"owner", "due_ns", "queued_ns"}
@@ -21,7 +22,7 @@ def path(tmp_path):
     """A store's file with the fixed runs in it."""
     store = Store(tmp_path / "s.db")
     for scored in fixed_runs():
-        store.add_run(scored.run)
+        store.add_scored([ScoredRun(scored.run)])
         store_scores(store, scored.run, scored.scores, scored.failures)
     store.close()
     return tmp_path / "s.db"

@@ -196,16 +196,16 @@ def test_child_process_makes_a_store_of_its_own_and_the_parents_goes_on(tmp_path
     def work():
         own = Store(tmp_path / "s.db")
         captured(own, a_run("child"))
-        claims = [claim.run.id for claim in own.claim(9)]
+        claims = [claim.run.id for claim in own.claim(9)[0]]
         own.close()
         return claims == ["child"]
 
     in_child(work)
     captured(store, a_run("after"))
     assert sorted(run.id for run in store.runs()) == ["after", "child", "parent"]
-    assert [claim.run.id for claim in store.claim(9)] == ["parent", "after"]
+    assert [claim.run.id for claim in store.claim(9)[0]] == ["parent", "after"]
     store.housekeep()
-    assert [claim.run.id for claim in store.claim(9)] == ["child"]
+    assert [claim.run.id for claim in store.claim(9)[0]] == ["child"]
 
 
 def test_a_reader_does_not_wait_for_a_writer(tmp_path):

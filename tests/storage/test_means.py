@@ -35,7 +35,7 @@ def test_a_store_and_its_records_have_the_same_means(tmp_path):
     runs.append(ScoredRun(a_run("nothing was said of it", steps=0)))
     store = Store(tmp_path / "s.db")
     for one in runs:
-        store.add_run(one.run)
+        store.add_scored([ScoredRun(one.run)])
         store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
     store.close()
     check_same_means(read_means(tmp_path / "s.db"), map(means_of, runs))
@@ -57,7 +57,7 @@ def test_scores_of_two_versions_are_never_mixed(tmp_path):
     ]
     one = ScoredRun(run, scores)
     store = Store(tmp_path / "s.db")
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     store.store_outcome(ScoringOutcome("r1", "x", 1, scores, []))
     store.close()
     [found] = read_means(tmp_path / "s.db")
@@ -69,7 +69,7 @@ def test_places_are_counted_beside_passages(tmp_path):
     run = a_run("r1", steps=2)
     run.steps[0].k, run.steps[1].passages = 5, []
     store = Store(tmp_path / "s.db")
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     store.store_outcome(ScoringOutcome("r1", "x", 1, [Score("udcg", 0.5, "step", "r1", run.steps[0].id)], []))
     store.close()
     [found] = read_means(tmp_path / "s.db")

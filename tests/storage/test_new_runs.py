@@ -41,7 +41,7 @@ def test_one_transaction_makes_the_same_records_as_one_for_each_event(tmp_path, 
         with closing(Store(tmp_path / f"{name}.db", scored=scored)) as store:
             for batch in [events()] if name == "together" else [[event] for event in events()]:
                 store.record(batch)
-            runs, due = list(store.runs()), [claim.run.id for claim in store.claim(9)]
+            runs, due = list(store.runs()), [claim.run.id for claim in store.claim(9)[0]]
         with closing(sqlite3.connect(tmp_path / f"{name}.db")) as db:
             rows = db.execute(
                 "SELECT id, body, status, revision, owner IS NULL FROM runs ORDER BY id"

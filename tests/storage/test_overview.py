@@ -5,7 +5,7 @@ import json
 import pytest
 from support.runs import a_run, a_step
 
-from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, Usage
+from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun, Usage
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.overview import SCALE, unread_positions
 from ragguard.storage.sqlite.store import Store
@@ -16,7 +16,7 @@ ODD = 'quote " back \\ zero \x00 line \n \ud800 </script>'
 def told_of(run, scores, failures=()):
     """The overview of a run with these scores."""
     store = Store()
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     store.store_outcome(ScoringOutcome(run.id, "x", 1, scores, failures))
     [found] = store.overviews(-0.2)
     return found
@@ -84,7 +84,7 @@ def test_every_reader_of_a_step_has_the_same_k():
     assert [step.places for step in run.steps] == [5, 7, 1, 5, 5]
     assert [step.places for step in told_of(run, []).steps] == [5, 7, 1, 5, 5]
     store = Store()
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     assert [step.places for step in store.run("r").steps] == [5, 7, 1, 5, 5]
 
 
@@ -148,7 +148,7 @@ def test_a_run_of_which_nothing_was_said():
 def test_numbers_alone_need_no_texts():
     store = Store()
     for number in range(450):  # more than two pages
-        store.add_run(a_run(f"r{number}"))
+        store.add_scored([ScoredRun(a_run(f"r{number}"))])
     found = list(store.overviews(-0.2, texts=False))
     assert [one.row["id"] for one in found] == [f"r{number}" for number in range(450)]
     assert {text for one in found for step in one.steps for text in step.texts} == {""}

@@ -50,7 +50,7 @@ def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
 
 def test_a_store_reads_like_a_score_file(tmp_path):
     store = Store(tmp_path / "s.db")
-    store.add_run(a_run())
+    store.add_scored([ScoredRun(a_run())])
     store.store_outcome(ScoringOutcome("r1", "x", 1, scores_of(a_run())))
     store.close()
     [one] = read_scored(tmp_path / "s.db")

@@ -75,7 +75,7 @@ def store(tmp_path_factory):
     path = tmp_path_factory.mktemp("stores") / "s.db"
     store = Store(path)
     for one in RUNS:
-        store.add_run(one.run)
+        store.add_scored([ScoredRun(one.run)])
         store.store_outcome(ScoringOutcome(one.run.id, "x", 1, one.scores, one.failures))
     store.close()
     return path

@@ -57,7 +57,7 @@ def test_everything_a_run_can_hold_is_read_back(store):
         "r1", "a question", ["gold"], "an answer", [step], "error", {"a": {"b": [1, None]}}, ["q1", "q2"],
         [Passage("pooled", grade=5), passages[0]], "named", 5, 30, TraceContext("ab", "ef"),
     )  # fmt: skip
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     assert store.run("r1") == run
 
 
@@ -70,7 +70,7 @@ def test_values_that_json_and_sqlite_cannot_hold_are_stored_as_text(store):
         "r1", "half \ud800 a pair", answer="nul \x00 inside", metadata={"nan": float("nan"), "odd": Odd()}
     )
     run.steps = [RetrievalStep("s1", "r1", passages=[Passage("t\udfff", metadata={("a", 1): {2}})])]
-    store.add_run(run)
+    store.add_scored([ScoredRun(run)])
     read = store.run("r1")
     assert read.question == "half ? a pair"
     assert read.answer == "nul \x00 inside"
@@ -85,7 +85,8 @@ def test_writing_the_same_events_again_changes_nothing(store):
     run = a_run()
     captured(store, run, run)
     assert list(store.runs()) == [run]
-    assert store.add_run(run) is False
+    store.add_scored([ScoredRun(run)])
+    assert list(store.runs()) == [run]
 
 
 def test_events_in_any_order_make_the_run(store):
@@ -172,7 +173,7 @@ def test_scores_of_a_run_that_changed_since_are_replaced(store):
     captured(store, run)
     store_scores(store, run, scores_of(run, 0.1))
     store.record([StepEnded(a_step("r1", 1))])
-    [claim] = store.claim(5)
+    [claim] = store.claim(5)[0]
     assert claim.due.revision == 2
     assert len(claim.run.steps) == 2
     store_scores(store, claim.run, scores_of(claim.run, 0.2), revision=2)
@@ -182,11 +183,11 @@ def test_scores_of_a_run_that_changed_since_are_replaced(store):
 def test_a_run_that_changes_while_it_is_scored_is_due_again(store):
     run = a_run(steps=1)
     captured(store, run)
-    [claim] = store.claim(1)
+    [claim] = store.claim(1)[0]
     store.record([StepEnded(a_step("r1", 1))])
     store_scores(store, run, scores_of(run), revision=claim.due.revision)
     store.release("r1")
-    assert [again.due.revision for again in store.claim(1)] == [2]
+    assert [again.due.revision for again in store.claim(1)[0]] == [2]
 
 
 def test_failures_stand_until_the_next_attempt(store):
@@ -236,10 +237,10 @@ def test_a_run_is_claimed_once_and_only_when_it_has_ended(store):
     open_run, ended = a_run("open"), a_run("ended")
     store.record(as_events(open_run)[:-1])
     captured(store, ended)
-    assert [claim.run.id for claim in store.claim(9)] == ["ended"]
-    assert store.claim(9) == []
+    assert [claim.run.id for claim in store.claim(9)[0]] == ["ended"]
+    assert store.claim(9)[0] == []
     store.release("ended")
-    assert [claim.run.id for claim in store.claim(9)] == ["ended"]
+    assert [claim.run.id for claim in store.claim(9)[0]] == ["ended"]
     assert (store.left().pending, store.left().open) == (1, 1)
 
 
@@ -249,7 +250,7 @@ def test_a_retry_waits_for_its_time(store):
     later = time.time_ns() + 3_600_000_000_000
     store_scores(store, run, [], [Failure("s", "EngineTimeout", "late", True)], retry_ns=later)
     store.release("r1")
-    assert store.claim(1) == []
+    assert store.claim(1)[0] == []
     assert store.left().next_ns == later
 
 
@@ -257,12 +258,12 @@ def test_run_that_the_sinks_have_not_taken_is_claimed_again(store):
     run = a_run()
     captured(store, run)
     store_scores(store, run, scores_of(run), emit=True)
-    [claim] = store.claim(1)
+    [claim] = store.claim(1)[0]
     assert claim.due.score is False
     assert claim.unsent == scores_of(run)
     store.emitted("r1")
     store.release("r1")
-    assert store.claim(1) == []
+    assert store.claim(1)[0] == []
     assert store.left().pending == 0
 
 
@@ -270,7 +271,7 @@ def test_a_submitted_run_is_claimed_unless_all_is_said(store):
     run = a_run()
     first = store.submit(run, "x")
     assert not first.scored
-    assert store.claim(1) == []
+    assert store.claim(1)[0] == []
     store_scores(store, run, scores_of(run), revision=first.due.revision)
     store.release("r1")
     assert store.submit(run, "x").scored
@@ -278,13 +279,13 @@ def test_a_submitted_run_is_claimed_unless_all_is_said(store):
 
 
 def test_an_id_that_another_question_has_is_refused(store):
-    store.add_run(a_run())
+    store.add_scored([ScoredRun(a_run())])
     with pytest.raises(InvalidInput, match=r"run\.id.*another question.*who founded it"):
         store.submit(a_run(question="what else?"), "x")
 
 
 def test_a_submitted_run_replaces_what_was_there(store):
-    store.add_run(a_run(steps=3, passages=5))
+    store.add_scored([ScoredRun(a_run(steps=3, passages=5))])
     store.submit(a_run(steps=1, passages=1), "x")
     assert store.run("r1") == a_run(steps=1, passages=1)
 
@@ -293,7 +294,7 @@ def test_memory_bounds_what_waits():
     store = Store(most_waiting=2)
     for number in range(5):
         captured(store, a_run(f"r{number}"))
-    assert sorted(claim.run.id for claim in store.claim(9)) == ["r3", "r4"]
+    assert sorted(claim.run.id for claim in store.claim(9)[0]) == ["r3", "r4"]
     assert store.counts["runs_dropped"] == 3
     assert [failure.error for failure in store.failures("r0")] == ["QueueFull"]
 
@@ -323,7 +324,7 @@ def test_runs_of_a_dead_process_are_taken_over(tmp_path):
     store = Store(tmp_path / "s.db")
     assert store.left().pending == 0
     store.housekeep()
-    assert {claim.run.id: claim.run.status for claim in store.claim(9)} == {
+    assert {claim.run.id: claim.run.status for claim in store.claim(9)[0]} == {
         "ended": "ok",
         "open": "abandoned",
     }
@@ -333,8 +334,8 @@ def test_runs_of_a_living_process_are_left_to_it(tmp_path):
     first, second = Store(tmp_path / "s.db"), Store(tmp_path / "s.db")
     captured(first, a_run())
     second.housekeep()
-    assert second.claim(9) == []
-    assert len(first.claim(9)) == 1
+    assert second.claim(9)[0] == []
+    assert len(first.claim(9)[0]) == 1
 
 
 def test_runs_of_a_store_that_was_closed_are_taken_over(tmp_path):
@@ -343,7 +344,7 @@ def test_runs_of_a_store_that_was_closed_are_taken_over(tmp_path):
     first.close()
     second = Store(tmp_path / "s.db")
     second.housekeep()
-    assert len(second.claim(9)) == 1
+    assert len(second.claim(9)[0]) == 1
 
 
 def test_a_lease_that_ran_out_is_no_lease(tmp_path):
@@ -352,7 +353,7 @@ def test_a_lease_that_ran_out_is_no_lease(tmp_path):
     with closed_after(tmp_path / "s.db") as db:
         db.execute("UPDATE leases SET expires_ns = 1, place = 'another machine'")
     second.housekeep()
-    assert len(second.claim(9)) == 1
+    assert len(second.claim(9)[0]) == 1
 
 
 def test_a_run_that_nobody_ends_is_abandoned_after_its_time(store):
@@ -361,7 +362,7 @@ def test_a_run_that_nobody_ends_is_abandoned_after_its_time(store):
     fresh.started_ns = time.time_ns()
     store.record(as_events(fresh)[:1])
     store.housekeep(run_ttl=60)
-    assert [(claim.run.id, claim.run.status) for claim in store.claim(9)] == [("old", "abandoned")]
+    assert [(claim.run.id, claim.run.status) for claim in store.claim(9)[0]] == [("old", "abandoned")]
     store.record([as_events(a_run("old"))[-1]])
     assert store.run("old").status == "ok"
 
@@ -414,7 +415,7 @@ def test_texts_stay_as_long_as_anybody_needs_them_and_no_longer(tmp_path):
                 there[run.id] |= {"text 3"}
                 continue
             case _:
-                store.add_run(run)
+                store.add_scored([ScoredRun(run)])
         there[run.id] = {passage.text for step in run.steps for passage in step.candidates}
         with closed_after(tmp_path / "s.db") as db:
             texts = {row[0] for row in db.execute("SELECT text FROM passages")}
@@ -451,7 +452,7 @@ def test_old_runs_are_removed_scored_or_not(store):
 def test_a_deleted_run_that_was_being_scored_stays_deleted(store):
     run = a_run()
     captured(store, run)
-    store.claim(1)
+    store.claim(1)[0]
     store.delete("r1")
     assert store_scores(store, run, scores_of(run)) == []
     assert store.run_count() == 0
@@ -497,7 +498,7 @@ def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
     reader = Store(tmp_path / "s.db", read_only=True)
     assert list(reader.runs()) == [a_run()]
     with pytest.raises(StoreError, match="readonly"):
-        reader.add_run(a_run("r2"))
+        reader.add_scored([ScoredRun(a_run("r2"))])
     reader.close()
     writer.close()
 

@@ -7,7 +7,7 @@ from hashlib import sha256
 import pytest
 from support.stored import closed_after
 
-from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.records import Passage, RetrievalStep, Run, ScoredRun
 from ragguard.storage.sqlite import passages
 from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump
@@ -38,12 +38,12 @@ def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_pat
     path = tmp_path / "s.db"
     store = Store(path)
     first, second = run_with("first", range(350)), run_with("second", [*range(600, 149, -1), 150, 600])
-    store.add_run(first)
+    store.add_scored([ScoredRun(first)])
     assert kept(path) == (350, 0)
-    store.add_run(second)
+    store.add_scored([ScoredRun(second)])
     assert kept(path) == (601, 200)
     assert list(store.runs()) == [first, second]
-    store.add_run(second)
+    store.add_scored([ScoredRun(second)])
     assert kept(path) == (601, 200)
     store.delete("first")
     assert kept(path) == (451, 0)

@@ -43,7 +43,7 @@ def test_reader_names_the_run_and_the_way_out(path, read):
 def test_due_run_that_cannot_be_read_holds_nobody_up_and_fails_for_good(path):
     store = Store(path)
     store.housekeep()
-    assert [claim.run.id for claim in store.claim(5)] == ["r0", "r2"]
+    assert [claim.run.id for claim in store.claim(5)[0]] == ["r0", "r2"]
     assert store.left().pending == 2
     [failure] = store.failures("r1")
     assert "the run cannot be read from the store" in failure.message

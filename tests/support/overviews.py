@@ -15,6 +15,6 @@ def overviews(scored: Iterable[ScoredRun]) -> Iterator[Overview]:
     """Returns the overviews that a store in memory gives of these runs."""
     store = Store()
     for one in scored:
-        store.add_run(one.run)
+        store.add_scored([ScoredRun(one.run)])
         store.store_outcome(ScoringOutcome(one.run.id, "settings", 1, one.scores, one.failures))
     yield from store.overviews(MISLEADS)

@@ -211,26 +211,6 @@ def emitted(connection: sqlite3.Connection, run_id: str) -> None:
         _let_go(connection, seq)
 
 
-def drop(connection: sqlite3.Connection, owner: str, surplus: int, *, but: Collection[str]) -> int:
-    """Drops the oldest runs that wait to be scored, with a failure each; returns how many."""
-    rows = connection.execute(
-        "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns, seq LIMIT ?",
-        (owner, surplus + len(but)),
-    ).fetchall()
-    dropped = [row for row in rows if row["id"] not in but][:surplus]
-    for row in dropped:
-        message = (
-            "more runs waited to be scored than queue_size allows, so this one was let go; raise queue_size, "
-            "sample less, or give RagGuard a store, where nothing is dropped"
-        )
-        insert_failures(
-            connection, row["seq"], "", [Failure("queue", "QueueFull", message, run_id=row["id"])]
-        )
-        connection.execute("UPDATE runs SET due_ns = NULL WHERE seq = ?", (row["seq"],))
-        _let_go(connection, row["seq"])
-    return len(dropped)
-
-
 def give_up(connection: sqlite3.Connection, due: Due, reason: str) -> None:
     """Marks a run that cannot be read as done, with the reason as a failure."""
     message = f"the run cannot be read from the store ({reason}), so it is not scored"
@@ -304,9 +284,24 @@ MEMORY_BYTES = 256 * 2**20
 
 
 def drop_waiting(memory: sqlite3.Connection, owner: str, most: int, claimed: Collection[str]) -> int:
-    """Drops the owner's oldest waiting runs beyond `most`, unscored; returns how many."""
+    """Drops the owner's oldest runs that wait to be scored beyond `most`, with a failure each; returns how many."""
     surplus = left(memory, owner).pending - most
-    return 0 if surplus <= 0 else drop(memory, owner, surplus, but=claimed)
+    if surplus <= 0:
+        return 0
+    rows = memory.execute(
+        "SELECT seq, id FROM runs WHERE owner = ? AND due_ns IS NOT NULL ORDER BY queued_ns, seq LIMIT ?",
+        (owner, surplus + len(claimed)),
+    ).fetchall()
+    dropped = [row for row in rows if row["id"] not in claimed][:surplus]
+    for row in dropped:
+        message = (
+            "more runs waited to be scored than queue_size allows, so this one was let go; raise queue_size, "
+            "sample less, or give RagGuard a store, where nothing is dropped"
+        )
+        insert_failures(memory, row["seq"], "", [Failure("queue", "QueueFull", message, run_id=row["id"])])
+        memory.execute("UPDATE runs SET due_ns = NULL WHERE seq = ?", (row["seq"],))
+        _let_go(memory, row["seq"])
+    return len(dropped)
 
 
 def warn_of_dropped(store: object, dropped: int, most: int) -> None:

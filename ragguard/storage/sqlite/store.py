@@ -216,14 +216,6 @@ class Store:
             self._claimed.add(run.id)
         return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), scored)
 
-    def add_run(self, run: Run) -> bool:
-        """Writes a whole run that is not to be scored; returns False where the store has it already."""
-        with self._transaction() as db:
-            writing = Writing(db, self._process.owner)
-            changed = writing.write_run(run)
-            writing.finish()
-            return changed
-
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
         with self._transaction() as db:
@@ -249,13 +241,9 @@ class Store:
         self.count("runs_noted", known)
         return known
 
-    def claim(self, limit: int) -> list[Claim]:
-        """Returns the next runs to be scored or delivered, at most `limit`, and claims them."""
-        return self.claim_next(limit)[0]
-
-    def claim_next(self, limit: int) -> tuple[list[Claim], int | None]:
-        """Claims runs as `claim` does; also returns the time at which the next one is due, which is past where all that
-        are due are claimed already."""
+    def claim(self, limit: int) -> tuple[list[Claim], int | None]:
+        """Returns the next runs to be scored or delivered, at most `limit`, and claims them; also the time at which the
+        next one is due, which is past where all that are due are claimed already."""
         claims: list[Claim] = []
         unreadable: list[tuple[Due, str]] = []
         with self._db.snapshot() as db:
