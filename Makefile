@@ -56,7 +56,7 @@ test: .venv/.dev
 
 # The inner loop: numbers, records, storage and scorers, without frameworks, servers and child processes.
 quick: .venv/.dev
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/metrics tests/text tests/scorers tests/capture tests/storage tests/test_schema.py tests/test_records.py
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m "not slow" tests/metrics tests/text tests/scorers tests/capture tests/storage tests/test_schema.py
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

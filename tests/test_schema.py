@@ -1,20 +1,25 @@
-"""Records made by hand: a wrong field is named where the record is handed over, and nothing fails later."""
+"""The fields of records: their types and limits, a new one, and what records compute."""
 
 from __future__ import annotations
 
 import json
 import math
+import multiprocessing
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
-from ragguard import Passage, RagGuard, Score
+import ragguard
+from ragguard import Passage, RagGuard, RetrievalStep, Run, Score
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
-from ragguard.records import Decision, Dropped, Failure, SubStep, TraceContext
+from ragguard.records import Decision, Dropped, Failure, SubStep, TraceContext, new_id
 from ragguard.schema import checked_run
 from ragguard.storage.files.runfile import read_runs, write_runs
 from ragguard.telemetry.jsonl import JsonlSink
@@ -104,3 +109,121 @@ async def test_a_wrong_score_is_a_failure_of_its_scorer_alone(gives, tmp_path):
     rg.close()
     assert {json.loads(line).get("name") for line in lines.read_text().splitlines()} >= {"utility", "udcg"}
     assert CliRunner().invoke(app, ["report", str(tmp_path / "s.db")]).exit_code == 0
+
+
+PACKAGE = Path(ragguard.__file__).parent
+ADDED = {
+    '    """The retriever\'s own score, in the retriever\'s own unit."""\n': '    language: str = ""\n',
+    '    """The latest advice that was given after the step."""\n': "    cost: float | None = None\n",
+    '    """All graded passages of the question, where they are known."""\n': '    tenant: str = ""\n',
+    '    """The 1-based rank of the passage among the step\'s candidates."""\n': "    votes: int = 0\n",
+}
+PROGRAM = """
+from dataclasses import replace
+from ragguard import Passage, RagGuard, RetrievalStep, Run, Score, ScoredRun
+from ragguard import read_runs, read_scored, write_runs, write_scores
+from ragguard.capture.events import OneStepRun
+from ragguard.errors import InvalidInput
+from ragguard.schema import UNREADABLE
+from ragguard.service.batches import storable_event
+from ragguard.storage.sqlite.store import Store
+
+step = RetrievalStep("s", query="hop", passages=[Passage("a", language="no")], cost=0.5)
+run = Run("r", "who?", steps=[step], tenant="acme")
+
+def refused(change, path):
+    try:
+        write_runs([change], "wrong.jsonl")
+    except InvalidInput as error:
+        assert error.argument == path, error
+    else:
+        raise AssertionError(path)
+
+refused(replace(run, tenant=5), "run.tenant")
+refused(replace(run, steps=[replace(step, cost="much")]), "run.steps[0].cost")
+refused(replace(run, steps=[replace(step, passages=[Passage("a", language=5)])]), "run.steps[0].passages[0].language")
+
+write_runs([run], "runs.jsonl")
+(read,) = read_runs("runs.jsonl")
+assert (read.tenant, read.steps[0].cost, read.steps[0].passages[0].language) == ("acme", 0.5, "no")
+
+write_scores([ScoredRun(run, [Score("utility", 0.5, "run", "r", votes=3)])], "scores.jsonl")
+((scored),) = read_scored("scores.jsonl")
+assert scored.scores[0].votes == 3
+
+event = storable_event(OneStepRun(replace(run, steps=[], tenant=None), replace(step, run_id="r", cost="much")))
+assert (event.run.tenant, event.step.cost) == ("", None)
+assert event.step.metadata[UNREADABLE] == "not kept: cost: str"
+
+store = Store("s.db")
+store.record([OneStepRun(replace(run, steps=[]), replace(step, run_id="r"))])
+stored = store.run("r")
+assert (stored.tenant, stored.steps[0].cost, stored.steps[0].passages[0].language) == ("acme", 0.5, "no")
+store.close()
+print("done")
+"""
+
+
+def test_field_added_to_a_record_class_is_checked_written_and_read_everywhere(tmp_path):
+    package = tmp_path / "ragguard"
+    package.mkdir()
+    for child in PACKAGE.iterdir():
+        if child.name not in ("records.py", "__pycache__"):
+            (package / child.name).symlink_to(child)
+    source = (PACKAGE / "records.py").read_text()
+    for before, field in ADDED.items():
+        assert source.count(before) == 1, before
+        source = source.replace(before, before + field)
+    (package / "records.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path)}, capture_output=True,
+        text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("done\n", 0), done.stderr
+
+
+def test_one_reference_is_one_reference():
+    run = Run(
+        references="East Dundale",
+        sub_questions="Where is it?",
+        pool="a text",
+        steps=RetrievalStep(query="hop"),
+    )
+    assert (run.references, run.sub_questions, run.pool) == (
+        ["East Dundale"],
+        ["Where is it?"],
+        [Passage("a text")],
+    )
+    assert [step.query for step in run.steps] == ["hop"]
+
+
+def test_one_passage_is_one_passage():
+    step = RetrievalStep(passages="a text", candidates=Passage("a text", "1"))
+    assert (step.passages, step.candidates) == ([Passage("a text")], [Passage("a text", "1")])
+
+
+def test_lists_and_nothing_stay_what_they_are():
+    texts = ["a", "b"]
+    run = Run(references=texts)
+    assert run.references is texts
+    assert (Run().references, Run().steps, RetrievalStep().passages) == (None, [], [])
+
+
+@pytest.mark.parametrize("field", ["references", "sub_questions"])
+def test_one_text_in_a_run_file_is_one(tmp_path, field):
+    path = tmp_path / "runs.jsonl"
+    path.write_text(json.dumps({"id": "x", "question": "who?", "steps": [], field: "East Dundale"}) + "\n")
+    (run,) = read_runs(path)
+    assert getattr(run, field) == ["East Dundale"]
+
+
+def test_new_id_of_a_forked_child_differs_from_those_of_its_parent():
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        ids = [new_id(), *pool.map(_ids, [5, 5], chunksize=1)]
+    flat = [ids[0], *(one for some in ids[1:] for one in some)]
+    assert len(set(flat)) == len(flat) == 11
+    assert all(len(one) == 32 and int(one, 16) >= 0 for one in flat)
+
+
+def _ids(count):
+    return [new_id() for _ in range(count)]

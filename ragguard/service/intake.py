@@ -61,7 +61,7 @@ _SAY_EVERY = 60.0
 
 
 class Intake:
-    """Takes events from any thread; see `capture.interfaces.EventIntake`."""
+    """Takes events from any thread; see `capture.emitter.EventIntake`."""
 
     def __init__(
         self,

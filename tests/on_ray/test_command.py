@@ -1,13 +1,22 @@
-"""`ragguard score --on ray` on a real cluster: the numbers of one process, exit codes, one sentence."""
+"""`ragguard score --on ray` on a real cluster: the numbers of one process, exit codes, one sentence; processes, nodes,
+drivers, engines and disks that go away under a job: no score is lost, none stands twice.
+
+A driver takes some seconds to start, so that a test has one job meet several faults.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
+from contextlib import suppress
 from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer
+from support.polling import eventually
 
 from ragguard.storage.files.runfile import write_runs
 from tests.on_ray.conftest import made
@@ -107,3 +116,98 @@ def test_impossible_option_is_one_sentence_and_nothing_is_written(
     assert said.splitlines()[-1].startswith("ragguard score: ")
     assert said.count("\n") <= 2  # an engine that does not answer is warned about as well
     assert not (tmp_path / "out").exists()
+
+
+pytestmark = [
+    pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY HERE: run `make test-ray`"),
+    pytest.mark.slow,
+]
+RUNS = 60
+IN_FLIGHT = 2
+"""Two actors work on a part each."""
+LARGEST_PART = 10
+"""Runs."""
+
+
+def kill(pid):
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def alive(pid):
+    return (
+        Path(f"/proc/{pid}/stat").exists()
+        and Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2][1] != "Z"
+    )
+
+
+def held(drivers, processes=2):
+    """Starts a driver whose actors wait in the middle of their parts; returns it and the processes of the actors."""
+    before = set(drivers.orders.pids())
+    drivers.orders.give("hold")
+    driver = drivers.start()
+    eventually(
+        lambda: driver.poll() is not None or len(drivers.orders.pids()) >= len(before) + processes, 100
+    )
+    assert driver.poll() is None, driver.communicate()
+    return driver, [pid for pid in drivers.orders.pids() if pid not in before]
+
+
+def test_an_actor_is_killed_and_costs_no_score(drivers):
+    driver, pids = held(drivers)
+    kill(pids[0])
+    drivers.orders.take_back("hold")
+    report, _ = drivers.finish(driver)
+    assert (report["runs"], report["failures"], report["lost"]) == (RUNS, 0, [])
+    assert drivers.all_once()
+    assert not [failure for scored in drivers.scored() for failure in scored.failures]
+    eventually(lambda: not any(map(alive, drivers.orders.pids())), 60)  # no actor is left behind
+    assert 0 < drivers.again() <= IN_FLIGHT * LARGEST_PART
+
+
+def test_a_node_is_killed_then_the_driver_and_what_is_done_is_not_asked_again(drivers, cluster):
+    driver, _ = held(drivers)
+    cluster.kill_node(cluster.workers[0])
+    drivers.orders.take_back("hold")
+    eventually(lambda: len(drivers.rows()) >= 10, 100)
+    kill(driver.pid)
+    driver.communicate()
+    cluster.add_node()
+    complete, before = set(drivers.rows()), drivers.orders.scored()
+    report = drivers.run()
+    assert report["before"] >= len(complete)
+    assert (report["before"] + report["runs"], report["failures"]) == (RUNS, 0)
+    assert drivers.all_once()
+    assert not [run for run in complete if drivers.orders.scored()[run] > before[run]]
+    assert drivers.again() <= 2 * IN_FLIGHT * LARGEST_PART
+
+    drivers.address = "127.0.0.1:9"  # where no cluster is: a job that is done needs none
+    again = drivers.run()
+    assert (again["runs"], again["before"]) == (0, RUNS)
+    assert sum(drivers.orders.scored().values()) == RUNS + drivers.again()
+
+
+def test_a_full_disk_is_said_and_ctrl_c_ends_a_job_and_each_time_it_goes_on(drivers):
+    drivers.orders.give("full")
+    _, told = drivers.finish(drivers.start(), 1)
+    assert told.splitlines()[-1].startswith("ragguard.errors.StoreError: ")
+    assert "No space left on device" in told
+    assert not drivers.rows()
+    drivers.orders.take_back("full")
+
+    driver, _ = held(drivers, 1)
+    os.kill(driver.pid, signal.SIGINT)
+    _, told = drivers.finish(driver, -signal.SIGINT)
+    assert "KeyboardInterrupt" in told
+    assert not drivers.rows()
+    drivers.orders.take_back("hold")
+
+    assert drivers.run()["runs"] == RUNS
+    assert drivers.all_once()
+
+
+def test_an_engine_that_answers_nothing_ends_the_job_and_completes_no_part(drivers):
+    drivers.orders.give("gone")
+    _, told = drivers.finish(drivers.start(), 1)
+    assert "EngineError: no run of a part was answered" in told
+    assert not drivers.rows()

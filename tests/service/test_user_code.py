@@ -1,11 +1,16 @@
-"""Code of the user's that raises costs its own result alone: other scores are kept, nothing is tried without end."""
+"""Code of the user's that fails or hangs in the service; runs that are scored from a stream, or captured alone."""
 
 import asyncio
 import threading
+from contextlib import closing
 
 import pytest
+from support.program import run_program
+from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
+from ragguard.runtime.limiter import bounded
+from ragguard.storage.sqlite.store import Store
 
 QUESTION = "Who founded Corwell Mills?"
 PASSAGES = ["Records show Ursula Almberg founded Corwell Mills."]
@@ -157,3 +162,95 @@ def test_report_while_a_slow_str_holds_up_the_writer_says_that(
         assert "a `__str__`, a splitter or a redaction of yours that takes long" in str(report)
         assert "no call" not in str(report)
         assert rg.flush(timeout=10)
+
+
+async def test_a_stream_stops_what_is_under_way_when_nobody_listens_any_more():
+    begun, ended = [], []
+
+    async def work(number):
+        begun.append(number)
+        try:
+            await asyncio.sleep(0 if number == 0 else 3600)
+        finally:
+            ended.append(number)
+        return number
+
+    stream = bounded(range(100), work, 5)
+    async for number in stream:
+        assert number == 0
+        break
+    await stream.aclose()
+    assert sorted(begun) == sorted(ended)
+    assert len(begun) == 5
+
+
+async def test_a_stream_takes_an_async_source():
+    async def source():
+        for number in range(10):
+            yield number
+
+    async def work(number):
+        return number * 2
+
+    assert sorted([done async for done in bounded(source(), work, 3)]) == list(range(0, 20, 2))
+
+
+def capture(rg, runs=8):
+    for number in range(runs):
+        with rg.run(f"question {number}") as run:
+            run.retrieved("who?", ["Ada"])
+
+
+PROGRAM = """
+import sys, threading
+from ragguard import RagGuard
+
+rg = RagGuard("nano", scorers=(), store=sys.argv[1] or None)
+for number in range(8):
+    with rg.run(f"question {number}") as run:
+        run.retrieved("who?", ["Ada"])
+report = rg.flush(60)
+print(bool(report), report.captured, report.unscored, report.pending, report.scored, str(report).rsplit(" (", 1)[0])
+print(sorted(thread.name for thread in threading.enumerate() if thread.name.startswith("ragguard")))
+rg.close()
+"""
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_no_scorer_is_started_and_the_report_tells_the_truth(tmp_path, kept):
+    done = run_program(PROGRAM, tmp_path / "s.db" if kept else "")
+    assert done.stdout.splitlines() == [
+        "True 8 8 0 0 everything is stored: 8 kept without a score",
+        "['ragguard-writer']",
+    ]
+    assert done.stderr == ""
+
+
+def test_nothing_is_dropped_for_want_of_a_scorer():
+    with RagGuard(ScriptedEngine(), scorers=(), store=None, queue_size=2) as rg:
+        capture(rg, 50)
+        report = rg.flush(30)
+        assert (report.captured, report.dropped, len(rg.runs())) == (50, 0, 50)
+
+
+def test_runs_that_another_process_has_to_score_are_left_to_it(tmp_path):
+    with RagGuard("http://127.0.0.1:9/v1", store=tmp_path / "s.db", exit_timeout=0.1) as scoring:
+        capture(scoring, 3)
+        scoring.flush(0.1)
+        scoring.close(0.1)
+    with RagGuard(ScriptedEngine(), scorers=(), store=tmp_path / "s.db") as rg:
+        capture(rg)
+        assert rg.flush(30)
+        rg.store.housekeep()
+        assert rg.store.left().pending == 0
+    with closing(Store(tmp_path / "s.db")) as again:
+        again.housekeep()
+        assert again.left().pending == 3
+
+
+async def test_such_a_run_can_be_scored_when_it_is_asked_for(tmp_path):
+    rg = RagGuard(ScriptedEngine(), scorers=(), store=tmp_path / "s.db")
+    capture(rg, 1)
+    await rg.aflush(30)
+    assert await rg.score(rg.runs()[0]) == []
+    await rg.aclose()

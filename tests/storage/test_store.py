@@ -1,17 +1,24 @@
-"""The store: what is written is read back, once, by whoever opens it next."""
+"""The store: what is written is read as it was, scored once, kept once, and gone once it is deleted."""
 
+from __future__ import annotations
+
+import json
 import os
 import random
+import sqlite3
 import subprocess
 import time
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from support.program import command, environment, run_program
 from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
+from typer.testing import CliRunner
 
 from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.cli.app import app
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import (
     Decision,
@@ -25,6 +32,9 @@ from ragguard.records import (
     SubStep,
     TraceContext,
 )
+from ragguard.storage.sqlite import passages
+from ragguard.storage.sqlite.passages import PassageTable
+from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.plain import CUT
 
@@ -524,3 +534,116 @@ def test_runs_that_an_ended_process_left_are_said_to_a_reader(tmp_path):
     assert reader.remarks == []
     taken.close()
     reader.close()
+
+
+@pytest.fixture(params=["body = 'no JSON'", "body = '[1]'"])
+def path(tmp_path, request):
+    """A store of three runs, of which r1 cannot be read."""
+    store = Store(tmp_path / "s.db")
+    captured(store, *(a_run(f"r{number}") for number in range(3)))
+    store.close()
+    connection = sqlite3.connect(tmp_path / "s.db")
+    with connection:
+        connection.execute(f"UPDATE runs SET {request.param} WHERE id = 'r1'")
+    connection.close()
+    return tmp_path / "s.db"
+
+
+@pytest.mark.parametrize("read", [Store.runs, Store.scored_runs, lambda store: [store.run("r1")]])
+def test_reader_names_the_run_and_the_way_out(path, read):
+    store = Store(path, read_only=True)
+    with pytest.raises(
+        StoreError, match=r"the run 'r1' in .* cannot be read: .*; delete it with rg\.delete\('r1'\)"
+    ):
+        list(read(store))
+    store.close()
+    done = CliRunner().invoke(app, ["report", str(path)])
+    assert done.exit_code == 2
+    assert "'r1'" in done.output
+
+
+def test_due_run_that_cannot_be_read_holds_nobody_up_and_fails_for_good(path):
+    store = Store(path)
+    store.housekeep()
+    assert [claim.run.id for claim in store.claim(5)[0]] == ["r0", "r2"]
+    assert store.left().pending == 2
+    [failure] = store.failures("r1")
+    assert "the run cannot be read from the store" in failure.message
+    assert not failure.will_retry
+    assert store.delete("r1")
+    assert [run.id for run in store.runs()] == ["r0", "r2"]
+    store.close()
+
+
+def run_with(id, numbers):
+    found = [Passage(f"text {number} \u00e9", f"p{number}") for number in numbers]
+    return Run(id, "q", steps=[RetrievalStep("s", id, passages=found, candidates=found)], started_ns=1)
+
+
+def kept(path):
+    with closed_after(path) as db:
+        return (
+            db.execute("SELECT count(*) FROM passages").fetchone()[0],
+            db.execute("SELECT count(*) FROM passage_uses").fetchone()[0],
+        )
+
+
+def items_of(*passages):
+    """Returns the items of a row of these passages."""
+    table = PassageTable({})
+    table.positions_of(passages)
+    return json.loads(table.body({}))["items"]
+
+
+def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_path):
+    path = tmp_path / "s.db"
+    store = Store(path)
+    first, second = run_with("first", range(350)), run_with("second", [*range(600, 149, -1), 150, 600])
+    store.add_scored([ScoredRun(first)])
+    assert kept(path) == (350, 0)
+    store.add_scored([ScoredRun(second)])
+    assert kept(path) == (601, 200)
+    assert list(store.runs()) == [first, second]
+    store.add_scored([ScoredRun(second)])
+    assert kept(path) == (601, 200)
+    store.delete("first")
+    assert kept(path) == (451, 0)
+    assert list(store.runs()) == [second]
+    store.delete("second")
+    assert kept(path) == (0, 0)
+
+
+def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
+    for number in range(5000):  # texts that come and go use the same addresses
+        text = f"{number} " * 600
+        for _ in range(2):
+            assert items_of(Passage(text))[0][0] == sha256(text.encode()).hexdigest()[: 2 * DIGEST_BYTES]
+    assert sum(len(given) for *_, given in passages._digested.known.values()) <= 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"id": "q"}, {"score": None}, {"score": 1}, {"score": 0.25}, {"score": float("nan")}, {"grade": 3},
+        {"metadata": {}},
+        {"metadata": {"page": True}}, {"metadata": {"page": 1.0}}, {"metadata": {"page": [1]}},
+        {"metadata": {"page": 1, "more": 1}}, {"metadata": {"sheet": 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_passages_with_one_text_are_one_item_only_where_all_else_is_the_same(change):
+    passage = Passage("one text", "p", 1.0, {"page": 1})
+    other = replace(passage, **change)
+    first, second = items_of(passage, other, replace(passage), replace(other))
+    for item, one in ((first, passage), (second, other)):
+        score = None if one.score != one.score else one.score
+        assert item[1:] == [one.id, score, one.metadata or None, one.grade]
+        assert [type(value) for value in item[1:3]] == [type(one.id), type(score)]
+    assert dump(first) != dump(second)
+
+
+def test_metadata_that_change_after_they_were_written_are_written_anew():
+    passage = Passage("one text", metadata={"page": 1})
+    assert items_of(passage)[0][3] == {"page": 1}
+    passage.metadata["page"] = 2
+    assert items_of(passage)[0][3] == {"page": 2}

@@ -1,4 +1,4 @@
-"""Calls that were no retrievals: a run without a retrieval says, once a process, what it had in their place."""
+"""The calls that were not taken as retrievals, in the warning about a run without one; what users declare."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ import pytest
 from support.captured import Captured
 
 from ragguard import RagGuard
+from ragguard.capture.declarations import checked_tools, unknown_key
 from ragguard.capture.emitter import CallLog, CallsSeen
 from ragguard.capture.events import RunNames
 from ragguard.capture.recorder import Recorder
+from ragguard.errors import InvalidInput
 from ragguard.records import Passage
 
 
@@ -103,3 +105,15 @@ def test_empty_run_warns_though_others_have_retrieved(caplog):
         with rg.run("Where?") as empty:
             pass
     assert f"the run {empty.id!r} ended without a retrieval" in caplog.text
+
+
+def test_unknown_key_is_named_beside_the_known_ones():
+    sentence = unknown_key("ragguard_qestion", ["ragguard_run_id", "ragguard_question"])
+    assert sentence.startswith("'ragguard_qestion' is not a key")
+    assert sentence.endswith("Known keys: ragguard_question, ragguard_run_id")
+
+
+@pytest.mark.parametrize("tools", [str.split, {"a": "text"}, {"a": None}, {"a": 3}, "a", [1]])
+def test_declaration_of_a_tool_without_a_splitter_is_refused(tools):
+    with pytest.raises(InvalidInput, match="tools"):
+        checked_tools(tools)
