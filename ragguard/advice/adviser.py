@@ -7,14 +7,15 @@ reason: advice must never be why an agent stops working.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import NoReturn
 
-from ragguard.advice.admission import AdviceAdmission, NotAdmitted
 from ragguard.advice.calibration import (
     AdviceCalibration,
     KnownOutcome,
@@ -26,12 +27,12 @@ from ragguard.advice.calibration import (
 )
 from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
 from ragguard.capture.emitter import BUDGET_MS, CapturedRun
-from ragguard.errors import AdviceError, CalibrationError, InvalidInput
+from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
-from ragguard.runtime.limiter import in_parallel
+from ragguard.runtime.limiter import WorkWindow, in_parallel
 from ragguard.runtime.threads import BackgroundLoop, running_loop
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.models import ADVISING, SCORING
@@ -39,11 +40,44 @@ from ragguard.scorers.scorer import Scorer
 from ragguard.scorers.view import View, numbered
 from ragguard.service.on_demand import ScoringOnDemand
 
+AT_ONCE = 48
+"""The number of calls that are judged at once at the most."""
 CALIBRATED_AT_ONCE = 16
 SHARED_S = 5.0
 """An attempt that failed so many seconds before the call may belong to a request that the call shares."""
 GRACE_S = 0.05
 """A caller waits so much longer than the budget for the background thread to say that it is over."""
+
+
+class AdviceAdmission:
+    """Admits a few calls of any thread at once, so that under load some are judged in time instead of all too late.
+
+    Judging needs the processor between the engine's answers, so how many are judged at once follows what the machine
+    can do. The newest goes first: it has most of its budget left, where the oldest would be judged half and given up.
+    """
+
+    def __init__(self) -> None:
+        self._window = WorkWindow(AT_ONCE, least=1, most=AT_ONCE)
+        self._calls = itertools.count()
+        self._took_s = 0.0
+        """How long the latest judgement took: a call with less time left would be given up half-way."""
+
+    @asynccontextmanager
+    async def admitted(self, deadline: float) -> AsyncIterator[None]:
+        """Waits until the call may begin; raises EngineTimeout where too little time would be left."""
+        latest = deadline - min(self._took_s, seconds_left(deadline) / 4)
+        place = await self._window.enter(1, -next(self._calls), latest)
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            ended = time.monotonic()
+            self._took_s = ended - began
+            if ended < deadline:
+                self._window.soon(1)
+            else:
+                self._window.late(began)
+            place.leave()
 
 
 class Adviser:
@@ -108,7 +142,7 @@ class Adviser:
             async with self._admission.admitted(began.deadline):
                 async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
                     return await self._loop.within(self._judged(began))
-        except NotAdmitted:
+        except EngineTimeout:
             return self._late(began, "other calls for advice are being judged, and too little time was left")
         except TimeoutError:
             return self._late(began, "the thread that scores is busy")

@@ -11,7 +11,7 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard
-from ragguard.advice.admission import AdviceAdmission
+from ragguard.advice.adviser import AdviceAdmission
 from ragguard.errors import BudgetExceeded, EngineRejected, EngineUnreachable, WrongEventLoop
 from ragguard.service.service import SCORER
 
@@ -136,7 +136,7 @@ def test_an_adviser_is_not_pickled():
 
 
 async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_ones_are_judged(monkeypatch):
-    monkeypatch.setattr("ragguard.advice.admission.AT_ONCE", 1)
+    monkeypatch.setattr("ragguard.advice.adviser.AT_ONCE", 1)
     engine = ScriptedEngine(label=says, answer=lambda text, index: "Ada Berg", gate=asyncio.Event())
     async with RagGuard(engine, store=None, scorers=()) as rg, rg.run(QUESTION) as run:
         run.retrieved(QUESTION, PASSAGES)
@@ -152,7 +152,7 @@ async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_one
 
 
 async def test_admission_newest_waiting_call_goes_first(monkeypatch):
-    monkeypatch.setattr("ragguard.advice.admission.AT_ONCE", 1)
+    monkeypatch.setattr("ragguard.advice.adviser.AT_ONCE", 1)
     admission, order = AdviceAdmission(), []
 
     async def call(name):
