@@ -19,15 +19,15 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.emitter import BUDGET_MS, Advise, AdviseAsync, CapturedRun
+from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
 from ragguard.capture.handle import RunHandle, innermost, status_of
 from ragguard.capture.plain_steps import (
     CurrentCall,
-    advisers,
+    aadvice_of,
+    advice_of,
     end_step,
     framework_call,
-    keep_advice,
     note_decision,
     record_failure,
     record_step,
@@ -73,22 +73,15 @@ class FrameworkRun:
 
     def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`."""
-        advise, _ = self._advisers()
-        return self._kept(advise(CapturedRun(self.id), budget_ms))
+        return advice_of(self._call.recorder, CapturedRun(self.id), budget_ms, sampled=self._sampled)
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        _, aadvise = self._advisers()
-        return self._kept(await aadvise(CapturedRun(self.id), budget_ms))
+        return await aadvice_of(self._call.recorder, CapturedRun(self.id), budget_ms, sampled=self._sampled)
 
-    def _advisers(self) -> tuple[Advise, AdviseAsync]:
-        """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
-        sampled = self._call.recorder.sampling.takes(self._call.run_id, self._call.names)
-        return advisers(self._call.recorder, self.id, sampled=sampled)
-
-    def _kept(self, advice: Advice) -> Advice:
-        """Stores the advice with the latest step of the run, and returns it."""
-        return keep_advice(self._call.recorder, self._call.run_id, advice)
+    @property
+    def _sampled(self) -> bool:
+        return self._call.recorder.sampling.takes(self.id, self._call.names)
 
 
 def current_call() -> CurrentCall | None:

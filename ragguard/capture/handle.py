@@ -13,14 +13,14 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.emitter import BUDGET_MS, Advise, AdviseAsync, CapturedRun
+from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
 from ragguard.capture.plain_steps import (
     CurrentCall,
-    advisers,
+    aadvice_of,
+    advice_of,
     came_late,
     framework_run,
-    keep_advice,
     record_failure,
     record_step,
 )
@@ -288,24 +288,18 @@ class RunHandle:
         Args:
             budget_ms: How many milliseconds it may take.
         """
-        advise, _ = self._advisers()
-        return self._kept(advise(CapturedRun(self.id, self.record(), self.names.resumes), budget_ms))
+        return advice_of(self.recorder, self._asked_about(), budget_ms, sampled=self.sampled)
 
     async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `advise` does, without blocking the event loop."""
-        _, aadvise = self._advisers()
-        return self._kept(await aadvise(CapturedRun(self.id, self.record(), self.names.resumes), budget_ms))
+        return await aadvice_of(self.recorder, self._asked_about(), budget_ms, sampled=self.sampled)
 
-    def _advisers(self) -> tuple[Advise, AdviseAsync]:
-        """Returns what gives advice, blocking and not; raises AdviceError where the run can get no advice."""
+    def _asked_about(self) -> CapturedRun:
+        """Returns the run so far; raises AdviceError where it is not open."""
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
-        return advisers(self.recorder, self.id, sampled=self.sampled)
-
-    def _kept(self, advice: Advice) -> Advice:
-        """Stores the advice with the latest step of the run, and returns it."""
-        return keep_advice(self.recorder, self.id, advice)
+        return CapturedRun(self.id, self.record(), self.names.resumes)
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from operator import index
-from typing import Any, SupportsIndex, TypeAlias
+from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 from ragguard.capture.decisions import Verdict, about
-from ragguard.capture.emitter import Advise, AdviseAsync
+from ragguard.capture.emitter import CapturedRun
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.recorder import Recorder
@@ -19,6 +19,8 @@ from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id
 from ragguard.runtime.faults import FAULTS, NOTICES
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,24 +155,33 @@ def came_late(call: CurrentCall, what: str) -> None:
     )
 
 
-def advisers(recorder: Recorder, run_id: str, *, sampled: bool) -> tuple[Advise, AdviseAsync]:
-    """Returns what gives advice about a run, blocking and not; raises AdviceError where the run can get no advice."""
-    if recorder.advise is None or recorder.aadvise is None:
+def advice_of(recorder: Recorder, run: CapturedRun, budget_ms: float, *, sampled: bool) -> Advice:
+    """Returns advice about an open run, and stores it with the run's latest step; blocks its caller. Raises AdviceError
+    where the run can get no advice."""
+    return _kept(recorder, run, _adviser(recorder.advise, run, sampled=sampled)(run, budget_ms))
+
+
+async def aadvice_of(recorder: Recorder, run: CapturedRun, budget_ms: float, *, sampled: bool) -> Advice:
+    """Does what `advice_of` does, without blocking the event loop."""
+    return _kept(recorder, run, await _adviser(recorder.aadvise, run, sampled=sampled)(run, budget_ms))
+
+
+def _adviser(adviser: T | None, run: CapturedRun, *, sampled: bool) -> T:
+    if adviser is None:
         raise AdviceError("advice needs the engine of a RagGuard: begin the run with rg.run(...)")
     if not sampled:
         raise AdviceError(
-            f"run {run_id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
+            f"run {run.id} was not sampled, so that nothing is known of it: look at run.sampled first, or raise "
             "RagGuard(sample_rate=...)"
         )
-    return recorder.advise, recorder.aadvise
+    return adviser
 
 
-def keep_advice(recorder: Recorder, run_id: str, advice: Advice) -> Advice:
-    """Stores advice about an open run with the run's latest step, and returns it."""
-    ended = recorder.ended_steps(run_id)
+def _kept(recorder: Recorder, run: CapturedRun, advice: Advice) -> Advice:
+    ended = recorder.ended_steps(run.id)
     if ended and advice.step_id not in ended:
         advice.step_id = ended[-1]  # redaction has changed the ids in the store
-    recorder.step_advised(advice.step_id, run_id, advice)
+    recorder.step_advised(advice.step_id, run.id, advice)
     return advice
 
 

@@ -112,11 +112,6 @@ class Recorder:
         with self._runs.lock:
             return sum(run.sampled for run in self._runs)
 
-    @property
-    def open_steps(self) -> int:
-        """The number of retrievals that have begun and not ended, parts included."""
-        return len(self._runs.steps)
-
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
         return run_id in self._runs

@@ -197,7 +197,7 @@ def test_call_after_the_end_of_a_run_changes_nothing(recorder, captured):
     run.retrieved("late", ["a"])
     run.answered("late")
     assert captured.run.steps == []
-    assert recorder.open_steps == 0
+    assert len(recorder._runs.steps) == 0
 
 
 @pytest.fixture

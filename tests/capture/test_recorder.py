@@ -61,7 +61,7 @@ def test_a_run_with_one_step_in_order(recorder, captured):
     assert step.metadata == {"node": "x", "more": 2}
     assert step.passages == step.candidates == [Passage("text")]
     assert 0 < run.started_ns <= step.started_ns <= step.ended_ns <= captured.events[-1].ended_ns
-    assert (recorder.open_runs, recorder.open_steps, recorder.faults.count) == (0, 0, 0)
+    assert (recorder.open_runs, len(recorder._runs.steps), recorder.faults.count) == (0, 0, 0)
 
 
 def test_repeated_event_is_recorded_once(recorder, captured):
@@ -117,7 +117,7 @@ def test_a_step_that_begins_while_its_run_ends_is_not_left_open(recorder, clock,
     recorder.run_started("r")
     monkeypatch.setattr(Clock, "__call__", end_it)
     recorder.step_started("s", "r", "q")
-    assert (recorder.open_runs, recorder.open_steps) == (0, 0)
+    assert (recorder.open_runs, len(recorder._runs.steps)) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +279,7 @@ def test_open_runs_are_bounded_whatever_comes(captured):
         recorder.run_started(f"r{n}")
         recorder.step_started(f"s{n}", f"r{n}", "q")
     assert recorder.open_runs == 100
-    assert recorder.open_steps == 100
+    assert len(recorder._runs.steps) == 100
     assert sum(isinstance(event, RunEnded) for event in captured.events) == 4900
 
 
@@ -306,7 +306,7 @@ def test_a_fault_of_the_intake_is_counted_logged_once_and_hurts_nobody(caplog):
     assert recorder.faults.count == 30
     assert len(caplog.records) == 1
     assert "disk full" in caplog.text
-    assert (recorder.open_runs, recorder.open_steps) == (0, 0)
+    assert (recorder.open_runs, len(recorder._runs.steps)) == (0, 0)
 
 
 def test_nonsense_is_a_counted_fault_and_not_an_exception(captured):

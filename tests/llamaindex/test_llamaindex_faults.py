@@ -205,7 +205,7 @@ async def test_many_cancelled_runs_leave_nothing_behind(recorder, captured):
         await one()
     assert len(captured.runs) == 100
     assert {run.status for run in captured.runs} == {"cancelled"}
-    assert (open_calls(), recorder.open_runs, recorder.open_steps) == (0, 0, 0)
+    assert (open_calls(), recorder.open_runs, len(recorder._runs.steps)) == (0, 0, 0)
     captured.events.clear()
     assert [one for one in remembered() if not any(one is old for old in before)] == []
 
@@ -354,5 +354,5 @@ def test_uninstrument_in_the_middle_of_a_hook_leaves_nothing_open(monkeypatch, w
     monkeypatch.setattr(owner, name, cut_off)
     assert engine().query(QUESTION)
     uninstrument()
-    assert (rg.recorder.open_runs, rg.recorder.open_steps, len(handler.spans)) == (0, 0, 0)
+    assert (rg.recorder.open_runs, len(rg.recorder._runs.steps), len(handler.spans)) == (0, 0, 0)
     assert rg.recorder.faults.count == 0
