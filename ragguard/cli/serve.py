@@ -72,7 +72,7 @@ def run(
         raise MissingDependency(error.name or "more", "ragguard serve", "serve") from error
     from ragguard.client import RagGuard
     from ragguard.guard import DistractorGuard
-    from ragguard.serve.info_gain import InfoGain
+    from ragguard.serve.app import InfoGain
     from ragguard.serve.ingest import Ingest
     from ragguard.traces.spool import Spool
 

@@ -14,11 +14,8 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
-import hmac
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any
@@ -28,34 +25,39 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from ragguard.capture.handle import Thumb
 from ragguard.client import RagGuard
+from ragguard.engines.base import Engine
 from ragguard.errors import AdviceError, InvalidInput, RagguardError, StoreError
 from ragguard.guard import DistractorGuard
-from ragguard.records import FieldRule, Id, Passage, Run
+from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
+from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import Limiter
-from ragguard.serve.bodies import body_of, exported, failed, json_of, kind_of, record_of, spans_of
-from ragguard.serve.info_gain import InfoGain, InfoGainItem
 from ragguard.serve.ingest import Ingest
-from ragguard.serve.page import LivePage
-from ragguard.serve.prometheus import PrometheusPage
+from ragguard.serve.pages import LivePage, PrometheusPage
+from ragguard.serve.request_checks import (
+    Door,
+    body_of,
+    exported,
+    failed,
+    json_of,
+    kind_of,
+    record_of,
+    spans_of,
+)
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
 from ragguard.text.secret_filter import logger
 
 _AT_ONCE = 4
 """The most bodies of spans that are read at once."""
-_OPEN = ("/healthz", "/readyz")
-"""The addresses that need no token."""
 _LATER = {"retry-after": "5"}
-_HERE = (b"127.0.0.1", b"localhost", b"[::1]")
-"""The names of this machine by which a service without a token is asked."""
 _FIRST = "Who founded Corwell Mills?"
 """The first question and passage, whose judgement loads the models."""
 _log = logger("ragguard.serve")
-_ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
+_NEEDED = 'needed: {"question": "...", "context": "...", "answers": ["..."]}'
 
 
 @dataclass
@@ -84,10 +86,59 @@ class _Feedback:
 
 
 @dataclass
+class InfoGainItem:
+    """A question with its right answers, and a context that may add to the belief in them."""
+
+    question: str = ""
+    context: str = ""
+    answers: list[str] = field(default_factory=list)
+
+
+@dataclass
 class _InfoGains:
     """The body of `/compute_info_gain`."""
 
     items: Annotated[list[InfoGainItem], FieldRule.NEEDED] = field(default_factory=list)
+
+
+class InfoGain:
+    """Scores items with the belief scorer alone, without storing them."""
+
+    def __init__(self, engine: Engine, judge: Engine | str | None = None) -> None:
+        self._rg = RagGuard(engine, judge=judge, scorers=("belief",), store=None, retention=1.0)
+
+    async def of(self, items: Sequence[InfoGainItem]) -> dict[str, list[Any]]:
+        """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has the
+        score 0 and its error."""
+        results = await asyncio.gather(*map(self._one, items))
+        scores, errors, details = zip(*results, strict=True) if results else ((), (), ())
+        return {"scores": list(scores), "errors": list(errors), "details": list(details)}
+
+    async def _one(self, item: InfoGainItem) -> tuple[float, str | None, dict[str, float] | None]:
+        references = references_of(item.answers)
+        given = {"question": item.question, "context": item.context, "answers": references}
+        if missing := [name for name, value in given.items() if not value]:
+            return 0.0, f"{', '.join(missing)}: empty; {_NEEDED}", None
+        passages = [Passage(item.context)]
+        step = RetrievalStep(query=item.question, passages=passages, candidates=passages)
+        try:
+            scores = await self._rg.score(Run(question=item.question, references=references, steps=[step]))
+        except Exception as error:  # noqa: BLE001 - one item's error is not another's
+            return 0.0, describe(error), None
+        found = {
+            one.name: one.value for one in scores if one.name in ("seper_closed_book", "seper", "delta_seper")
+        }
+        if "delta_seper" not in found:
+            return (
+                0.0,
+                "; ".join(f"{one.error}: {one.message}" for one in scores.failures) or "no score",
+                None,
+            )
+        return found["delta_seper"], None, found
+
+    async def aclose(self) -> None:
+        """Closes the scorer."""
+        await self._rg.aclose(timeout=1.0)
 
 
 class Endpoints:
@@ -240,7 +291,7 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
         exception_handlers={RagguardError: _refused, HTTPException: _refused},
         lifespan=life,
     )
-    return _Door(app, service.requests, token)
+    return Door(app, service.requests, token)
 
 
 async def _refused(_: Request, error: Exception) -> Response:
@@ -248,53 +299,3 @@ async def _refused(_: Request, error: Exception) -> Response:
         return JSONResponse({"message": error.detail}, error.status_code, error.headers)
     status = 400 if isinstance(error, InvalidInput) else 503
     return JSONResponse({"message": str(error)}, status, None if status == 400 else _LATER)
-
-
-class _Door:
-    """Lets in requests that bring the token, and counts all."""
-
-    def __init__(self, app: ASGIApp, requests: Counter[tuple[str, str]], token: str) -> None:
-        self._app, self._requests, self._token = app, requests, token.encode()
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def counted(message: Any) -> None:
-            if message["type"] == "http.response.start":
-                route = scope.get("route")
-                self._requests[getattr(route, "path", "other"), str(message["status"])] += 1
-            await send(message)
-
-        headers = dict(scope["headers"])
-        if self._is_of_another_site(headers):
-            why = "a page of another site asks: only pages of this service and programs may"
-            await JSONResponse({"message": why}, 403)(scope, receive, counted)
-            return
-        if self._token and scope["path"] not in _OPEN and not self._knows(headers):
-            reply = JSONResponse(
-                {"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401, _ASK
-            )
-            await reply(scope, receive, counted)
-            return
-        await self._app(scope, receive, counted)
-
-    def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
-        """Returns whether a browser sends this from another site, or without a token under a name of another site."""
-        host = headers.get(b"host", b"")
-        if (origin := headers.get(b"origin")) is not None and origin.partition(b"://")[2] != host:
-            return True
-        name = host.rpartition(b":")[0] if host.rpartition(b":")[2].isdigit() else host
-        return not self._token and name not in _HERE
-
-    def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
-        kind, _, brought = headers.get(b"authorization", b"").partition(b" ")
-        if kind.lower() == b"basic":
-            try:
-                brought = base64.b64decode(brought.strip(), validate=True).partition(b":")[2]
-            except binascii.Error:
-                return False
-        elif kind.lower() != b"bearer":
-            return False
-        return hmac.compare_digest(brought.strip(), self._token)

@@ -8,8 +8,7 @@ import httpx
 import pytest
 
 from ragguard import DistractorGuard, RagGuard
-from ragguard.serve.app import Endpoints, application
-from ragguard.serve.info_gain import InfoGain
+from ragguard.serve.app import Endpoints, InfoGain, application
 from ragguard.serve.ingest import Ingest
 from ragguard.traces.spool import Spool
 

@@ -1,15 +1,20 @@
-"""Reads the bodies of requests within limits, and writes replies of OTLP in the form of the request."""
+"""Checks requests before they are answered: who asks, how large a body is, and whether it has the form that is read."""
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hmac
 import json
 import zlib
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
@@ -21,6 +26,11 @@ MOST_BYTES = 16 * 2**20
 """The most bytes of a request's body, as it came and unpacked."""
 PROTOBUF = "application/x-protobuf"
 _JSON = "application/json"
+_OPEN = ("/healthz", "/readyz")
+"""The addresses that need no token."""
+_HERE = (b"127.0.0.1", b"localhost", b"[::1]")
+"""The names of this machine by which a service without a token is asked."""
+_ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
 
 
 async def body_of(request: Request) -> bytes:
@@ -105,3 +115,53 @@ def failed(kind: str, status: int, message: str, headers: dict[str, str] | None 
     return Response(
         b"\x12" + bytes([len(text)]) + text, status, headers, PROTOBUF
     )  # the field `message` of a Status
+
+
+class Door:
+    """Lets in requests that bring the token, and counts all."""
+
+    def __init__(self, app: ASGIApp, requests: Counter[tuple[str, str]], token: str) -> None:
+        self._app, self._requests, self._token = app, requests, token.encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def counted(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                route = scope.get("route")
+                self._requests[getattr(route, "path", "other"), str(message["status"])] += 1
+            await send(message)
+
+        headers = dict(scope["headers"])
+        if self._is_of_another_site(headers):
+            why = "a page of another site asks: only pages of this service and programs may"
+            await JSONResponse({"message": why}, 403)(scope, receive, counted)
+            return
+        if self._token and scope["path"] not in _OPEN and not self._knows(headers):
+            reply = JSONResponse(
+                {"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401, _ASK
+            )
+            await reply(scope, receive, counted)
+            return
+        await self._app(scope, receive, counted)
+
+    def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
+        """Returns whether a browser sends this from another site, or without a token under a name of another site."""
+        host = headers.get(b"host", b"")
+        if (origin := headers.get(b"origin")) is not None and origin.partition(b"://")[2] != host:
+            return True
+        name = host.rpartition(b":")[0] if host.rpartition(b":")[2].isdigit() else host
+        return not self._token and name not in _HERE
+
+    def _knows(self, headers: Mapping[bytes, bytes]) -> bool:
+        kind, _, brought = headers.get(b"authorization", b"").partition(b" ")
+        if kind.lower() == b"basic":
+            try:
+                brought = base64.b64decode(brought.strip(), validate=True).partition(b":")[2]
+            except binascii.Error:
+                return False
+        elif kind.lower() != b"bearer":
+            return False
+        return hmac.compare_digest(brought.strip(), self._token)
