@@ -22,7 +22,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Dropped, Failure, SubStep, TraceContext, new_id
 from ragguard.schema import checked_run
 from ragguard.storage.files.runfile import read_runs, write_runs
-from ragguard.telemetry.jsonl import JsonlSink
+from ragguard.telemetry.sink import JsonlSink
 
 RUN_FIELDS = {
     "id": (None, b"x", 1.5), "question": (None, 5), "references": ("text", [1], {"a"}), "answer": (5, ["a"]),

@@ -217,9 +217,8 @@ def run(
 
 def _written_back(files: list[str]) -> list[Any]:
     """Returns the sink that writes scores back to the server of the traces; refuses several servers."""
-    from ragguard.telemetry.langfuse import LangfuseScores
+    from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
     from ragguard.telemetry.otel import OtelSink
-    from ragguard.telemetry.phoenix import PhoenixAnnotations
     from ragguard.traces.pulled import langfuse_server, phoenix_project
     from ragguard.traces.reader import LANGFUSE, PHOENIX
 

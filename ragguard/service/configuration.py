@@ -19,8 +19,8 @@ from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.batches import Redact
 from ragguard.service.queue import QueueBounds
 from ragguard.storage.sqlite.store import Durability
-from ragguard.telemetry.content import Content
 from ragguard.telemetry.sink import Sink
+from ragguard.telemetry.values import Content
 
 if TYPE_CHECKING:
     from opentelemetry.trace import TracerProvider

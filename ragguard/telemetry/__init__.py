@@ -8,18 +8,18 @@ from ragguard.runtime import lazy
 
 if TYPE_CHECKING:
     from ragguard.records import ScoredRun as ScoredRun
-    from ragguard.telemetry.jsonl import JsonlSink as JsonlSink
+    from ragguard.telemetry.back_ends import PhoenixSink as PhoenixSink
     from ragguard.telemetry.otel import OtelSink as OtelSink
-    from ragguard.telemetry.phoenix import PhoenixSink as PhoenixSink
     from ragguard.telemetry.sink import BufferingSink as BufferingSink
+    from ragguard.telemetry.sink import JsonlSink as JsonlSink
     from ragguard.telemetry.sink import Sink as Sink
     from ragguard.telemetry.sink import SpanSink as SpanSink
 
 _HOMES = {
     "BufferingSink": "ragguard.telemetry.sink",
-    "JsonlSink": "ragguard.telemetry.jsonl",
+    "JsonlSink": "ragguard.telemetry.sink",
     "OtelSink": "ragguard.telemetry.otel",
-    "PhoenixSink": "ragguard.telemetry.phoenix",
+    "PhoenixSink": "ragguard.telemetry.back_ends",
     "ScoredRun": "ragguard.records",
     "Sink": "ragguard.telemetry.sink",
     "SpanSink": "ragguard.telemetry.sink",

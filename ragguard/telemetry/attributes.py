@@ -9,8 +9,7 @@ from ragguard.capture.events import CALLER_ID
 from ragguard.records import K_ERROR, Advice, Decision, Failure, Passage, RetrievalStep, Run, Score, Usage
 from ragguard.scorers.explanation import Explanation
 from ragguard.telemetry import names as n
-from ragguard.telemetry.content import Content
-from ragguard.telemetry.values import Attributes, Value, as_list, identifier, plain
+from ragguard.telemetry.values import Attributes, Content, Value, as_list, identifier, plain
 
 Event = tuple[str, dict[str, Value]]
 RESERVED = 40

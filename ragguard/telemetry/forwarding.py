@@ -26,11 +26,11 @@ from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess
 from ragguard.storage.files.runfile import data_of_run
 from ragguard.storage.sqlite.schema import dump
-from ragguard.telemetry.content import Content
 from ragguard.telemetry.names import RUN_WHOLE
 from ragguard.telemetry.otel import OtelSink
 from ragguard.telemetry.otlp import ExportError, endpoint
 from ragguard.telemetry.sink import DestinationAway
+from ragguard.telemetry.values import Content
 
 _SECONDS = 10.0
 _LATER = frozenset({401, 403, 404, 408, 429, 500, 502, 503, 504})

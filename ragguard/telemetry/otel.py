@@ -10,13 +10,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from opentelemetry import metrics, trace
 from opentelemetry.context import Context
-from opentelemetry.trace import Link, NonRecordingSpan, SpanContext, SpanKind, Status, StatusCode, TraceFlags
+from opentelemetry.trace import (
+    Link,
+    NonRecordingSpan,
+    Span,
+    SpanContext,
+    SpanKind,
+    Status,
+    StatusCode,
+    TraceFlags,
+)
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
@@ -25,16 +35,17 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Event, Writer, source
-from ragguard.telemetry.content import Content
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
-from ragguard.telemetry.open_traces import OpenTraces, RunTrace
 from ragguard.telemetry.otlp import Exporting, configured
-from ragguard.telemetry.values import Attributes, identifier
+from ragguard.telemetry.values import Attributes, Content, identifier
 
 if TYPE_CHECKING:
     from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
+
+KEPT = 1024
+"""The most open runs whose spans are remembered; of a further one the oldest run's span is ended as it stands."""
 
 
 class OtelSink:
@@ -292,6 +303,47 @@ class OtelSink:
             logger.emit(_logs.LogRecord(
                 timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
             ))  # fmt: skip
+
+
+@dataclass(slots=True)
+class RunTrace:
+    """The spans that were written of one run so far."""
+
+    span: Span | None = None
+    """The span that ragguard began for the run and has not ended; None where there is none, or the application has a
+    span of the run."""
+    targets: dict[str, SpanContext] = field(default_factory=dict)
+    """The span of each step's retrieval, by the step's id."""
+    decided: set[str] = field(default_factory=set)
+    """The ids of the steps whose guard's decision has a span."""
+    advised: set[tuple[str, int]] = field(default_factory=set)
+    """The advice that has a span: the id of the step, and when the advice was asked for."""
+
+
+class OpenTraces:
+    """The traces of open runs, by the run's id."""
+
+    def __init__(self) -> None:
+        self._traces: OrderedDict[str, RunTrace] = OrderedDict()
+
+    def take(self, run_id: str) -> RunTrace:
+        """Removes and returns the spans of a run; an empty trace where there are none."""
+        return self._traces.pop(run_id, None) or RunTrace()
+
+    def keep(self, run_id: str, trace: RunTrace) -> None:
+        """Keeps the spans of a run until more of the run is known."""
+        self._traces[run_id] = trace
+        if len(self._traces) > KEPT:
+            self._end(self._traces.popitem(last=False)[1])
+
+    def end(self) -> None:
+        """Ends the spans of all runs that are still open."""
+        while self._traces:
+            self._end(self._traces.popitem()[1])
+
+    def _end(self, trace: RunTrace) -> None:
+        if trace.span is not None:
+            trace.span.end()
 
 
 @dataclass(slots=True)

@@ -1,12 +1,16 @@
-"""The protocol of sinks: two coroutines that take scored runs. A sink that fails never stops the others."""
+"""The protocol of sinks, two coroutines that take scored runs, and the sink that writes a file. A sink that fails never
+stops the others."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
-from ragguard.errors import RagguardError
+from ragguard.errors import RagguardError, StoreError
 from ragguard.records import ScoredRun
+from ragguard.storage.files.runfile import score_lines
 
 
 class DestinationAway(RagguardError):
@@ -53,3 +57,31 @@ class SpanSink(Sink, Protocol):
         """Registers two functions of a RagGuard whose numbers the sink reports: how many runs wait, and how many
         were lost, by reason."""
         ...
+
+
+class JsonlSink:
+    """Appends every scored run to a file, in the format of score files: one score or failure a line, a run's at once.
+
+    Args:
+        path: The file; its folder must exist.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._path = Path(path)
+        if not self._path.parent.is_dir():
+            raise StoreError(
+                f"there is no folder {self._path.parent} for {self._path}; make it, or name another"
+            )
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Writes one scored run."""
+        text = "".join(score_lines(scored))
+        if text:
+            await asyncio.to_thread(self._append, text)
+
+    async def aclose(self) -> None:
+        """Does nothing: no run is held back."""
+
+    def _append(self, text: str) -> None:
+        with self._path.open("a", encoding="ascii") as file:
+            file.write(text)

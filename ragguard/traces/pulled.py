@@ -19,8 +19,7 @@ import httpx
 
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.runtime.faults import describe
-from ragguard.telemetry.langfuse import langfuse_access
-from ragguard.telemetry.phoenix import phoenix_access
+from ragguard.telemetry.back_ends import langfuse_access, phoenix_access
 from ragguard.traces.trace_spans import TraceSpan, langfuse_span, phoenix_span
 
 _ATTEMPTS = 4

@@ -6,7 +6,7 @@ from support.fixed_runs import fixed_runs
 from support.golden import compare_text
 
 from ragguard.storage.files.runfile import write_runs, write_scores
-from ragguard.telemetry.jsonl import JsonlSink
+from ragguard.telemetry.sink import JsonlSink
 
 
 def test_a_run_file(tmp_path):

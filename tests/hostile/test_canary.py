@@ -21,7 +21,7 @@ from ragguard import DistractorGuard, Passage, RagGuard, connect
 from ragguard.cli.app import app
 from ragguard.records import RetrievalStep, Run
 from ragguard.storage.files.runfile import write_runs
-from ragguard.telemetry.phoenix import PhoenixSink
+from ragguard.telemetry.back_ends import PhoenixSink
 
 KEY = "cnry/K3y+\"Z'%41\\q_0123456789"
 USER, PASSWORD = "cnry-Us3r-name", "cnry?P4ss/w#rd@Z é"

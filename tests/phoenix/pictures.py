@@ -13,8 +13,8 @@ from support.environments import PHOENIX
 from support.phoenix_server import serve
 
 from ragguard import DistractorGuard, RagGuard, world
+from ragguard.telemetry.back_ends import PhoenixSink
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.phoenix import PhoenixSink
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 PROJECT = "two hops"

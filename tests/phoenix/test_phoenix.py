@@ -7,8 +7,8 @@ import pytest
 from support.polling import eventually
 from support.scored_runs import two_hops
 
+from ragguard.telemetry.back_ends import PhoenixError, PhoenixSink
 from ragguard.telemetry.otlp import ExportError
-from ragguard.telemetry.phoenix import PhoenixError, PhoenixSink
 
 pytestmark = pytest.mark.phoenix
 

@@ -21,7 +21,7 @@ from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.store import Store
-from ragguard.telemetry.phoenix import PhoenixSink
+from ragguard.telemetry.back_ends import PhoenixSink
 
 
 @pytest.fixture

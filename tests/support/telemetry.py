@@ -21,7 +21,7 @@ from support.otlp_receiver import Received, Span
 from ragguard.records import Run, Score
 from ragguard.scorers.explanation import explain
 from ragguard.telemetry.attributes import Writer
-from ragguard.telemetry.content import Content
+from ragguard.telemetry.values import Content
 
 WRITER = Writer(Content.chosen(True), max_documents=20, max_text=4096)
 

@@ -15,7 +15,7 @@ from support.child import in_child
 from support.scored_runs import two_hops
 
 from ragguard.records import PROVISIONAL, Advice, TraceContext
-from ragguard.telemetry import open_traces
+from ragguard.telemetry import otel
 from ragguard.telemetry.otel import OtelSink
 
 
@@ -154,7 +154,7 @@ async def test_close_of_the_sink_ends_the_spans_of_open_runs(provider, spans):
 
 
 async def test_open_run_beyond_the_bound_ends_the_oldest_span(provider, spans, monkeypatch):
-    monkeypatch.setattr(open_traces, "KEPT", 1)
+    monkeypatch.setattr(otel, "KEPT", 1)
     sink = OtelSink(provider)
     for id in ("a", "b"):
         scored = so_far(1)

@@ -11,8 +11,8 @@ from support.scored_runs import two_hops
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Score
+from ragguard.telemetry.back_ends import PhoenixError, PhoenixSink
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.phoenix import PhoenixError, PhoenixSink
 
 
 def sink(answer, **settings):

@@ -1,19 +1,24 @@
-"""Scores as Phoenix shows them: annotations over REST, beside the spans.
+"""Scores as back ends for traces keep them, posted over REST.
 
-Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from
-`/v1/span_annotations` and `/v1/document_annotations`. An annotation may come before its span, and
-the same name on the same span replaces the earlier one, so sending again is harmless.
+Phoenix takes spans by OTLP but ignores evaluations that stand on them; its score chips come from `/v1/span_annotations`
+and `/v1/document_annotations`. An annotation may come before its span, and the same name on the same span replaces the
+earlier one, so sending again is harmless.
 
 Phoenix treats every document score as a relevance, computes nDCG, precision and hits from it, and cannot show a page
 with a negative one. So only scores that can be read as a relevance are sent as numbers; the others are sent as a word,
 with the number in the explanation.
+
+Langfuse keeps scores on the trace for those of a run, and on the observation for those of a step.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
@@ -23,17 +28,50 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.metrics.registry import METRICS
 from ragguard.records import Score, ScoredRun
 from ragguard.runtime.circuit_breaker import RetrySchedule
+from ragguard.runtime.faults import describe
 from ragguard.telemetry.attributes import annotator, identity, score_name
 from ragguard.telemetry.names import SKIPPED
 from ragguard.telemetry.otel import OtelSink
-from ragguard.telemetry.posting import post_json
 from ragguard.telemetry.values import Attributes, identifier, text
 from ragguard.text.credentials import checked_key, split_credentials
+from ragguard.text.secret_filter import without_secrets
 
+RETRIED = frozenset({408, 425, 429, 500, 502, 503, 504})
+ATTEMPTS = RetrySchedule(4, first=0.5, longest=8.0, jitter=(1.0, 1.0))
 SIGNED = {"utility": ("helps", "misleads")}
 """The words for a positive and a negative document score, for the scores whose sign has a meaning."""
 TEXT = 4096
 """The most characters of a text; longer ones are cut."""
+_INGESTION = "/api/public/ingestion"
+_AT_ONCE = 100
+_COMMENT = 2000
+
+
+async def post_json(
+    client: httpx.AsyncClient,
+    path: str,
+    data: Mapping[str, Any],
+    retry: RetrySchedule = ATTEMPTS,
+    params: Mapping[str, str] | None = None,
+) -> httpx.Response | str:
+    """Returns the server's answer, or, where it took nothing in any attempt, a sentence about the last one."""
+    problem = ""
+    for attempt in range(retry.attempts):
+        if attempt:
+            await asyncio.sleep(retry.wait(attempt))
+        try:
+            answer = await client.post(path, params=params, json=data)
+        except httpx.TimeoutException:
+            problem = "no answer in time"
+        except httpx.TransportError as error:
+            problem = describe(error)
+        else:
+            if answer.is_success:
+                return answer
+            problem = f"HTTP {answer.status_code}: {without_secrets(answer.text[:4000])[:200]}"
+            if answer.status_code not in RETRIED:
+                break
+    return problem
 
 
 class PhoenixError(RagguardError):
@@ -221,3 +259,64 @@ def _document_result(score: Score, *, explained: bool) -> dict[str, Any]:
         label = result.get("label") or f"{score.value:.2f}"
     number = f"{identifier(score_name(score))} {score.value:.3f}"
     return {"label": label, "explanation": ": ".join(filter(None, (number, result.get("explanation"))))}
+
+
+class LangfuseError(RagguardError):
+    """Langfuse did not take the scores."""
+
+
+class LangfuseScores:
+    """Posts the scores of runs that were read from a Langfuse. A score's id is made of what it is about, so that one
+    that is sent again replaces the earlier one. Scores of passages have no place in Langfuse, and are not sent.
+
+    Args:
+        url: The server's address. The project's keys are those in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY.
+        transport: An httpx transport in place of the usual one.
+    """
+
+    def __init__(self, url: str, transport: httpx.AsyncBaseTransport | None = None) -> None:
+        self.url, auth = langfuse_access(url)
+        self._client = httpx.AsyncClient(base_url=self.url, timeout=10, transport=transport, auth=auth)
+
+    async def submit(self, scored: ScoredRun) -> None:
+        """Posts the scores of a run and its steps."""
+        if scored.run.trace is None:
+            raise LangfuseError(f"the ids of the run {scored.run.id!r} are not OpenTelemetry's")
+        events = list(_events(scored, scored.run.trace.trace_id))
+        for start in range(0, len(events), _AT_ONCE):
+            answer = await post_json(self._client, _INGESTION, {"batch": events[start : start + _AT_ONCE]})
+            problem = answer if isinstance(answer, str) else answer.json().get("errors")
+            if problem:
+                raise LangfuseError(f"scores were posted to {self.url}{_INGESTION}; {str(problem)[:300]}")
+
+    async def aclose(self) -> None:
+        """Closes the connection."""
+        await self._client.aclose()
+
+
+def langfuse_access(url: str) -> tuple[str, tuple[str, str]]:
+    """Returns the bare address of a Langfuse server, and the project's keys from the environment."""
+    keys = [os.environ.get(f"LANGFUSE_{kind}_KEY", "") for kind in ("PUBLIC", "SECRET")]
+    if not all(keys):
+        raise InvalidInput(
+            "LANGFUSE_PUBLIC_KEY, LANGFUSE_SECRET_KEY", "", "the keys of a project, in the environment"
+        )
+    public, secret = (checked_key("LANGFUSE_*_KEY", key) for key in keys)
+    return url.rstrip("/"), (public, secret)
+
+
+def _events(scored: ScoredRun, trace: str) -> Iterator[dict[str, Any]]:
+    now = datetime.now(UTC).isoformat()
+    for score in scored.scores:
+        if score.level == "passage" or not math.isfinite(score.value):
+            continue
+        about = f"{trace} {score.step_id} {score_name(score)} {identity(score)} {score.sub_question}"
+        id = hashlib.sha256(about.encode("utf-8", "replace")).hexdigest()[:32]
+        body = {
+            "id": id, "traceId": trace, "name": identifier(score_name(score)), "value": float(score.value),
+            "dataType": "NUMERIC", "comment": text(score.explanation or score.label or "", _COMMENT) or None,
+            "metadata": {"scorer": identity(score), "engine": score.engine, "stderr": score.stderr},
+        }  # fmt: skip
+        if score.step_id:
+            body["observationId"] = score.step_id
+        yield {"id": f"{id}-{now}", "type": "score-create", "timestamp": now, "body": body}
