@@ -1,4 +1,4 @@
-"""What is looked at: the report's page over the store as it grows, and the page that a Prometheus scrapes."""
+"""The pages of the service: the report over the store as it grows, and the counts that a Prometheus scrapes."""
 
 from __future__ import annotations
 
