@@ -57,6 +57,8 @@ class _Load:
     """Measures how busy the intake is."""
 
     def __init__(self) -> None:
+        self.is_high = False
+        """True where spans came without a break in the time between the two latest measurements."""
         self._taking, self._busy = 0, 0.0
         self._since = self._at = time.monotonic()
 
@@ -69,12 +71,11 @@ class _Load:
         finally:
             self._advance(-1)
 
-    def share(self) -> float:
-        """Returns the share of the time since the last call in which a request was being taken."""
+    def measure(self) -> None:
+        """Measures in which share of the time since the last measurement a request was being taken."""
         self._advance(0)
-        share = self._busy / max(self._at - self._since, 1e-9)
+        self.is_high = self._busy > (self._at - self._since) * _BUSY
         self._since, self._busy = self._at, 0.0
-        return share
 
     def _advance(self, by: int) -> None:
         now = time.monotonic()
@@ -117,14 +118,13 @@ class Ingest:
         While spans come without a break, taking them goes before making and scoring runs: runs are made in small
         batches, and between two of these is a pause as long as it took to make and score the first.
         """
-        share = 0.0
         while True:
             more, began = False, time.monotonic()
             try:
-                more = await self.hand_over(1 if share > _BUSY else _BATCHES)
+                more = await self.hand_over()
                 await self.show_open()
-                for _ in range(_LOOKS if share > _BUSY else 0):
-                    if not self.pending():
+                for _ in range(_LOOKS):
+                    if not self._load.is_high or not self.pending():
                         break
                     await asyncio.sleep(_LOOK)
             except Exception as error:  # noqa: BLE001 - the service goes on whatever happens
@@ -132,15 +132,15 @@ class Ingest:
                 _log.error(
                     "complete traces could not be handed over, and are tried again: %s", describe(error)
                 )
-            share = self._load.share()
-            pause = (time.monotonic() - began) * share if share > _BUSY else 0.0
+            pause = time.monotonic() - began if self._load.is_high else 0.0
             await asyncio.sleep(max(pause, 0.0 if more else _EVERY))
 
-    async def hand_over(self, batches: int = _BATCHES) -> bool:
+    async def hand_over(self) -> bool:
         """Makes runs of traces that are complete, and stores them; they are scored in the background. Returns True
         where more may be complete."""
         more = False
-        for _ in range(batches):
+        self._load.measure()
+        for _ in range(_BATCHES):
             if self.pending() >= MOST_PENDING:
                 break
             now = self._clock()
@@ -156,6 +156,9 @@ class Ingest:
             for error in refused.values():
                 _log.warning("a run of a trace is not stored: %s", error)
             await asyncio.to_thread(self.spool.handed, traces, now)
+            self._load.measure()
+            if self._load.is_high:
+                break
         now = self._clock()
         await asyncio.to_thread(self.spool.forget, now - _LATE_SECONDS, now - _KNOWN_SECONDS)
         await asyncio.to_thread(self.spool.checkpoint)

@@ -18,6 +18,7 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -80,31 +81,19 @@ class PhoenixError(RagguardError):
 
 class PhoenixAnnotations:
     """Posts scores as annotations of the spans that their runs and steps stand on: of runs that were read from
-    Phoenix, the spans that are there already.
-
-    Args:
-        url: The server's address.
-        api_key: The server's key. None: PHOENIX_API_KEY from the environment.
-        attempts: How often a request is tried, 1 or more.
-        timeout_s: How many seconds one request may take.
-        explained: True to send explanations, which may quote texts.
-        transport: An httpx transport in place of the usual one, such as a proxy or a test's.
-    """
+    Phoenix, the spans that are there already. The arguments are those of `PhoenixSink`."""
 
     def __init__(
         self,
-        url: str = "http://localhost:6006",
-        *,
+        url: str,
         api_key: str | None = None,
         attempts: int = 4,
         timeout_s: float = 10.0,
-        explained: bool = True,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         if attempts < 1:
             raise InvalidInput("attempts", attempts, "at least 1")
-        self._retry = RetrySchedule(attempts, first=0.5, longest=8.0, jitter=(1.0, 1.0))
-        self._explained = explained
+        self._retry = replace(ATTEMPTS, attempts=attempts)
         self.url, access = phoenix_access(url, api_key)
         self._client = httpx.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport, **access)
 
@@ -116,7 +105,7 @@ class PhoenixAnnotations:
             for name, one in places.items()
             if one is not None
         }
-        await self.post(scored.scores, targets, explained=self._explained)
+        await self.post(scored.scores, targets, explained=True)
 
     async def post(
         self, scores: Iterable[Score], targets: Mapping[str, SpanContext], *, explained: bool
@@ -144,11 +133,10 @@ class PhoenixAnnotations:
         if not data:
             return
         answer = await post_json(self._client, path, {"data": data}, self._retry, {"sync": "false"})
-        if not isinstance(answer, str):
-            return
-        raise PhoenixError(
-            f"{len(data)} annotations were posted to {self.url}{path}; {answer}. Is Phoenix running there?"
-        )
+        if isinstance(answer, str):
+            raise PhoenixError(
+                f"{len(data)} annotations were posted to {self.url}{path}; {answer}. Is Phoenix running there?"
+            )
 
 
 class PhoenixSink:
@@ -176,9 +164,7 @@ class PhoenixSink:
         timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._annotations = PhoenixAnnotations(
-            url, api_key=api_key, attempts=attempts, timeout_s=timeout_s, transport=transport
-        )
+        self._annotations = PhoenixAnnotations(url, api_key, attempts, timeout_s, transport)
         self.url = self._annotations.url
         self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
         self._owns_spans = spans is None

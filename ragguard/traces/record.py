@@ -23,7 +23,6 @@ _REFERENCES = "ragguard.run.references"
 _WRAPPED = tuple(name for convention in CONVENTIONS for name in convention.wrapped)
 """The names of entries in which a convention wraps inputs and outputs, also those under another convention's names."""
 _RETRIEVES: tuple[Kind, ...] = ("retrieval", "rerank", "guard")
-_FIELDS = ("content", "id", "score", "metadata")
 
 
 @dataclass(slots=True)
@@ -166,19 +165,11 @@ def _documents(
 def _documents_of_events(span: TraceSpan, conventions: list[Convention]) -> list[Passage] | None:
     for convention in conventions:
         for name, prefix in convention.document_events.items():
-            found = [event.attributes for event in span.events if event.name == name][:MOST_DOCUMENTS]
-            if found:
-                fields = (("document", "entity"), ("id",), ("score",), ("metadata",))
+            events = [event.attributes for event in span.events if event.name == name][:MOST_DOCUMENTS]
+            fields = [{key.removeprefix(prefix): one for key, one in event.items()} for event in events]
+            if fields:
                 return [
-                    _passage(
-                        {
-                            _FIELDS[number]: next(
-                                (one[prefix + name] for name in names if prefix + name in one), None
-                            )
-                            for number, names in enumerate(fields)
-                        }
-                    )
-                    for one in found
+                    _passage({"content": one.get("document", one.get("entity")), **one}) for one in fields
                 ]
     return None
 
