@@ -36,7 +36,7 @@ from ragguard.storage.files.runfile import (
 from ragguard.storage.source import read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
-from ragguard.telemetry.jsonl import JsonlSink
+from ragguard.telemetry.sink import JsonlSink
 from ragguard.text.plain import without_surrogates
 
 LEAST = {"question": "who?", "steps": [{"passages": ["a text"]}]}
