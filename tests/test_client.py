@@ -205,15 +205,6 @@ def test_run_that_is_not_sampled_is_not_stored_and_not_logged(make):
     assert asyncio.run(rg.score(run)) == []
 
 
-def test_full_durability_is_on_the_disk_when_retrieved_returns(make, tmp_path):
-    from ragguard.storage.sqlite.store import Store
-
-    rg = make(durability="full")
-    with rg.run("who?") as run:
-        run.retrieved("who?", [Passage("Ada")])
-        assert len(Store(tmp_path / "s.db", read_only=True).run(run.id).steps) == 1
-
-
 def test_redaction_and_references_meet(make):
     rg = make(references=lambda question: ["Ada Berg"], redact=lambda text: text.replace("Ada", "A."))
     run = capture(rg)
@@ -505,25 +496,6 @@ def test_the_host_loop_is_not_held_up(make):
     assert not rg.flush(0), "nothing can be scored yet, so the loop waited for no score"
     gate.set()
     assert rg.flush(30)
-
-
-def test_in_a_forked_worker(make, tmp_path):
-    rg = make()
-    capture(rg, "in the parent")
-    assert rg.flush(10)
-
-    def worker():
-        run = capture(rg, "in the child")
-        return bool(rg.flush(20)) and bool(rg.scores(run.id)) and bool(rg.close(5))
-
-    in_child(worker)
-    capture(rg, "in the parent again")
-    assert rg.flush(10)
-    assert sorted(run.question for run in rg.runs()) == [
-        "in the child",
-        "in the parent",
-        "in the parent again",
-    ]
 
 
 def test_in_forked_workers_before_anything_was_started(make):

@@ -43,7 +43,7 @@ def executor_of(
     kind, colon, number = on.partition(":")
     if kind != "processes" or (colon and not number.isdecimal()):
         raise InvalidInput("--on", on, WHERE)
-    from ragguard.parts.processes import Processes
+    from ragguard.parts.part_scorer import Processes
 
     return Processes(int(number) if colon else os.cpu_count() or 1)
 

@@ -17,7 +17,7 @@ from support.runs import a_run, as_events, scores_of
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import RagGuard
-from ragguard.capture.events import RunEnded, RunStarted
+from ragguard.capture.events import RunStarted
 from ragguard.errors import Closed, EngineUnreachable, InvalidInput
 from ragguard.records import Passage, Run
 from ragguard.runtime.circuit_breaker import RetrySchedule
@@ -559,15 +559,6 @@ def test_scoring_that_ends_after_the_close_is_no_error(make, tmp_path, caplog):
     assert "scoring failed" not in caplog.text
     assert "make a new RagGuard" not in caplog.text
     assert Store(tmp_path / "s.db").run("r1").status == "ok"
-
-
-def test_capture_after_close_is_counted_and_raises_nothing(make, caplog):
-    service = make()
-    capture(service, a_run())
-    service.close(5)
-    service.intake(RunEnded("late"))
-    assert service.store.counts["events_lost"] == 1
-    assert "after close()" in caplog.text
 
 
 async def test_scoring_after_the_end_says_so(make):
