@@ -1,8 +1,10 @@
-"""Query and chat engines and nested retrievers: which runs, steps and sub-steps they make."""
+"""Query and chat engines and nested retrievers: which runs, steps and sub-steps they make, of how many places."""
 
 from __future__ import annotations
 
 import pytest
+from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
+from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
@@ -11,6 +13,7 @@ from llama_index.core.chat_engine import (
 from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor import MetadataReplacementPostProcessor, SimilarityPostprocessor
+from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
     MultiStepQueryEngine,
@@ -20,15 +23,19 @@ from llama_index.core.query_engine import (
 )
 from llama_index.core.response_synthesizers import Generation, get_response_synthesizer
 from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
-from llama_index.core.schema import IndexNode, NodeWithScore, TextNode
+from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RecursiveRetriever
+from llama_index.core.schema import IndexNode, NodeRelationship, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMMultiSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation.dispatcher import instrument_tags
+from support.guards import guarding
 from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says, ids
 
 from ragguard.capture.events import StepAmended
 from ragguard.capture.handle import RunHandle
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever
+
+pytestmark = pytest.mark.usefixtures("recorder")
 
 
 def engine(retriever=None, text="Ada Berg", **settings):
@@ -36,7 +43,7 @@ def engine(retriever=None, text="Ada Berg", **settings):
 
 
 @pytest.mark.parametrize("synthesizer", [NoText, Generation])
-async def test_engine_that_shows_its_model_no_nodes_reads_none(recorder, captured, synthesizer):
+async def test_engine_that_shows_its_model_no_nodes_reads_none(captured, synthesizer):
     blind = engine(response_synthesizer=synthesizer(llm=Says()))
     blind.query(QUESTION)
     await blind.aquery(QUESTION)
@@ -44,7 +51,7 @@ async def test_engine_that_shows_its_model_no_nodes_reads_none(recorder, capture
         assert [(ids(step.passages), len(step.candidates)) for step in run.steps] == [([], 2)]
 
 
-def test_text_that_a_postprocessor_replaced_was_not_read(recorder, captured):
+def test_text_that_a_postprocessor_replaced_was_not_read(captured):
     replaced = engine(node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="source")])
     replaced.query(QUESTION)
     (step,) = captured.run.steps
@@ -52,7 +59,7 @@ def test_text_that_a_postprocessor_replaced_was_not_read(recorder, captured):
     assert step.candidates[0].text.startswith("shelf 0 about")
 
 
-def test_pieces_of_a_citation_engine_hold_the_passages(recorder, captured):
+def test_pieces_of_a_citation_engine_hold_the_passages(captured):
     CitationQueryEngine.from_args(None, llm=Says(), retriever=ListRetriever()).query(QUESTION)
     (step,) = captured.run.steps
     assert ids(step.candidates) == ["shelf-0", "shelf-1"]
@@ -61,7 +68,7 @@ def test_pieces_of_a_citation_engine_hold_the_passages(recorder, captured):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
-async def test_chat_engines(recorder, captured, kind, mode):
+async def test_chat_engines(captured, kind, mode):
     chat = kind.from_defaults(
         retriever=ListRetriever(),
         llm=Says(),
@@ -77,7 +84,7 @@ async def test_chat_engines(recorder, captured, kind, mode):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("kind", [CondenseQuestionChatEngine, CondensePlusContextChatEngine])
-async def test_a_runs_question_is_the_condensed_one(recorder, captured, mode, kind):
+async def test_a_runs_question_is_the_condensed_one(captured, mode, kind):
     """What belief is asked about must stand alone; what the user said is kept beside it."""
     retrieving = (
         {"query_engine": engine()} if kind is CondenseQuestionChatEngine else {"retriever": ListRetriever()}
@@ -100,7 +107,7 @@ def tools_of(*names):
 
 
 @pytest.mark.parametrize("use_async", [False, True])
-async def test_sub_questions_are_steps_of_one_turn(recorder, captured, use_async):
+async def test_sub_questions_are_steps_of_one_turn(captured, use_async):
     sub_question_engine = SubQuestionQueryEngine.from_defaults(
         tools_of("left", "right"),
         question_gen=QuestionPerTool(),
@@ -119,7 +126,7 @@ async def test_sub_questions_are_steps_of_one_turn(recorder, captured, use_async
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_steps_of_a_multi_step_engine_follow_each_other(recorder, captured, mode):
+async def test_steps_of_a_multi_step_engine_follow_each_other(captured, mode):
     multi = MultiStepQueryEngine(
         engine(),
         StepDecomposeQueryTransform(llm=Says(text="and next?")),
@@ -139,7 +146,7 @@ CHOICE = '[{"choice": 1, "reason": "r"}, {"choice": 2, "reason": "r"}]'
 
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_a_router_that_asks_two_engines(recorder, captured, mode):
+async def test_a_router_that_asks_two_engines(captured, mode):
     router = RouterQueryEngine.from_defaults(
         tools_of("left", "right"), llm=Says(), selector=LLMMultiSelector.from_defaults(llm=Says(text=CHOICE))
     )
@@ -153,7 +160,7 @@ async def test_a_router_that_asks_two_engines(recorder, captured, mode):
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "nested"])
-async def test_fusion_is_one_step_with_sub_steps(recorder, captured, mode):
+async def test_fusion_is_one_step_with_sub_steps(captured, mode):
     fusion = QueryFusionRetriever(
         [ListRetriever("left"), ListRetriever("right")],
         llm=Says(text="first rewrite\nsecond rewrite"),
@@ -182,7 +189,7 @@ class Links(ListRetriever):
 
 @pytest.mark.parametrize("mode", ["sync", "async"])
 @pytest.mark.parametrize("there", ["retriever", "engine"])
-async def test_a_recursive_retriever_is_one_step(recorder, captured, mode, there):
+async def test_a_recursive_retriever_is_one_step(captured, mode, there):
     inner = {"there": ListRetriever("deep") if there == "retriever" else engine(ListRetriever("deep"))}
     recursive = RecursiveRetriever(
         "root",
@@ -195,7 +202,7 @@ async def test_a_recursive_retriever_is_one_step(recorder, captured, mode, there
     assert not any(isinstance(event, StepAmended) for event in captured.events)
 
 
-def test_a_node_that_is_a_retriever_itself(recorder, captured):
+def test_a_node_that_is_a_retriever_itself(captured):
     class Objects(ListRetriever):
         def _retrieve(self, query_bundle):
             return [
@@ -233,7 +240,7 @@ def test_synthesis_of_other_texts_reads_nothing_of_the_retrieval(recorder, captu
     assert ids(captured.run.steps[0].passages) == []
 
 
-def test_tags_name_the_run_and_its_references(recorder, captured):
+def test_tags_name_the_run_and_its_references(captured):
     tags = {
         "ragguard_references": ["Ada Berg"],
         "ragguard_name": "nightly",
@@ -246,3 +253,96 @@ def test_tags_name_the_run_and_its_references(recorder, captured):
     run = captured.run
     assert (run.name, run.references) == ("nightly", ["Ada Berg"])
     assert run.metadata == {"tenant": "a", "ragguard.caller_id": "run-7"}
+
+
+MODES = pytest.mark.parametrize("mode", ["sync", "async"])
+
+
+class First(BaseNodePostprocessor):
+    """A reranker that keeps the first two."""
+
+    def _postprocess_nodes(self, nodes, query_bundle=None):
+        return nodes[:2]
+
+
+def retriever(count=4, top_k=5):
+    nodes = [TextNode(text=f"shelf {number} about it", id_=f"shelf-{number}") for number in range(count)]
+    return VectorStoreIndex(nodes, embed_model=MockEmbedding(4)).as_retriever(similarity_top_k=top_k)
+
+
+def places(captured):
+    (whole,) = captured.runs
+    (step,) = whole.steps
+    return step.k, step.places, len(step.passages)
+
+
+async def retrieve(one, mode):
+    return one.retrieve("who?") if mode == "sync" else await one.aretrieve("who?")
+
+
+async def ask_with(mode, *postprocessors):
+    engine = RetrieverQueryEngine.from_args(
+        retriever(), llm=Says(), node_postprocessors=list(postprocessors), use_async=mode == "async"
+    )
+    return engine.query("who?") if mode == "sync" else await engine.aquery(QueryBundle("who?"))
+
+
+@MODES
+async def test_a_retriever_has_as_many_places_as_it_was_asked_for(captured, mode):
+    await retrieve(retriever(2, 3), mode)
+    assert places(captured) == (3, 3, 2)
+
+
+@MODES
+async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, mode):
+    await retrieve(GuardedRetriever(retriever(), guarding()), mode)
+    assert places(captured) == (5, 5, 2)
+
+
+@MODES
+async def test_a_reranker_chooses_how_many_places_there_are(captured, mode):
+    await ask_with(mode, First(), DistractorPostprocessor(guarding()))
+    assert places(captured)[:2] == (2, 2)
+
+
+class Hybrid(BaseRetriever):
+    """Joins what several retrievers find."""
+
+    def __init__(self, *arms):
+        super().__init__()
+        self.arms = arms
+
+    def _retrieve(self, query_bundle):
+        found = [node for arm in self.arms for node in arm.retrieve(query_bundle)]
+        return list({node.node_id: node for node in found}.values())
+
+
+def test_hybrid_that_delivers_more_than_any_arm_was_asked_for_has_as_many_places_as_it_delivers(captured):
+    first, second = (
+        VectorStoreIndex(
+            [TextNode(text=f"{name} {number}", id_=f"{name}-{number}") for number in range(4)],
+            embed_model=MockEmbedding(4),
+        ).as_retriever(similarity_top_k=3)
+        for name in ("shelf", "drawer")
+    )
+    Hybrid(first, second).retrieve("who?")
+    assert places(captured) == (None, 6, 6)
+
+
+def test_auto_merging_retriever_has_the_places_of_its_vector_retriever(captured):
+    parents = [TextNode(text=f"book {number}", id_=f"book-{number}") for number in range(2)]
+    leaves = []
+    for parent in parents:
+        mine = [TextNode(text=f"{parent.text} page {at}", id_=f"{parent.id_}-{at}") for at in range(2)]
+        for leaf in mine:
+            leaf.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
+        parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in mine]
+        leaves += mine
+    storage = StorageContext.from_defaults()
+    storage.docstore.add_documents([*parents, *leaves])
+    index = VectorStoreIndex(leaves, embed_model=MockEmbedding(4))
+    found = AutoMergingRetriever(index.as_retriever(similarity_top_k=5), storage).retrieve("who?")
+    assert len(found) == 2
+    assert places(captured) == (5, 5, 2)
+    (step,) = captured.run.steps
+    assert [one.id for one in step.candidates] == [leaf.id_ for leaf in leaves]

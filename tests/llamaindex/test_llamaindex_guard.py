@@ -9,7 +9,7 @@ import pickle
 import pytest
 from llama_index.core.agent.workflow import AgentWorkflow
 from llama_index.core.callbacks import CallbackManager
-from llama_index.core.chat_engine import CondensePlusContextChatEngine, ContextChatEngine
+from llama_index.core.chat_engine import CondensePlusContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine, SubQuestionQueryEngine
@@ -71,18 +71,6 @@ async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
     assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
     assert len(step.candidates) == 4
     assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
-
-
-@MODES
-@pytest.mark.parametrize("kind", [ContextChatEngine, CondensePlusContextChatEngine])
-async def test_chat_engines(recorder, captured, kind, mode):
-    chat = kind.from_defaults(
-        retriever=ListRetriever(count=4), llm=Says(), memory=ChatMemoryBuffer.from_defaults(),
-        node_postprocessors=[DistractorPostprocessor(guarding())],
-    )  # fmt: skip
-    chat.chat(QUESTION) if mode == "sync" else await chat.achat(QUESTION)
-    (step,) = captured.run.steps
-    assert told(step)[1:] == (["shelf-0", "shelf-2"], [(2, "shelf-1"), (4, "shelf-3")])
 
 
 @MODES
