@@ -8,19 +8,20 @@ scores on processes guards its start with `if __name__ == "__main__":`.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import multiprocessing
 import os
 import signal
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import aclosing, suppress
+from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from ragguard.errors import (
     EngineError,
+    EngineTimeout,
     EngineUnreachable,
     RagguardError,
     RunFormatError,
@@ -48,6 +49,7 @@ _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what i
 _PROBE_SECONDS = 60.0
 _OWN_ID = "an id of its own; an earlier line of this part has it"
 
+T = TypeVar("T")
 _Placed: TypeAlias = tuple[int, Run]
 """A run and the byte at which its line begins."""
 
@@ -86,14 +88,14 @@ class PartScorer:
         if self._pipeline is None:
             self._pipeline = self._job.scoring.build()
         if not self._identity:
-            await self._wait_for_answer(self._pipeline)
-            self._identity = await identity_digest(self._pipeline)
+            # Without a deadline: a model that this process loads takes as long as it takes.
+            self._identity = await self._waited_for(partial(identity_digest, self._pipeline))
         scored: dict[int, ScoredRun] = {}
         rejected: list[str] = []
         left = await self._pass(self._pipeline, self._runs(part, rejected), scored)
         for number in range(2, PASSES + 1):
             if left:
-                await self._wait_for_answer(self._pipeline)
+                await self._waited_for(partial(_probe, self._pipeline))
                 again = [(place, unanswered.run) for place, unanswered in left.items()]
                 left = await self._pass(self._pipeline, again, scored)
             if left and not scored and number == PASSES:
@@ -132,22 +134,25 @@ class PartScorer:
                 (left if for_now else scored)[place] = result
                 in_a_row = in_a_row + 1 if for_now and not result.scores else 0
                 if in_a_row >= GIVE_UP_AFTER:
-                    await self._wait_for_answer(pipeline)
+                    await self._waited_for(partial(_probe, pipeline))
                     in_a_row = 0
         return left
 
-    async def _wait_for_answer(self, pipeline: ScoringPipeline) -> None:
-        """Waits until all models answer a new question, or refuse it; raises where that takes too long."""
+    async def _waited_for(self, question: Callable[[], Awaitable[T]]) -> T:
+        """Returns the models' answer to a question; waits while they do not answer, and raises where that takes too
+        long."""
         until = time.monotonic() + self._job.patience_s
-        for attempt in itertools.count(1):
+        failures = 0
+        while True:
             try:
-                await pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
-                return
-            except Exception as error:
+                return await question()
+            except EngineError as error:
                 if not worth_repeating(error):
-                    return
-                wait = _PAUSES.wait(attempt)
-                if self._loads or time.monotonic() + wait > until:
+                    raise
+                failures += 1
+                wait = _PAUSES.wait(failures)
+                gone = self._loads and not isinstance(error, EngineTimeout)
+                if gone or time.monotonic() + wait > until:
                     raise self._silence(str(error)) from error
                 NOTICES.warn("parts", _WAITS.format(error, self._job.patience_s))
             await asyncio.sleep(wait)
@@ -176,6 +181,15 @@ class PartScorer:
 
 
 _CLOSE_SECONDS = 5.0
+
+
+async def _probe(pipeline: ScoringPipeline) -> None:
+    """Returns once all models have answered a new question, or have refused it."""
+    try:
+        await pipeline.probe(deadline=time.monotonic() + _PROBE_SECONDS)
+    except Exception as error:
+        if worth_repeating(error):
+            raise
 
 
 class Processes:
