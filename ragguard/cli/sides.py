@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from importlib import import_module
+from inspect import isawaitable
 from statistics import fmean
 
 from ragguard.errors import InvalidInput
@@ -37,16 +39,21 @@ def load_retriever(name: str) -> Callable[[str], object]:
 def retrieve(
     retriever: Callable[[str], object], query: str, most: int, without: Sequence[Passage]
 ) -> list[Passage]:
-    """Returns the first passages of a retriever of the user's that were not found before."""
+    """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
     from ragguard.capture.snapshot import passages_of
 
     try:
-        found = passages_of(retriever(query))
+        given = retriever(query)
+        found = passages_of(asyncio.run(_awaited(given)) if isawaitable(given) else given)
     except Exception as error:
         allowed = f"a function that answers a question ({type(error).__name__}: {error})"
         raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
     known = {one.text for one in without}
     return [one for one in found if one.text not in known][:most]
+
+
+async def _awaited(given: Awaitable[object]) -> object:
+    return await given
 
 
 def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:

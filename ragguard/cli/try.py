@@ -215,6 +215,10 @@ def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
     from ragguard.analysis.comparison import compare
     from ragguard.analysis.pairs import questions_of
 
+    for way, runs in (("first", before), ("second", after)):
+        if not any(run.means for run in runs):
+            say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
+            return
     try:
         found = compare(questions_of(before), questions_of(after))
     except InvalidInput as error:

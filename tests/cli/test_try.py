@@ -111,13 +111,22 @@ def test_model_in_the_process_compares_a_retriever_by_the_fit_to_the_question(te
     pytest.importorskip("gguf")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
-        "def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n"
+        "async def search(query):\n    return ['Hugo Rosquist is a judge.', {'text': 'Tea.'}]\n"
     )
     _, file = make_gguf(tmp_path / "model")
     done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "mine:search")
     assert done.exit_code == 0, done.output
     assert "with --retriever mine:search" in done.output
     assert "  query_gain: " in done.output
+
+
+def test_second_way_to_search_that_finds_nothing_is_not_compared_and_says_why(texts, tmp_path, monkeypatch):
+    pytest.importorskip("gguf")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "nothing.py").write_text("def search(query):\n    return None\n")
+    _, file = make_gguf(tmp_path / "model")
+    done, _ = tried(texts, QUESTION, "--engine", f"gguf:{file}", "--retriever", "nothing:search")
+    assert "not compared: of what the second way to search found, nothing could be scored" in done.output
 
 
 @pytest.mark.parametrize(("arguments", "said"), [
