@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.errors import RagguardError, shown_apart
 from ragguard.records import AdviceAction, Usage
 from ragguard.scorers.answers import verdict_of
+from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.contested import Conflict, Conflicts, Contested
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
 from ragguard.scorers.coverage import Ratings, given_sub_questions
@@ -108,8 +109,7 @@ class EvidenceSearch:
     """Asks for the evidence about one run as it stands."""
 
     contested: Contested
-    usage: Usage = field(default_factory=Usage)
-    """The cost of asking so far."""
+    _asking: MeteredAsk | None = None
     _ratings: Ratings = field(default_factory=lambda: Ratings(()))
     _conflicts: Sequence[Conflict] = ()
     _relevant: dict[str, list[str]] = field(default_factory=dict)
@@ -118,6 +118,11 @@ class EvidenceSearch:
     _helped: set[str] = field(default_factory=set)
     _p_answer: float = 0.0
     _unjudged: dict[str, None] = field(default_factory=dict)
+
+    @property
+    def usage(self) -> Usage:
+        """The cost of asking so far."""
+        return Usage() if self._asking is None else self._asking.usage
 
     async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
         """Returns the evidence, and the run as it was seen."""
@@ -149,7 +154,7 @@ class EvidenceSearch:
     async def _search(self, view: View, ask: Ask) -> None:
         """Asks which passages are relevant, then what these answer and do for the reader, then what contradicts. Of the
         other passages those of a last turn that brought nothing relevant are asked about alone: they may mislead."""
-        asking = self._counted(ask)
+        asking = self._asking = MeteredAsk(ask)
         read = [(step, at) for step in view.steps for at in step.got if at in step.judged]
         relevant = await self._beginning(view, read, asking)
         texts = list(dict.fromkeys(step.all[at].text for step, at in relevant))
@@ -234,16 +239,6 @@ class EvidenceSearch:
         for step, at in relevant:
             self._relevant.setdefault(step.step.id, []).append(step.all[at].text)
         return relevant
-
-    def _counted(self, ask: Ask) -> Ask:
-        """Returns what asks in the same way, with what that costs counted."""
-
-        async def asking(questions: Sequence[Any]) -> list[Any]:
-            answers: list[Any] = await ask(questions)
-            self.usage = sum((one.usage for one in answers if not isinstance(one, RagguardError)), self.usage)
-            return answers
-
-        return cast(Ask, asking)
 
     def _note(self, errors: Sequence[RagguardError], of: int) -> None:
         """Notes why single judgements `of` so many failed; raises the first error where all did."""
