@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from ragguard import Passage, RagGuard, world
-from ragguard.analysis.digest import MISLEADS
 from ragguard.analysis.page import write_html
+from ragguard.analysis.wording import MISLEADS
 from ragguard.storage.sqlite.store import Store
 
 TARGETS_MS = {

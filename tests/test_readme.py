@@ -89,16 +89,6 @@ def test_the_output_that_is_shown_is_what_the_block_prints(page, tmp_path):
     assert [line.rstrip() for line in printed.splitlines()] == shown.splitlines()
 
 
-def test_the_readmes_commands_run_one_after_the_other_in_an_empty_folder(tmp_path):
-    """No file is there but what the commands before have written."""
-    (lines,) = [block for block in SHELL.findall((ROOT / "README.md").read_text()) if "demo-out" in block]
-    for line in lines.splitlines():
-        program, *words = shlex.split(line, comments=True)
-        assert program == "ragguard"
-        run_words(tmp_path, "-m", "ragguard", *words)
-    assert (tmp_path / "report.html").exists()
-
-
 @pytest.mark.parametrize("page", ["docs/tutorial/guard.md", "docs/how-to/guard.md"])
 def test_the_guard_that_is_shown_drops_something(page, tmp_path):
     """However busy the machine that shows it."""

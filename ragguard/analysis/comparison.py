@@ -1,31 +1,165 @@
-"""Compares two sets of runs over the same questions: what changed, by how much, and whether that is more than noise."""
+"""The result of comparing two sets of runs: what changed, which side is better, and what that rests on, in words."""
 
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from statistics import NormalDist
+from typing import Any, Literal
 
-import numpy as np
-
-from ragguard.analysis.pairs import Questions
-from ragguard.analysis.verdict import SIGNIFICANT, Change, ComparisonVerdict, judge, primary_of
-from ragguard.errors import InvalidInput
-from ragguard.metrics.agreement import FlipTest, least_p, sign_flips
-from ragguard.metrics.arrays import MOST_DRAWS, Floats
-from ragguard.metrics.registry import METRICS
-from ragguard.runtime.arguments import whole_number
-from ragguard.storage.sqlite.score_rows import Series, titles
+from ragguard.metrics.agreement import least_p
+from ragguard.storage.sqlite.score_rows import Series
 
 NOT_DECISIVE = "not decisive"
 TOO_FEW = "too few questions"
 UNDECIDED = NOT_DECISIVE, TOO_FEW
 """The verdicts that call nothing different."""
-_SIGNS = {"higher": 1, "lower": -1}
-TOLERANCE = 1e-6
-"""Differences up to this, absolute or relative to the values, are rounding and count as none."""
+SIGNIFICANT = 0.05
+PRIMARY = (
+    ("answer_correct",),
+    ("delta_seper_total", "delta_seper", "delta_likelihood_total", "delta_likelihood"),
+    ("udcg_context", "udcg"),
+    ("coverage_total", "coverage"),
+)
+"""The metrics that decide. Of each group the first one counts that both sides have: that of the run before that of its
+steps, and belief before likelihood."""
+POWER = 0.8
+"""The chance with which as many questions as are asked for show the difference, if it stays as large as it is."""
+_WORTH_ASKING = 10
+"""A difference that would need more than this many times the questions is called too small."""
+Word = Literal["better", "worse", "mixed", "changed", "undecided", "identical"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """The change of one metric over the questions that both sides have."""
+
+    metric: str
+    level: str
+    questions: int
+    before: float
+    after: float
+    difference: float
+    """The difference after − before, as the mean over questions."""
+    low: float
+    high: float
+    """The 95 % interval of the difference: what the sign flips of the questions' differences do not reject; nan
+    where so few questions bound nothing."""
+    p: float
+    p_corrected: float
+    """p for several metrics together: the chance that any of them without a difference looks so different. A primary
+    metric is corrected among the primary ones, another one among all."""
+    effect: float
+    """The difference divided by its standard deviation over questions (Cohen's d of pairs)."""
+    verdict: str
+    """The verdict: better, worse, changed (where neither direction is better), not decisive, or too few questions
+    (there is a difference, and with so few questions even the clearest would not be called one)."""
+    direction: str = "neither"
+    """The better direction: higher, lower or neither."""
+    primary: bool = False
+    """True for the metrics on which the comparison's verdict rests."""
+
+    @property
+    def shown(self) -> str:
+        """The difference as text, with its interval where there is one."""
+        return f"{self.difference:+z.3f}{interval_text(self.low, self.high)}"
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonVerdict:
+    """The verdict on two sides: a word, and a sentence that says what it rests on."""
+
+    word: Word
+    sentence: str
+
+
+def interval_text(low: float, high: float) -> str:
+    """Returns a 95 % interval as it stands behind a difference; empty where too few questions give none."""
+    return f" ({low:+z.3f} … {high:+z.3f})" if math.isfinite(low) else ""
+
+
+def primary_of(compared: Iterable[Series]) -> set[Series]:
+    """Returns the series that decide: of gold, and of what the model got; empty where none of them was compared."""
+    named = {series.name: series for series in compared if not series.support and series.stage == "passages"}
+    firsts = (next((named[name] for name in group if name in named), None) for group in PRIMARY)
+    return {series for series in firsts if series is not None}
+
+
+def judge(changes: Sequence[Change], *, identical: bool, paired: int, metrics: int) -> ComparisonVerdict:
+    """Returns the verdict by these changes, which are corrected among themselves.
+
+    Args:
+        changes: The changes of the metrics that decide.
+        identical: True where no question changed in any metric.
+        paired: The number of questions that both sides have.
+        metrics: The number of all metrics that were compared.
+    """
+    if identical:
+        scores = "score" if metrics == 1 else f"{metrics} scores"
+        return ComparisonVerdict(
+            "identical", f"Identical: {_questions(paired)} with the same {scores} on both sides."
+        )
+    by_word = {
+        word: [change for change in changes if change.verdict == word]
+        for word in ("better", "worse", "changed")
+    }
+    words = [word for word, found in by_word.items() if found]
+    if not words:
+        return ComparisonVerdict("undecided", _undecided(changes, paired))
+    if len(words) == 1:
+        word: Word = "better" if words == ["better"] else "worse" if words == ["worse"] else "changed"
+        return ComparisonVerdict(
+            word, f"{word.capitalize()} on {_questions(paired)}: {_named(by_word[word])}."
+        )
+    said = "; ".join(
+        f"{word} in {', '.join(f'{one.metric} {one.difference:+z.3f}' for one in by_word[word])}"
+        for word in words
+    )
+    return ComparisonVerdict("mixed", f"Mixed on {_questions(paired)}: {said}.")
+
+
+def questions_needed(change: Change, metrics: int) -> int | None:
+    """Returns about how many questions would show a difference among so many metrics, if it stays as large as it is;
+    None where there is none."""
+    if not change.difference:
+        return None
+    least = next(count for count in range(2, 100) if least_p(count) <= SIGNIFICANT)
+    if math.isinf(change.effect):
+        return least
+    normal = NormalDist()
+    z = normal.inv_cdf(1 - SIGNIFICANT / (2 * metrics)) + normal.inv_cdf(POWER)
+    return max(least, math.ceil((z / change.effect) ** 2) + 1)
+
+
+def _undecided(changes: Sequence[Change], paired: int) -> str:
+    """Returns the sentence about sides that no metric tells apart, and how many more questions might."""
+    asked = [
+        (needed - change.questions, change)
+        for change in changes
+        # One question has no spread.
+        if change.questions > 1 and (needed := questions_needed(change, len(changes))) is not None
+    ]
+    said = f"Undecided on {_questions(paired)}: no difference is measurable."
+    if not asked:
+        return said
+    more, change = min(asked, key=lambda item: item[0])
+    if more > _WORTH_ASKING * change.questions:
+        return f"{said} The clearest, {_named([change])}, is too small for so few questions."
+    if more <= 0:
+        return f"{said} A few more questions may show that of {_named([change])}."
+    return f"{said} About {more:,} more questions would be enough, if {_named([change])} holds."
+
+
+def _named(changes: Sequence[Change]) -> str:
+    """Lists metrics with their differences; if there is only one, with its interval."""
+    if len(changes) == 1:
+        return f"{changes[0].metric} {changes[0].shown}"
+    return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
+
+
+def _questions(count: int) -> str:
+    return "1 question" if count == 1 else f"{count:,} questions"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +177,6 @@ class MovedQuestion:
 
     question: str
     moves: list[Move]
-
-
-@dataclass(frozen=True, slots=True)
-class EmptyRuns:
-    """The runs of one side of which the model got no passage."""
-
-    count: int
-    runs: int
-    """All runs of the side."""
-    unscored: dict[str, int]
-    """Metric → how many of the empty runs have no score of it; without the metrics that all of them have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +208,11 @@ class Comparison:
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
-    empty_before: EmptyRuns
-    empty_after: EmptyRuns
+    runs_before: int
+    runs_after: int
+    empty_before: int
+    """The runs of which it is known that the model got no passage."""
+    empty_after: int
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
     draws: int = 0
@@ -96,7 +222,7 @@ class Comparison:
     def decisive(self) -> list[Change]:
         """The changes on which the verdict rests: of the primary metrics, or of all where none of these was
         compared."""
-        return _decisive(self.changes)
+        return decisive_of(self.changes)
 
     @property
     def verdict(self) -> ComparisonVerdict:
@@ -151,25 +277,13 @@ class Comparison:
 
     @property
     def nothing_read(self) -> str:
-        """The sentence about runs without any passage for the model, and metrics that leave these out; "" for none."""
-        before, after = self.empty_before, self.empty_after
-        if not (before.count or after.count):
+        """The sentence about runs without any passage for the model; "" for none."""
+        if not (self.empty_before or self.empty_after):
             return ""
-        said = (
-            f"No passage reached the model in {before.count:,} of {before.runs:,} runs before and in "
-            f"{after.count:,} of {after.runs:,} after."
+        return (
+            f"No passage reached the model in {self.empty_before:,} of {self.runs_before:,} runs before and in "
+            f"{self.empty_after:,} of {self.runs_after:,} after."
         )
-        by_numbers: dict[tuple[int, int], list[str]] = defaultdict(list)
-        for change in self.changes:
-            numbers = before.unscored.get(change.metric, 0), after.unscored.get(change.metric, 0)
-            if change.level != "passage" and any(numbers):
-                by_numbers[numbers].append(change.metric)
-        for (first, second), metrics in by_numbers.items():
-            said += (
-                f" Of these, {first:,} before and {second:,} after have no score of {', '.join(sorted(metrics))}: "
-                f"the differences above do not count them."
-            )
-        return said
 
     def resting_on(self, metric: str) -> str:
         """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
@@ -201,166 +315,5 @@ class Comparison:
         return data
 
 
-def compare(
-    before: Questions, after: Questions, draws: int = 9999, seed: int = 0, most: int = 5
-) -> Comparison:
-    """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
-
-    A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
-    patterns of signs are tried, beyond that `draws` random ones.
-    """
-    for name, value, least in (("draws", draws, 99), ("seed", seed, 0), ("most", most, 0)):
-        whole_number(name, value, least)
-    for name, given in (("before", before), ("after", after)):
-        if not isinstance(given, Questions):
-            raise InvalidInput(name, given, "what `read_questions(PATH)` returns")
-    for side, questions_there in (("first", before), ("second", after)):
-        if not questions_there.asked:
-            raise InvalidInput(
-                f"the {side} side",
-                "no runs",
-                "scored runs; make some with `ragguard score RUNS.jsonl --store new.db`",
-            )
-    shared = before.asked.keys() & after.asked.keys()
-    if not shared:
-        raise InvalidInput(
-            "the two sides", f"{len(before.asked)} and {len(after.asked)} questions",
-            "at least one question in common; they are paired by their normalised text",
-        )  # fmt: skip
-    both = sorted(before.values.keys() & after.values.keys())
-    named = titles(before.values.keys() | after.values.keys())
-    if not both:
-        raise InvalidInput(
-            "the two sides", f"{_named(before)} and {_named(after)}",
-            "at least one metric in common; score both with the same scorers: `ragguard score RUNS.jsonl --scorers …`",
-        )  # fmt: skip
-    missing = sorted({named[series] for series in before.values.keys() ^ after.values.keys()})
-    compared: list[tuple[Series, dict[str, float], Floats]] = []
-    moves: dict[str, list[tuple[float, Move]]] = defaultdict(list)
-    for series in both:
-        questions = sorted(before.values[series].keys() & after.values[series].keys())
-        if not questions:
-            missing.append(named[series])
-            continue
-        a = np.array([before.values[series][question] for question in questions])
-        b = np.array([after.values[series][question] for question in questions])
-        gap = _gap(a, b)
-        compared.append((series, dict(zip(questions, gap.tolist(), strict=True)), a))
-        spread = float(np.abs(gap).mean()) or 1.0
-        for i in np.flatnonzero(gap):
-            move = Move(named[series], float(a[i]), float(b[i]))
-            moves[questions[i]].append((abs(float(gap[i])) / spread, move))
-    changes = _changes(compared, named, draws, seed)
-    signs = {change.metric: _SIGNS.get(change.direction, 0) for change in _decisive(changes)}
-    fell: dict[str, list[tuple[float, Move]]] = defaultdict(list)
-    for question, some in moves.items():
-        for size, move in some:
-            if (move.after - move.before) * signs.get(move.metric, 0) < 0:
-                fell[question].append((size, move))
-    return Comparison(
-        changes,
-        _most_moved(moves, after.asked, most),
-        _most_moved(fell, after.asked, len(fell)),
-        moved_in_all=len(moves),
-        paired=len(shared),
-        only_before=len(before.asked) - len(shared),
-        only_after=len(after.asked) - len(shared),
-        missing=missing,
-        passages_before=before.passages,
-        passages_after=after.passages,
-        places_before=before.places,
-        places_after=after.places,
-        failures_before=before.failures,
-        failures_after=after.failures,
-        judged_otherwise={
-            named[series]: sorted(before.origins[series] ^ after.origins[series])
-            for series in both
-            if before.origins[series] != after.origins[series]
-        },
-        empty_before=_empty(before, named),
-        empty_after=_empty(after, named),
-        remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
-        draws=draws,
-    )
-
-
-def _decisive(changes: list[Change]) -> list[Change]:
+def decisive_of(changes: list[Change]) -> list[Change]:
     return [change for change in changes if change.primary] or changes
-
-
-def _empty(side: Questions, named: Mapping[Series, str]) -> EmptyRuns:
-    lacking = {named[series]: side.empty - side.empty_scored[series] for series in side.values}
-    return EmptyRuns(side.empty, side.runs, {title: count for title, count in lacking.items() if count})
-
-
-def _named(side: Questions) -> str:
-    return ", ".join(sorted({series.title for series in side.values})) or "no scores"
-
-
-def _most_moved(
-    moves: Mapping[str, list[tuple[float, Move]]], asked: Mapping[str, str], most: int
-) -> list[MovedQuestion]:
-    ranked = sorted(moves, key=lambda question: (-max(size for size, _ in moves[question]), question))
-    return [
-        MovedQuestion(
-            asked[question],
-            [move for _, move in sorted(moves[question], key=lambda one: (-one[0], one[1].metric))],
-        )
-        for question in ranked[:most]
-    ]
-
-
-def _gap(a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Returns after − before, and 0 where the difference is within numerical tolerance."""
-    gap: np.ndarray[Any, Any] = b - a
-    gap[np.abs(gap) <= TOLERANCE * np.maximum(1.0, np.maximum(np.abs(a), np.abs(b)))] = 0.0
-    return gap
-
-
-def _changes(
-    compared: Sequence[tuple[Series, Mapping[str, float], Floats]],
-    named: Mapping[Series, str],
-    draws: int,
-    seed: int,
-) -> list[Change]:
-    """Returns the changes of all metrics, tested by sign flips of their questions' differences: the primary ones among
-    themselves, the others among all."""
-    everywhere = sorted({question for _, gaps, _ in compared for question in gaps})
-    table = [np.array([gaps.get(question, math.nan) for question in everywhere]) for _, gaps, _ in compared]
-    draws = min(draws, MOST_DRAWS)
-    tested = sign_flips(table, draws=draws, seed=seed)
-    primary = primary_of(series for series, *_ in compared)
-    rows = [row for row, (series, *_) in enumerate(compared) if series in primary]
-    for row, alone in zip(
-        rows, sign_flips([table[row] for row in rows], draws=draws, seed=seed), strict=True
-    ):
-        tested[row] = alone
-    return [
-        _change(named[series], series, a, np.array(list(gaps.values())), found, primary=series in primary)
-        for (series, gaps, a), found in zip(compared, tested, strict=True)
-    ]
-
-
-def _change(title: str, series: Series, a: Floats, gap: Floats, found: FlipTest, *, primary: bool) -> Change:
-    mean = found.value
-    if abs(mean) <= TOLERANCE * max(1.0, float(np.abs(a).mean())):
-        mean = 0.0
-    spread = float(gap.std(ddof=1)) if len(gap) > 1 else 0.0
-    effect = mean / spread if spread > 1e-12 else math.copysign(math.inf, mean) if mean else 0.0
-    known = METRICS.get(series.name)
-    change = Change(
-        title, series.level, len(gap), float(a.mean()), after=float((a + gap).mean()), difference=mean,
-        low=found.low, high=found.high, p=found.p, p_corrected=found.p_adjusted, effect=effect, verdict="",
-        direction="neither" if known is None else known.direction, primary=primary,
-    )  # fmt: skip
-    return replace(change, verdict=_verdict(change))
-
-
-def _verdict(change: Change) -> str:
-    if change.difference == 0:
-        return NOT_DECISIVE
-    if change.p_corrected > SIGNIFICANT:
-        return TOO_FEW if least_p(change.questions) > SIGNIFICANT else NOT_DECISIVE
-    if change.direction == "neither":
-        return "changed"
-    return "better" if (change.difference > 0) == (change.direction == "higher") else "worse"

@@ -1,22 +1,121 @@
-"""Compares two sides and holds the result to bounds: what `ragguard compare` and the pytest fixture both do."""
+"""Compares two sides, holds the result to bounds such as `udcg < -0.02`, and writes it as Markdown: what
+`ragguard compare` and the pytest fixture do."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import math
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
-from ragguard.analysis.comparison import Comparison, compare
-from ragguard.analysis.condition import CheckedCondition, Condition
+from ragguard.analysis.comparison import UNDECIDED, Change, Comparison, MovedQuestion, interval_text
 from ragguard.analysis.labels.corrected import CorrectedChanges, corrected_changes
 from ragguard.analysis.labels.label_file import read_label_file
-from ragguard.analysis.pairs import Questions, read_questions
-from ragguard.analysis.verdict import Change
-from ragguard.errors import InvalidInput
+from ragguard.analysis.pairs import Questions, compare, read_questions
+from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.wording import question_line
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.records import Level
 from ragguard.scorers.exam.record import failed_behind
 from ragguard.storage.sqlite import baselines
 from ragguard.storage.sqlite.database import is_store
+
+_CONDITION = re.compile(r"^\s*([\w.]+)\s*(<=|>=|<|>)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)\s*$")
+_OPERATORS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
+T = TypeVar("T")
+_LEVELS = get_args(Level)
+"""The endings by which `titles` tells series of one name apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A bound on a metric's difference, such as `udcg < -0.02`."""
+
+    metric: str
+    sign: str
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Returns the condition that a text such as `udcg < -0.02` states."""
+        match = _CONDITION.match(text) if isinstance(text, str) else None
+        if match is None:
+            raise InvalidInput("--fail-if", text, "METRIC <, <=, > or >= NUMBER, such as 'udcg < -0.02'")
+        return cls(match[1], match[2], float(match[3]))
+
+    def holds_for(self, difference: float) -> bool:
+        """Returns whether a difference satisfies the bound."""
+        return bool(_OPERATORS[self.sign](difference, self.bound))
+
+    def corrected(self, differences: Mapping[str, T]) -> T:
+        """Returns the metric's difference among those that labels correct; raises where it is not corrected."""
+        if self.metric not in differences:
+            known = ", ".join(sorted(differences)) or "none: label both sides"
+            raise UnknownName(
+                "--fail-if", self.metric, f"a metric that the labels correct on both sides: {known}"
+            )
+        return differences[self.metric]
+
+    def of(self, comparison: Comparison) -> Change:
+        """Returns the change that the condition is about; raises where the metric was not compared, and where its name
+        stands for several that were."""
+        compared = {change.metric: change for change in comparison.changes}
+        if self.metric in compared:
+            return compared[self.metric]
+        meant = sorted(name for name in compared if self._may_mean(name))
+        if len(meant) == 1:
+            return compared[meant[0]]
+        if meant:
+            raise UnknownName(
+                "--fail-if", self.metric, f"one of the metrics of that name: {', '.join(meant)}"
+            )
+        lacking = (
+            "; one side lacks it: score both with the same scorers"
+            if self.metric in comparison.missing or any(map(self._may_mean, comparison.missing))
+            else ""
+        )
+        raise UnknownName(
+            "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
+        )
+
+    def _may_mean(self, title: str) -> bool:
+        """True for a title that `titles` made longer, as several series share the name."""
+        return title in (self.metric, *(f"{self.metric}.{level}" for level in _LEVELS))
+
+    def __str__(self) -> str:
+        return f"{self.metric} {self.sign} {self.bound:g}"
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedCondition:
+    """A condition, and the difference to which it was held."""
+
+    condition: Condition
+    metric: str
+    """The metric's name in the table."""
+    difference: float
+    low: float
+    high: float
+
+    @property
+    def passed(self) -> bool:
+        """True where the difference does not satisfy the bound."""
+        return not self.condition.holds_for(self.difference)
+
+    def __str__(self) -> str:
+        verdict = f"passed: {self.condition} does not hold" if self.passed else f"FAILED: {self.condition}"
+        return f"{verdict}; the difference is {self.difference:+.4g}{interval_text(self.low, self.high)}"
+
+    def as_dict(self) -> dict[str, Any]:
+        """Returns plain data for JSON."""
+        found = (
+            {"low": self.low, "high": self.high} if math.isfinite(self.low) else {"low": None, "high": None}
+        )
+        return asdict(self) | found | {"condition": str(self.condition), "passed": self.passed}
+
 
 _ALIKE = 0.5
 """The share of passages that both sides saw, under which other documents are suspected."""
@@ -179,3 +278,45 @@ def _refuse_failed(conditions: Sequence[Condition], sides: Sequence[Questions], 
                 str(condition),
                 f"metrics that their model can judge ({remark}); or --trust-failed",
             )
+
+
+MOST = 20
+"""The most questions that are listed."""
+
+
+def comment_of(checked: GateCheck) -> str:
+    """Returns the verdict, the metrics on which it and the bounds rest, each bound with its difference, what labels
+    correct, and the questions that fell."""
+    found = checked.found
+    rows = tuple(
+        (change.metric, change.questions, change.before, change.after, change.shown, _verdict(change))
+        for change in checked.decisive
+    )
+    columns = ("metric", "questions", "before", "after", "difference (95 %)", "verdict")
+    notes = filter(None, (found.left_out, checked.documents, *checked.thin, *found.remarks))
+    table = Table("changes", found.verdict.sentence, columns, rows, notes=tuple(notes)).markdown()
+    parts = [table]
+    if checked.gates:
+        parts.append("".join(f"- {gate if gate.passed else f'**{gate}**'}\n" for gate in checked.gates))
+    if checked.changes is not None:
+        corrected = tuple((name, one.shown, one.verdict) for name, one in checked.changes.differences.items())
+        titles, remarks = ("metric", "difference (95 %)", "verdict"), tuple(checked.changes.remarks)
+        parts.append(
+            Table("corrected", "Corrected by labels of people", titles, corrected, notes=remarks).markdown()
+        )
+    if found.fell:
+        more = len(found.fell) - MOST
+        lines = [*map(_line, found.fell[:MOST]), *([f"- … and {more:,} more"] if more > 0 else [])]
+        parts.append(f"<details><summary>{len(found.fell):,} of {found.paired:,} questions fell</summary>\n")
+        parts.append("\n".join(lines) + "\n\n</details>\n")
+    return "\n".join(parts)
+
+
+def _line(item: MovedQuestion) -> str:
+    """Returns a question as code, in which no markup and no @name means anything, and how far it fell."""
+    moves = ", ".join(f"{move.metric} {move.before:.3f} → {move.after:.3f}" for move in item.moves)
+    return f"- `{question_line(item.question).replace('`', chr(39))}`: {moves}"
+
+
+def _verdict(change: Change) -> str:
+    return "not decisive" if change.verdict in UNDECIDED else change.verdict

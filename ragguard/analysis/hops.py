@@ -17,10 +17,15 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.text import Text
 
-from ragguard.analysis.digest import MISLEADS, best, named, remarks_on_fit
-from ragguard.analysis.selection import diagnose_selection
-from ragguard.analysis.shadow import would_drop
-from ragguard.analysis.text import line_of
+from ragguard.analysis.wording import (
+    MISLEADS,
+    best,
+    diagnose_selection,
+    line_of,
+    named,
+    remarks_on_fit,
+    would_drop,
+)
 from ragguard.capture.model_calls import notice
 from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score

@@ -12,19 +12,30 @@ import base64
 import hashlib
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from html import escape
 from importlib.resources import files
 from pathlib import Path
 from typing import IO, Any
 
 from ragguard._version import __version__
-from ragguard.analysis.digest import MISLEADS, Texts, detail, scores_json, selection_numbers, summary
-from ragguard.analysis.selection import about_selections
+from ragguard.analysis.wording import (
+    MISLEADS,
+    Shortened,
+    about_selections,
+    best,
+    diagnose_selection,
+    remarks_on_fit,
+    would_drop,
+)
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.metrics.registry import METRICS
+from ragguard.records import MODEL_CALLS
+from ragguard.runtime.faults import without_times
 from ragguard.scorers.exam.record import remarks_on
-from ragguard.storage.sqlite.overview import SCALE, Overview
+from ragguard.scorers.explanation import Explanation, explain_facts
+from ragguard.scorers.run_facts import READ, HopFacts, Number, RunFacts, with_numbers
+from ragguard.storage.sqlite.overview import SCALE, Overview, RunLine, StepLine
 
 BLOCK = 50
 """The number of runs in one block of data."""
@@ -138,3 +149,207 @@ def content_policy(style: str, script: str) -> str:
 
 def _ends(ends: tuple[float, float]) -> list[float | None]:
     return [end if abs(end) != float("inf") else None for end in ends]
+
+
+Data = dict[str, Any]
+Texts = dict[str, int]
+"""Texts in the order of their numbers, so that a passage retrieved often is written once."""
+STATES = {"open": "running", "ok": "", "interrupted": "waits to go on"}
+"""The words that are shown for the status of a run; other statuses are shown as they are."""
+
+
+def summary(run: RunLine) -> Data:
+    """Returns what the list of runs shows of a run and sorts, filters and searches by."""
+    total, correct = best(run.scores, "delta_seper_total"), best(run.scores, "answer_correct")
+    context, covered = best(run.scores, "udcg_context"), best(run.scores, "coverage_total")
+    before, likelier = best(run.scores, "seper_closed_book"), best(run.scores, "delta_likelihood_total")
+    return {
+        "id": run.id,
+        "question": run.question,
+        "name": run.name,
+        "status": run.status,
+        "state": STATES.get(run.status, run.status),
+        "started": run.started_ns // 1_000_000,
+        "hops": run.hops,
+        "before": None if before is None else before.value,
+        "gain": None if total is None else total.value,
+        "likelier": None if likelier is None else likelier.value,
+        "error": None if total is None else total.stderr,
+        "source": next((one.reference_source for one in (total, likelier) if one is not None), ""),
+        "dropped": run.dropped,
+        "misleading": run.misleading,
+        "worst": None if run.worst is None else round(run.worst, 4),
+        "udcg": None if context is None else context.value,
+        "coverage": None if covered is None else covered.value,
+        "answer": "" if correct is None else correct.label,
+        "failures": run.failures,
+        "provisional": run.provisional > 0,
+        "session": run.session,
+        "thumb": run.thumb,
+        "tokens": run.usage.prompt_tokens + run.usage.output_tokens,
+    }
+
+
+def detail(overview: Overview, texts: Texts) -> Data:
+    """Returns what the page shows of an opened run, except its scores."""
+    run, usage = overview.row, overview.summary.usage
+    explanation, selections = explanation_of(overview), selection_numbers(overview)
+    shortened: dict[int, list[Shortened]] = {}
+    for seq, *score in json.loads(overview.summary.shortened):
+        shortened.setdefault(seq, []).append(tuple(score))
+    return {
+        "id": run["id"],
+        "references": overview.references,
+        "answer": run["answer"],
+        "explanation": explanation.text,
+        "took": max(0, run["ended_ns"] - run["started_ns"]) / 1e6 if run["ended_ns"] else None,
+        "note": str(overview.feedback.get("note", "")),
+        "models": list(_model_calls(overview.metadata.get(MODEL_CALLS))),
+        "subs": overview.sub_questions or overview.summary.sub_questions,
+        "steps": [
+            {
+                **_step(step, texts, run["started_ns"], shortened.get(step.seq, ())),
+                "wrong": sorted(rank for hop, rank in explanation.sources if hop == number),
+                "stating": sorted(rank for hop, rank in explanation.stating if hop == number),
+                "bridge": bridge.later.number if (bridge := explanation.bridges.get(number)) else None,
+                "remarks": [
+                    *([bridge.remark] if bridge else []),
+                    *([diagnose_selection(*selections[step.seq])] if step.seq in selections else []),
+                ],
+            }
+            for number, step in enumerate(overview.steps, 1)
+        ],
+        "failures": list(
+            {
+                (failure.scorer, failure.error, failure.step_id, without_times(failure.message)): {
+                    "scorer": failure.scorer,
+                    "error": failure.error,
+                    "message": failure.message,
+                    "step": failure.step_id,
+                    "retry": failure.will_retry,
+                }
+                for failure in overview.failures
+            }.values()
+        ),
+        "cost": {
+            "requests": usage.requests,
+            "prompt": usage.prompt_tokens,
+            "output": usage.output_tokens,
+            "seconds": round(usage.seconds, 3),
+            "engines": overview.summary.engines,
+        },
+    }
+
+
+def _model_calls(calls: object) -> Iterator[Data]:
+    """Yields the calls of models that a run's metadata hold, without anything that is not as the trace's reader writes
+    it."""
+    for call in calls if isinstance(calls, list) else ():
+        if isinstance(call, dict):
+            numbers = ("started_ns", "seconds", "tokens_read", "tokens_written", "cost")
+            known = {name: call[name] for name in numbers if isinstance(call.get(name), int | float)}
+            yield {"model": str(call.get("model", "")), "started_ns": 0, "seconds": 0, **known}
+
+
+def explanation_of(overview: Overview) -> Explanation:
+    """Returns the explanation of a run; the same as of the run and its scores themselves."""
+    row, summary = overview.row, overview.summary
+    hops = {
+        step.seq: HopFacts(
+            number,
+            step.row["turn"],
+            step.row["query"] or row["question"],
+            step.texts,
+            read=frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept),
+            dropped=frozenset(step.reasons),
+            texts_known=step.texts_known,
+        )
+        for number, step in enumerate(overview.steps, 1)
+    }
+    facts = RunFacts(
+        question=row["question"], answer=row["answer"] or "", references=overview.references,
+        hops=list(hops.values()), sub_questions=overview.sub_questions,
+    )  # fmt: skip
+    of_passages = (
+        Number(
+            step=seq,
+            rank=rank,
+            name=name,
+            value=value / SCALE,
+            stderr=None if error is None else error / SCALE,
+            sub_question=sub,
+        )
+        for seq, rank, name, value, sub, error in json.loads(summary.of_passages)
+        if name == "utility" or (name == "answerability" and overview.sub_questions)
+    )
+    others = (
+        Number(
+            step=seq, rank=None, name=name, value=value / SCALE,
+            stderr=None if error is None else error / SCALE, label=label, source=source,
+        )
+        for rows in (summary.of_steps, summary.of_run)
+        for seq, name, value, error, label, source, stage in json.loads(rows)
+        if name in READ and stage == "passages"
+    )  # fmt: skip
+    return explain_facts(with_numbers(facts, hops, (*of_passages, *others)))
+
+
+def selection_numbers(overview: Overview) -> dict[int, tuple[float, float]]:
+    """Returns PROC and %PROC of each step that has both, by its `seq`."""
+    found: dict[int, dict[str, float]] = {}
+    if '"pct_proc"' in overview.summary.of_steps:
+        for seq, name, value, *_ in json.loads(overview.summary.of_steps):
+            found.setdefault(seq, {})[name] = value / SCALE
+    return {
+        seq: (values["proc"], values["pct_proc"])
+        for seq, values in found.items()
+        if {"proc", "pct_proc"} <= values.keys()
+    }
+
+
+def scores_json(overview: Overview) -> str:
+    """Returns the run's scores as JSON: those of passages, of steps and of the run. `ScoreSummary` has the columns."""
+    summary = overview.summary
+    return f"[{summary.of_passages},{summary.of_steps},{summary.of_run}]"
+
+
+def _step(
+    step: StepLine,
+    texts: Texts,
+    began_ns: int,
+    shortened: Iterable[Shortened],
+) -> Data:
+    row, decision = step.row, step.decision
+    started, ended = row["started_ns"], row["ended_ns"]
+    return {
+        "place": step.seq,
+        "id": row["id"],
+        "query": row["query"],
+        "tool": row["tool"],
+        "turn": row["turn"],
+        "status": row["status"],
+        "error": step.error,
+        "notice": "; ".join(filter(None, [step.notice, *remarks_on_fit(shortened)])),
+        "began": started,
+        "at": max(0, started - began_ns) / 1e6 if began_ns and started else None,
+        "took": max(0, ended - started) / 1e6 if ended else None,
+        "guard": None if decision is None else {
+            "status": decision["status"], "reason": _why(decision), "ms": round(decision["elapsed_ms"] or 0, 2),
+        },
+        "advice": None if step.advice is None else {
+            "action": str(step.advice.get("action", "")),
+            "reasons": [str(why) for why in step.advice.get("reasons", ())],
+            "calibrated": bool(step.advice.get("calibrated")),
+            "ms": round(float(step.advice.get("elapsed_ms") or 0), 2),
+        },
+        "texts": [texts.setdefault(text, len(texts)) for text in step.texts],
+        "k": step.places,
+        "kept": step.kept,
+        "reasons": step.reasons,
+    }  # fmt: skip
+
+
+def _why(decision: Data) -> str:
+    """Returns the reason of a guard's decision, with what it would have dropped where it was in shadow."""
+    shadow = would_drop([rank for _, rank, *_ in decision.get("would_drop", ())])
+    return "; ".join(filter(None, [decision["reason"], shadow]))

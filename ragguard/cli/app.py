@@ -1,4 +1,5 @@
-"""Puts the commands together. A command is the function `run` of the file of its name, imported on call."""
+"""Puts the commands together. A command is the function `run` of the file of its name, or one of `ELSEWHERE`, imported
+when it is called."""
 
 from __future__ import annotations
 
@@ -38,6 +39,12 @@ COMMANDS = {
     "export-nano": "Write nano as a checkpoint that transformers and vLLM load.",
 }
 """The help line of each command by its name, apart from the commands, so that `ragguard --help` imports no engine."""
+ELSEWHERE = {
+    "baseline": ("compare", "name_runs"),
+    "export-nano": ("weights", "export_nano"),
+    "fetch": ("weights", "fetch_model"),
+}
+"""The file and the function of commands that have no file of their own."""
 
 
 P = ParamSpec("P")
@@ -77,6 +84,13 @@ def ends_in_a_sentence(command: str, run: Callable[P, None]) -> Callable[P, None
     return guarded
 
 
+def function_of(command: str) -> Callable[..., None]:
+    """Imports the file of a command, and returns its function."""
+    file, function = ELSEWHERE.get(command, (command, "run"))
+    found: Callable[..., None] = getattr(import_module(f"ragguard.cli.{file}"), function)
+    return found
+
+
 class LazyGroup(typer.core.TyperGroup):
     """A group whose commands are imported when they are called."""
 
@@ -85,12 +99,12 @@ class LazyGroup(typer.core.TyperGroup):
         return list(COMMANDS)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Imports the command's module and makes a command of its function `run`."""
+        """Returns the command of a name; None where there is none."""
         if cmd_name not in COMMANDS:
             return None
-        module = import_module(f"ragguard.cli.{cmd_name.replace('-', '_')}")
+        run = ends_in_a_sentence(cmd_name, function_of(cmd_name))
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        single.command(name=cmd_name, short_help=COMMANDS[cmd_name])(ends_in_a_sentence(cmd_name, module.run))
+        single.command(name=cmd_name, short_help=COMMANDS[cmd_name])(run)
         return typer.main.get_command(single)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:

@@ -6,23 +6,24 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
+from rich.console import Console
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, LabelFile, PromptSetName, RunFiles
-from ragguard.cli.run_source import RunSource
-from ragguard.cli.terminal import notes, say
+from ragguard.advice import AdviceCalibration
+from ragguard.analysis.labels.label_file import read_label_file, with_labels
+from ragguard.analysis.validation.dataset import read_dataset
+from ragguard.analysis.validation.udcg_fit import fit_udcg
+from ragguard.cli.run_source import RunFiles, RunSource
+from ragguard.cli.terminal import EngineAddress, JudgeAddress, LabelFile, PromptSetName, notes, say
+from ragguard.cli.validate import scored_by_engine
+from ragguard.client import RagGuard
 from ragguard.errors import CalibrationError, InvalidInput
+from ragguard.guard import DistractorGuard
+from ragguard.guard.calibration import Calibration, Example, Order, examples_of
+from ragguard.records import Run
 from ragguard.runtime.arguments import output_path
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ragguard.advice import AdviceCalibration
-    from ragguard.guard import DistractorGuard
-    from ragguard.guard.calibration import Calibration, Example, Order
-    from ragguard.records import Run
 
 
 def run(
@@ -80,9 +81,6 @@ def run(
     Exit code 0: written. 1: written, but some lines could not be read. 2: no calibration: too few examples, a wrong
     option, no such file, no engine.
     """
-    from ragguard.client import RagGuard
-    from ragguard.guard import DistractorGuard
-
     console = notes()
     _check_options(
         what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
@@ -97,8 +95,6 @@ def run(
     source = RunSource(files, console, {})
     runs: Iterable[Run] = source.runs()
     if labels is not None:
-        from ragguard.analysis.labels.label_file import read_label_file, with_labels
-
         runs = with_labels(runs, read_label_file(labels))
     if what == "advice":
         with RagGuard(engine, judge=judge, prompts=prompts, store=None, scorers=()) as rg:
@@ -126,7 +122,6 @@ def run(
 
 def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
     """Refuses options that have no meaning for the chosen kind of calibration."""
-
     if what not in ("guard", "advice", "udcg"):
         raise InvalidInput("--for", what, "guard, advice or udcg")
     if what != "advice" and max_loss is not None:
@@ -143,10 +138,6 @@ def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None
 
 async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:
     """Fits UDCG on the contexts of the files, saves the fit, and returns what it is worth in words."""
-    from ragguard.analysis.validation.dataset import read_dataset
-    from ragguard.analysis.validation.udcg_fit import fit_udcg
-    from ragguard.cli.validate import scored_by_engine
-
     remarks: list[str] = []
     contexts = [one for file in files for one in read_dataset(file, remarks=remarks)]
     with console.status("") as status:
@@ -199,8 +190,6 @@ class _LabelCount:
 
     def examples(self, runs: Iterable[Run]) -> Iterable[Example]:
         """Yields the labelled retrievals of each run while the runs are read."""
-        from ragguard.guard.calibration import examples_of
-
         for run in runs:
             found = examples_of(run.steps)
             self.used += len(found)

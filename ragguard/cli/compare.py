@@ -1,25 +1,26 @@
-"""`ragguard compare A B`: compares two stores, folders of parts or score files, paired by question."""
+"""`ragguard compare A B`: compares two stores, folders of parts or score files, paired by question; `ragguard baseline`
+names the runs with which later ones are compared."""
 
 from __future__ import annotations
 
+import gc
 import json
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.console import Console
 
-from ragguard.cli.options import LabelFile
-from ragguard.cli.terminal import Column, say, screen, show_table
+from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change
+from ragguard.analysis.gate_check import GateCheck, GateSettings, check, comment_of
+from ragguard.analysis.labels.corrected import CorrectedChanges
+from ragguard.analysis.wording import as_markup, question_line
+from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
+from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-
-    from ragguard.analysis.gate_check import GateCheck
-    from ragguard.analysis.labels.corrected import CorrectedChanges
-    from ragguard.analysis.verdict import Change
+from ragguard.storage.sqlite import baselines
 
 _FELL = 5
 """The most questions that fell that are shown."""
@@ -81,11 +82,6 @@ def run(
 
     Exit code 0: nothing failed. 1: a --fail-if condition holds. 2: they cannot be compared.
     """
-    import gc
-
-    from ragguard.analysis.comment import comment_of
-    from ragguard.analysis.gate_check import GateSettings, check
-
     if markdown is not None:
         output_path("--markdown", markdown)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
@@ -111,9 +107,6 @@ def run(
 
 
 def _show(checked: GateCheck, *, every: bool) -> None:
-    from ragguard.analysis.comparison import TOO_FEW, UNDECIDED
-    from ragguard.analysis.text import as_markup, question_line
-
     console, found = screen(), checked.found
     verdict = found.verdict
     console.print(f"[bold {_COLOURS.get(verdict.word, '')}]{as_markup(verdict.sentence)}[/]")
@@ -175,8 +168,6 @@ def _show(checked: GateCheck, *, every: bool) -> None:
 
 def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
     """Prints the means of both sides as the labels of people correct them."""
-    from ragguard.analysis.text import as_markup
-
     console, rows = screen(), list(changes.differences.items())
     sides = [(changes.before.means[name], changes.after.means[name]) for name, _ in rows]
     show_table(console, f"Corrected by {labels}", [
@@ -193,8 +184,6 @@ def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
 
 def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> None:
     """Prints a table of changes; an arrow says which way is better."""
-    from ragguard.analysis.text import as_markup
-
     thin = any(change.questions < paired for change in changes)
     show_table(console, f"{paired} questions in common", [
         Column("metric", [f"{as_markup(change.metric)} {_ARROWS.get(change.direction, ' ')}" for change in changes]),
@@ -211,3 +200,35 @@ def _show_changes(console: Console, changes: Sequence[Change], paired: int) -> N
 def _questions(change: Change, paired: int) -> str:
     colour = "yellow" if change.questions < paired else "dim"
     return f"[{colour}]{change.questions}[/]"
+
+
+def name_runs(
+    store: Annotated[str, typer.Argument(help="A store.")],
+    name: Annotated[
+        str | None, typer.Argument(help="The name to set; without one, the baselines are listed.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Forget the name; its runs stay.")] = False,
+) -> None:
+    """Name the runs since the last baseline, or all where there is none; then: compare STORE [AFTER] --baseline NAME.
+
+    A name that is taken moves to these runs, which is said.
+
+    Exit code 0: done. 2: there is no such store or baseline, or no run to name.
+    """
+    if remove:
+        if not name:
+            known = ", ".join(baselines.baselines(store)) or "there is none"
+            raise InvalidInput("--remove", "no name", f"the name of a baseline: {known}")
+        baselines.remove_baseline(store, name)
+        say(f"{name} is no baseline of {store} any more; its runs stay")
+        return
+    before = baselines.baselines(store)
+    shown = before.values() if name is None else [baselines.set_baseline(store, name)]
+    for one in shown:
+        say(f"{one.name}  {one.at}  {one.runs:,} runs  documents {one.documents}")
+    if name in before:
+        say(
+            f"{name} was the name of {before[name].runs:,} earlier runs, of {before[name].at}; it is not any more"
+        )
+    if not shown:
+        say(f"{store} has no baseline; `ragguard baseline {shlex.quote(store)} NAME` sets one")

@@ -5,6 +5,7 @@ The part of a framework is in its integration's module `demo`, imported by name:
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import shutil
@@ -15,19 +16,24 @@ from importlib import import_module
 from pathlib import Path
 from statistics import median
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import Annotated, NamedTuple
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
 
-from ragguard.cli.demo_stage import Agent, Stage
+from ragguard import DistractorGuard, Engine, Passage, RagGuard, Run, Score, connect, world
+from ragguard.analysis.comparison import Comparison
+from ragguard.analysis.hops import hop_table
+from ragguard.analysis.page import write_html
+from ragguard.analysis.pairs import compare, read_questions
+from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, StoreError
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ragguard import Run, Score
-    from ragguard.analysis.comparison import Comparison
-    from ragguard.scorers.explanation import Explanation
+from ragguard.scorers.explanation import Explanation, explain
+from ragguard.storage.files.runfile import write_runs
+from ragguard.world import Case, Retriever
 
 FRAMEWORKS = {"LangGraph": "ragguard_langchain", "LlamaIndex": "ragguard_llamaindex"}
 THRESHOLD = -0.05
@@ -43,9 +49,6 @@ def run(
     ] = 5,
 ) -> None:
     """Show ragguard at work, offline, on the small model and the made-up world that are part of the package."""
-    from rich.console import Console
-    from rich.markup import escape
-
     console = Console(highlight=False)
     began = time.perf_counter()
     attached = {title: module for title, package in FRAMEWORKS.items() if (module := _module(package))}
@@ -129,14 +132,6 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
-    from ragguard import DistractorGuard, RagGuard, connect
-    from ragguard.analysis.comparison import compare
-    from ragguard.analysis.digest import MISLEADS
-    from ragguard.analysis.page import write_html
-    from ragguard.analysis.pairs import read_questions
-    from ragguard.scorers.explanation import explain
-    from ragguard.storage.files.runfile import write_runs
-
     engine = connect("nano")
     stage = Stage(engine, seed)
     plain, hard = stage.plain(COMPARED), stage.hard(GUARDED)
@@ -176,8 +171,6 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Console) -> None:
     """Prints five lines of findings, then one answer that the guard saved: how it went wrong without, and right with
     it."""
-    from ragguard.analysis.hops import hop_table
-
     saved = _changed_by_guard(shown, saved=True)
     wrong, right = saved[0] if saved else (None, None)
     paid = max(shown, key=_largest_gain)
@@ -212,9 +205,6 @@ def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Co
 
 def _line(console: Console, word: str, sentence: str) -> None:
     """Prints a word, and a sentence beside it."""
-    from rich.table import Table
-    from rich.text import Text
-
     grid = Table.grid(padding=(0, 2))
     grid.add_column(min_width=8)
     grid.add_row(Text(word, "bold"), Text(sentence))
@@ -252,3 +242,74 @@ def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
         f"guard     {median(guarded):.0f} ms a retrieval (median; the model runs on this machine too)\n"
         f"scoring   {sum(item.requests for item in usage)} requests, {tokens:,} tokens, {len(usage)} scores"
     )
+
+
+K = 5
+NOISE = 0.8
+"""The share of random passages among the finds of the worse search."""
+_DRAWN = 160
+"""How many questions are drawn; those that are shown are chosen from them."""
+
+
+class Agent(NamedTuple):
+    """An agent of a framework, with the search that it uses and the guard behind that search, if there is one."""
+
+    module: ModuleType
+    """The module `demo` of the framework's integration."""
+    name: str
+    """The name of its runs."""
+    search: Retriever
+    guard: DistractorGuard | None = None
+
+
+class Stage:
+    """Two-hop questions, and passages among which are many near misses: the same about another person or thing."""
+
+    def __init__(self, engine: Engine, seed: int) -> None:
+        self._engine = engine
+        cases, corpus = world.cases(_DRAWN, seed=seed, hops=2), world.Corpus(world.default_world())
+        corpus.passages += [passage for case in cases for passage in case.pool()]
+        self.search = world.Retriever(corpus, K, seed=seed)
+        self.worse_search = world.Retriever(corpus, K, noise=NOISE, seed=seed)
+        misses = {case.question: self._near_misses(case) for case in cases}
+        answerable = [case for case in cases if misses[case.question] >= 0]
+        self._cases = sorted(answerable, key=lambda case: misses[case.question], reverse=True)
+
+    def hard(self, count: int) -> list[Case]:
+        """Returns the questions with the most near misses among what is found for them."""
+        return self._cases[:count]
+
+    def plain(self, count: int) -> list[Case]:
+        """Returns the questions with the fewest."""
+        return self._cases[-count:]
+
+    def answer(self, rg: RagGuard, agent: Agent, cases: Sequence[Case]) -> None:
+        """Lets an agent answer the questions, captured by `rg`."""
+        plans = {case.question: case.sub_questions for case in cases}
+        ask = agent.module.agent(plans.__getitem__, agent.search, self._read, agent.guard)
+        integration = import_module(agent.module.__name__.rpartition(".")[0])
+        integration.instrument(rg)
+        for case in cases:
+            with rg.run(case.question, references=case.references, name=agent.name):
+                ask(case.question)
+        integration.uninstrument()
+
+    def _read(self, question: str, texts: Sequence[str]) -> str:
+        """Returns the model's answer from the passages that were found."""
+        prompt = "\n".join([*(f"- {text}" for text in texts), f"Question: {question}", "Answer:"])
+        return asyncio.run(self._engine.sample([prompt], n=1, max_tokens=8, temperature=0))[0][0].text
+
+    def _near_misses(self, case: Case) -> int:
+        """Returns how many near misses the search finds; −1 where it does not find the answer of a hop."""
+        count = 0
+        for gold, query in zip(case.gold, case.sub_questions, strict=True):
+            found = self.search(query)
+            if all(one.text != gold.text for one in found):
+                return -1
+            (relation, subject), facts = _fact(gold), [_fact(one) for one in found]
+            count += sum(fact[0] == relation and fact[1] != subject for fact in facts)
+        return count
+
+
+def _fact(passage: Passage) -> tuple[object, object]:
+    return passage.metadata["relation"], passage.metadata["subject"]

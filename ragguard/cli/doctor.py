@@ -1,4 +1,4 @@
-"""`ragguard doctor`: examines what an engine is, how exact and how fast it is, and what to change."""
+"""`ragguard doctor`: what an engine is, how exact and how fast, and what to change; with --exam, what it can tell."""
 
 from __future__ import annotations
 
@@ -6,21 +6,26 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, PromptSetName
-from ragguard.cli.terminal import say
-from ragguard.errors import EngineError
+from ragguard.cli.terminal import ENGINES, PromptSetName, notes, progress_bar, say
+from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.connect import connect, open_engine
+from ragguard.engines.layers import Patience, Retry
+from ragguard.engines.prompts import PromptSet, load_prompts
+from ragguard.errors import EngineError, EngineRejected, shown_apart
+from ragguard.records import Passage, RetrievalStep, Run
+from ragguard.scorers.exam.examination import examine as examine_model
+from ragguard.scorers.exam.examination import repeated
+from ragguard.scorers.exam.record import ABOUT, NEEDED, ExamRecord, answers_file, keep_record, record_file
+from ragguard.scorers.settings import ScoringSettings
 from ragguard.text.secret_filter import without_secrets
-
-if TYPE_CHECKING:
-    from ragguard.engines.base import Engine, EngineInfo, Prompt
-    from ragguard.engines.prompts import PromptSet
 
 _MANY, _ROUNDS, _SAMPLES = 64, 5, 10
 _MEASURED_S = 2.0
@@ -126,8 +131,6 @@ def run(
             say(f"{name:<11} {value}")
 
     if exam:
-        from ragguard.cli.exam import show_exam
-
         show_exam(engine, model=model, timeout_s=timeout, prompts=prompts, as_json=as_json)
         return
     try:
@@ -147,10 +150,6 @@ def run(
 async def _examine(
     engine: str, model: str | None, timeout_s: float, prompts: str | None, speed: bool, tell: Tell
 ) -> Examination:
-    from ragguard.engines.connect import open_engine
-    from ragguard.engines.layers import Patience, Retry
-    from ragguard.engines.prompts import load_prompts
-
     given = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
@@ -161,8 +160,6 @@ async def _examine(
 async def examine(engine: Engine, prompts: PromptSet | None, *, speed: bool, tell: Tell) -> Examination:
     """Returns what an engine says about itself, and how exactly and how fast it answers; a part that fails is noted
     in `failures`, and the others are examined all the same."""
-    from ragguard.engines.prompts import load_prompts
-
     info = await engine.info()
     prompts = prompts or load_prompts(info.prompts)
     found = Examination(
@@ -270,9 +267,6 @@ async def _speed(
 
 async def _cost(engine: Engine, prompts: PromptSet, found: Examination, latency: float) -> None:
     """Notes what a run of one hop with five passages takes."""
-    from ragguard.records import Passage, RetrievalStep, Run
-    from ragguard.scorers.settings import ScoringSettings
-
     passages = [Passage(f"Ada Berg founded firm {number}.") for number in range(5)]
     question = "Who founded firm 1?"
     step = RetrievalStep(query=question, passages=passages)
@@ -301,3 +295,88 @@ def _verdict(found: Examination) -> str:
         f"ready: {found.ready}; a run of one hop with five passages takes {found.requests:,} requests, "
         f"{found.tokens:,} tokens, about {found.seconds:.1f} s{change}"
     )
+
+
+def show_exam(
+    engine: str, *, model: str | None, timeout_s: float, prompts: str | None, as_json: bool
+) -> None:
+    """Examines an engine, shows its figures and keeps them. Exits with 1 where it failed in something.
+
+    A stopped examination goes on where it was when it is started again.
+    """
+    answers = answers_file(f"{engine} {model or ''}")
+    try:
+        record, path = asyncio.run(_examined(engine, model, timeout_s, prompts, answers, quiet=as_json))
+    except EngineError as error:
+        say(f"{without_secrets(engine)}: not examined\n{type(error).__name__}: {error}", error=True)
+        raise typer.Exit(1) from error
+    kept = keep_record(record, path)
+    if kept:
+        answers.unlink(missing_ok=True)
+    if as_json:
+        say(json.dumps(asdict(record) | {"failed": record.failed, "kept": kept}, indent=2))
+    else:
+        _show(record)
+        say(
+            f"kept in {path}"
+            if kept
+            else f"not kept: {path.parent} cannot be written (RAGGUARD_EXAMS names another)"
+        )
+    if record.failed:
+        raise typer.Exit(1)
+
+
+async def _examined(
+    address: str, model: str | None, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
+) -> tuple[ExamRecord, Path]:
+    try:
+        answers.parent.mkdir(parents=True, exist_ok=True)
+        cache: Path | None = answers
+    except OSError:  # nothing is kept there, and a stopped examination begins anew
+        cache = None
+    once = Patience(attempts=1)  # a server that is not there is said at once
+    async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s), once)) as first:
+        info = await first.info()
+    async with aclosing(connect(address, model=model, timeout_s=timeout_s, cache=cache)) as asked:
+        given = load_prompts(prompts or info.prompts)
+        if given.name == "nano":
+            raise EngineRejected(
+                "nano knows its own made-up world alone and no English: `make evaluate-nano` examines it there, and "
+                "its model card has the figures"
+            )
+        spread = {}
+        if info.location.startswith("http"):  # a model in this process repeats itself
+            async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s))) as uncached:
+                spread = await repeated(uncached, given)
+        with progress_bar(notes(), "examining", total=1, quiet=quiet) as update:
+            record = await examine_model(asked, given, lambda done, of: update(total=of, completed=done))
+    return replace(record, spread=spread), record_file(info, given)
+
+
+def _show(record: ExamRecord) -> None:
+    """Prints each figure with what is needed, and what failing means."""
+    say(f"{record.model}, prompts {record.prompts}, {record.seconds:.0f} s")
+    for name, about in ABOUT.items():
+        figure = record.figures.get(name)
+        value, needed = "   –" if figure is None else f"{figure:.2f}", NEEDED.get(name)
+        verdict = record.failed.get(name) and (
+            "FAILED" if figure is not None else f"FAILED: {record.reasons[name]}"
+        )
+        least = ""
+        if figure is not None and needed is not None:
+            shown, limit = shown_apart(figure, needed)
+            value, least = value if figure >= needed else shown, f" (at least {limit})"
+        say(f"  {value}  {about}{least}{'  ' + verdict if verdict else ''}")
+    if record.spread:
+        parts = ", ".join(f"{record.spread[one]:.4f} for {one}" for one in ("abstention", "relevance"))
+        say(
+            f"  asked again: the same question differs by {parts} (standard deviation of 5 answers), the first answer "
+            f"from later ones by {record.spread['cold']:.4f}; scores have at least that error"
+        )
+    if not record.failed:
+        say("passed in everything: all of its scores are given")
+        return
+    instead = (
+        " Relevance is told by the likelihood of the query instead." if record.replaces_relevance else ""
+    )
+    say(f"Scores that rest on what failed are not given, with the reason.{instead}")

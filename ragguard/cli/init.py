@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Collection
+from difflib import unified_diff
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from ragguard.cli.placement import ADAPTERS, PlacedLines, lines_for, place
+from ragguard.cli.project import MOST_FILES, Project, SourceFile, read_file, read_project
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
-
-if TYPE_CHECKING:
-    from collections.abc import Collection
-
-    from ragguard.cli.placement import PlacedLines
-    from ragguard.cli.project import Project, SourceFile
 
 EXTRAS = {"LangChain": "langchain", "LlamaIndex": "llama-index", "Haystack": "haystack", "Phoenix": "phoenix",
           "Langfuse": "otlp"}  # fmt: skip
@@ -49,9 +47,6 @@ def run(
 
     Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
     """
-    from ragguard.cli.placement import ADAPTERS, lines_for, place
-    from ragguard.cli.project import MOST_FILES, read_project
-
     project = read_project(folder)
     named = None if file is None else _named(project, file)
     found = project.found()
@@ -100,8 +95,6 @@ def run(
 
 def _named(project: Project, file: Path) -> SourceFile:
     """Returns the file that --file names; raises InvalidInput where it cannot be read as Python."""
-    from ragguard.cli.project import read_file
-
     path = file if file.exists() else project.folder / file
     given = None if path.is_symlink() else read_file(path)
     if given is None:
@@ -125,8 +118,6 @@ def _target(project: Project, frameworks: Collection[str], *, write: bool) -> So
 
 def _write(name: str, change: PlacedLines) -> None:
     """Shows the difference, and replaces the file as a whole."""
-    from difflib import unified_diff
-
     path = change.file.path
     old, new = (text.splitlines() for text in (change.file.text, change.text))
     say("\n".join(unified_diff(old, new, name, name, lineterm="")))

@@ -6,16 +6,17 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
+import click
 import typer
 
+from ragguard.analysis.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
+from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
-
-if TYPE_CHECKING:
-    from ragguard.analysis.labels.items import LabelItem
+from ragguard.storage.source import open_source
 
 _ASKED = {
     "relevance": "Does the passage answer the query?",
@@ -57,10 +58,6 @@ def run(
 
     Exit code 0: done, or stopped with q. 2: there is nothing to label, or no name.
     """
-    from ragguard.analysis.labels.items import in_order_of_worth, items_of
-    from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
-    from ragguard.storage.source import open_source
-
     if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
     if page is not None and by:
@@ -89,8 +86,6 @@ def run(
 
 def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tuple[LabelItem, float]]:
     """Asks for one key for each item; yields each answer until the person ends."""
-    from ragguard.analysis.labels.items import GRADED
-
     for at, item in enumerate(items, done + 1):
         values = (
             {str(one): float(one) for one in GRADED} if item.place[0] == "grade" else {"y": 1.0, "n": 0.0}
@@ -107,6 +102,4 @@ def _answers(items: Sequence[LabelItem], done: int, whole: int) -> Iterator[tupl
 
 def _key() -> str:
     """Returns the next key; "" at the end of an input that is no terminal."""
-    import click
-
     return (click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)).lower()

@@ -6,9 +6,15 @@ import json
 from typing import Annotated
 
 import typer
+from rich import box
+from rich.markup import escape
+from rich.table import Table
 
+from ragguard.analysis.comparison import PRIMARY
 from ragguard.cli.terminal import say, screen
 from ragguard.errors import UnknownName
+from ragguard.metrics import find
+from ragguard.metrics.registry import by_level
 
 
 def run(
@@ -19,10 +25,6 @@ def run(
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a metric.")] = False,
 ) -> None:
     """Print what metrics say: range, direction, unit, what each needs, its paper."""
-    from ragguard.analysis.verdict import PRIMARY
-    from ragguard.metrics import find
-    from ragguard.metrics.registry import by_level
-
     try:
         known = [find(name) for name in names] if names else by_level()
     except UnknownName as error:
@@ -39,10 +41,6 @@ def run(
 
 def _show(rows: list[dict[str, str]]) -> None:
     """Prints the metrics in three columns, which fit into a narrow terminal."""
-    from rich import box
-    from rich.markup import escape
-    from rich.table import Table
-
     table = Table(box=box.SIMPLE_HEAD, show_lines=True, pad_edge=False)
     table.add_column("name", overflow="fold")
     table.add_column("range, better, score of a", min_width=21)

@@ -1,23 +1,38 @@
-"""`ragguard questions FROM`: sub-questions from reference reports, in a file that runs can name."""
+"""`ragguard questions FROM`: sub-questions from reference reports, in a file that runs can name.
+
+They are made as CRUX makes them: of what an ideal answer answers, and not only of what a question asks (Ju et al. 2025,
+section 3.2). A judge writes the questions that a report answers, and rewrites the report's documents as passages that
+are understood on their own. Kept are the sub-questions that a passage answers; each passage is graded by the best of
+its ratings. The result is a run without steps: `sub_questions` and `pool` as a run file has them.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.options import EngineAddress, PromptSetName
-from ragguard.cli.terminal import notes, say
-from ragguard.errors import InvalidInput
+from ragguard.analysis.validation.fields import json_objects
+from ragguard.cli.terminal import EngineAddress, PromptSetName, notes, say
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
+from ragguard.engines.prompts import PromptSet, Task, load_prompts
+from ragguard.errors import EngineProtocolError, InvalidInput, LowLabelMass, PromptTooLong, ScoringError
+from ragguard.records import Passage, Run
 from ragguard.runtime.arguments import output_path
-
-if TYPE_CHECKING:
-    from ragguard.analysis.report_questions import ReferenceReport
-    from ragguard.records import Run
+from ragguard.scorers.asker import Asker
+from ragguard.scorers.coverage import Ratings
+from ragguard.scorers.models import Models
+from ragguard.scorers.probes import read_lines, read_sub_questions
+from ragguard.scorers.question import SampleQuestion, answered
+from ragguard.scorers.run_facts import ANSWERS
+from ragguard.storage.files.runfile import write_runs
 
 
 def run(
@@ -39,9 +54,6 @@ def run(
     A run names the file in the place of its sub-questions: rg.run(question, sub_questions="questions.jsonl"), or the
     field `sub_questions` of a run file. Exit code 0: written. 1: written, but some reports gave none. 2: none written.
     """
-    from ragguard.analysis.report_questions import read_reports
-    from ragguard.storage.files.runfile import write_runs
-
     if not out.name.endswith((".jsonl", ".jsonl.gz")):  # before the model is asked
         raise InvalidInput(
             "--out", str(out), "a name that ends in .jsonl or .jsonl.gz, as runs name the file"
@@ -70,11 +82,6 @@ async def _made(
     reports: Sequence[ReferenceReport], engine: str, prompts: str | None
 ) -> tuple[list[Run], list[str]]:
     """Returns the runs that the reports give, and why others give none."""
-    from ragguard.analysis.report_questions import questions_of
-    from ragguard.engines.connect import connect
-    from ragguard.engines.prompts import load_prompts
-    from ragguard.errors import EngineProtocolError, LowLabelMass, PromptTooLong, ScoringError
-
     made: list[Run] = []
     problems: list[str] = []
     async with aclosing(connect(engine)) as judge:
@@ -85,3 +92,78 @@ async def _made(
             except (ScoringError, LowLabelMass, PromptTooLong, EngineProtocolError) as error:
                 problems.append(f"{one.question}: {error}")
     return made, problems
+
+
+LONGEST = 1024
+"""The most words of a piece of a document that is rewritten at once."""
+_NO_CAP = 10**12
+_PARAGRAPH = re.compile(r"\n\s*\n")
+
+
+@dataclass(frozen=True, slots=True)
+class ReferenceReport:
+    """An ideal answer to a question, with the documents that it was written from."""
+
+    question: str
+    report: str
+    documents: tuple[str, ...] = ()
+    """Empty: the paragraphs of the report are its passages, as they stand."""
+
+
+def read_reports(path: Path) -> Iterator[ReferenceReport]:
+    """Yields the reports of a file of JSON lines: `question`, `report`, and `documents` where there are any."""
+    for fields in json_objects(path):
+        if unknown := fields.data.keys() - {"question", "report", "documents"}:
+            raise fields.wrong(min(unknown), fields.data[min(unknown)], "no field of that name")
+        one = ReferenceReport(fields.text("question"), fields.text("report"), fields.texts("documents"))
+        for name, text in (("question", one.question), ("report", one.report)):
+            if not text.strip():
+                raise fields.wrong(name, text, "a text that is not empty")
+        yield one
+
+
+async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSet, seed: int = 0) -> Run:
+    """Returns a run with the report's question, the sub-questions that its passages answer, and the passages.
+
+    Raises ScoringError where no passage answers any of them.
+    """
+    ask = Asker(Models(judge, judge), _NO_CAP)
+
+    def question(task: Task, **fields: Any) -> SampleQuestion:
+        most = prompts.template(task).max_tokens
+        return SampleQuestion(prompts.render(task, **fields), 1, most, 0.0, seed=seed, who="judge")
+
+    async def made() -> Run:
+        first, *rest = await ask([
+            question("report_questions", question=report.question, report=report.report, cuttable=("report",)),
+            *(question("self_contained", document=piece) for one in report.documents for piece in _pieces(one)),
+        ])  # fmt: skip
+        asked = read_sub_questions(answered(first))
+        written = [text for answer in rest for text in read_lines(answered(answer))]
+        passages = list(dict.fromkeys(written or _PARAGRAPH.split(report.report.strip())))
+        ratings = Ratings(tuple(asked))
+        await ratings.learn(passages, prompts, ask)
+        table = ratings.table(passages)
+        kept = table.max(axis=0) >= ANSWERS
+        if not kept.any():
+            raise ScoringError(
+                f"no passage answers any of the {len(asked)} sub-questions that the judge wrote for "
+                f"{report.question!r}: give the documents that the report was written from, or another judge"
+            )
+        grades = table[:, kept].max(axis=1).clip(1)
+        return Run(
+            question=report.question, references=[report.report],
+            sub_questions=[text for text, keep in zip(asked, kept, strict=True) if keep],
+            pool=[Passage(text, grade=int(grade)) for text, grade in zip(passages, grades, strict=True)],
+        )  # fmt: skip
+
+    (run,) = await ask.together([made()])
+    return run
+
+
+def _pieces(document: str) -> Sequence[str]:
+    """Returns a document in pieces of at most `LONGEST` words, none of which ends inside a word."""
+    if not document.strip():
+        raise InvalidInput("documents", document, "texts that are not empty")
+    words = re.findall(r"\S+\s*", document)
+    return ["".join(words[at : at + LONGEST]).strip() for at in range(0, len(words), LONGEST)]

@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import gc
+import json
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from ragguard.cli.options import LabelFile
-from ragguard.cli.terminal import Column, say, screen, show_table
+from ragguard.analysis.hops import hop_table
+from ragguard.analysis.labels.corrected import Corrections, corrected
+from ragguard.analysis.labels.label_file import read_label_file
+from ragguard.analysis.page import explanation_of, selection_numbers, summary, write_html
+from ragguard.analysis.wording import (
+    MISLEADS,
+    ShadowReport,
+    about_selections,
+    as_markup,
+    question_line,
+    run_of_part,
+    short_ids,
+)
+from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
+from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.run_facts import BeliefGain
-
-if TYPE_CHECKING:
-    from ragguard.analysis.labels.corrected import Corrections
-    from ragguard.storage.source import ScoredSource
-    from ragguard.storage.sqlite.overview import Overview
+from ragguard.storage.source import ScoredSource, open_source
+from ragguard.storage.sqlite.overview import Overview
 
 
 def run(
@@ -51,12 +64,6 @@ def run(
 
     Exit code 0: shown. 2: there is nothing to show; it says why.
     """
-    import gc
-
-    from ragguard.analysis.digest import MISLEADS
-    from ragguard.analysis.page import write_html
-    from ragguard.storage.source import open_source
-
     if sort is not None and sort not in _ORDERS:
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if run_id == "":
@@ -78,9 +85,6 @@ def run(
     source = open_source(data)
     found = None
     if labels is not None:
-        from ragguard.analysis.labels.corrected import corrected
-        from ragguard.analysis.labels.label_file import read_label_file
-
         found = corrected(source.scored_runs(), read_label_file(labels, models=True), data)
     if html is not None:
         title = f"ragguard: {Path(data).name}"
@@ -99,12 +103,6 @@ def run(
 
 
 def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
-    from ragguard.analysis.digest import selection_numbers, summary
-    from ragguard.analysis.selection import about_selections
-    from ragguard.analysis.shadow import ShadowReport
-    from ragguard.analysis.text import as_markup, question_line, short_ids
-    from ragguard.scorers.exam.record import remarks_on
-
     lines: list[dict[str, Any]] = []
     selections: list[tuple[float, float]] = []
     shadow = ShadowReport()
@@ -169,8 +167,6 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
 
 def _show_corrected(found: Corrections, labels: Path | None) -> None:
     """Prints the means of the judge beside those that labels of people correct."""
-    from ragguard.analysis.text import as_markup
-
     console = screen()
     means = found.means.values()
     show_table(console, f"Means over questions, corrected by {labels}", [
@@ -190,15 +186,11 @@ def _show_corrected(found: Corrections, labels: Path | None) -> None:
 
 def _id_of(source: ScoredSource, wanted: str) -> str:
     """Returns the id of the run that is meant by a part of its id, or by the id that the application gave it."""
-    from ragguard.analysis.text import run_of_part
-
     found = source.scored_run(wanted)
     return run_of_part(wanted, source.run_ids()) if found is None else found.run.id
 
 
 def _show_run(source: ScoredSource, wanted: str) -> None:
-    from ragguard.analysis.hops import hop_table
-
     scored = source.scored_run(_id_of(source, wanted))
     if scored is not None:
         screen().print(hop_table(scored.run, scored.scores, scored.failures))
@@ -211,11 +203,6 @@ def _print_json(
     sort: str | None,
     most: int | None,
 ) -> None:
-    import json
-    from dataclasses import asdict
-
-    from ragguard.analysis.digest import MISLEADS, explanation_of, summary
-
     only = _id_of(source, wanted) if wanted else ""
     found: list[dict[str, Any]] = []
     for overview in source.overviews(MISLEADS):

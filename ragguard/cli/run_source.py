@@ -4,19 +4,35 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Annotated, TypeAlias
 
+import typer
+from rich.console import Console
+
+from ragguard.cli.terminal import REASONS_SHOWN, progress_bar
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
+from ragguard.records import Run
 from ragguard.runtime.arguments import references_of
 from ragguard.runtime.faults import why_unreadable
+from ragguard.scorers.evaluation import ReferenceTable, spelled, with_references
+from ragguard.storage.files.runfile import check_run_file, opened, read_lines
+from ragguard.storage.sqlite.database import is_store
+from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import strip_control_characters
+from ragguard.traces.pulled import since_time
+from ragguard.traces.reader import SCHEMES, is_trace_file, read
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
-    from ragguard.records import Run
+RunFiles: TypeAlias = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUNS",
+        help="Run files (JSON lines, also .gz; - is the input), stores, files of traces, phoenix://HOST/PROJECT or "
+        "langfuse://HOST.",
+    ),
+]
 
 
 class RunSource:
@@ -25,16 +41,10 @@ class RunSource:
     def __init__(
         self, files: Sequence[str], console: Console, references: Mapping[str, list[str]], since: str = ""
     ) -> None:
-        from ragguard.scorers.evaluation import ReferenceTable
-        from ragguard.storage.files.runfile import check_run_file
-        from ragguard.traces.reader import SCHEMES
-
         for file in files:  # all files are checked before the first is scored, which may take hours
             if not file.startswith(SCHEMES):
                 check_run_file(file)
         if since:
-            from ragguard.traces.pulled import since_time
-
             if not all(file.startswith(SCHEMES) for file in files):
                 raise InvalidInput(
                     "--since", since, "nothing beside files: it is for phoenix:// and langfuse://"
@@ -47,33 +57,37 @@ class RunSource:
         """How many runs were read."""
         self.referenced = 0
         """How many of them have references, of their own or from the table."""
-        self.size = sum(os.path.getsize(file) for file in files if os.path.isfile(file))
-        self.position: Callable[[int], object] = lambda _: None
+        self._position: Callable[[int], object] = lambda _: None
         """Called with the number of bytes that have been read."""
+
+    @contextmanager
+    def progress(self, *, quiet: bool) -> Iterator[None]:
+        """Shows a progress bar over the bytes of the files."""
+        size = sum(os.path.getsize(file) for file in self._files if os.path.isfile(file))
+        with progress_bar(self._console, "scoring", total=size or None, quiet=quiet) as update:
+            self._position = lambda position: update(completed=position)
+            yield
+            update(completed=size)
 
     def runs(self) -> Iterator[Run]:
         """Yields the runs of all files in order."""
-        from ragguard.scorers.evaluation import with_references
-        from ragguard.traces.reader import is_trace_file
-
         before = 0
         for name in self._files:
             found = self._of_traces(name) if is_trace_file(name) else _runs_of(name, self._reject)
             for run, position in found:
-                self.position(before + position)
+                self._position(before + position)
                 run = with_references(run, self._references)
                 self.seen += 1
                 self.referenced += bool(run.references)
                 yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
 
-    def clashes(self, ids: Collection[str]) -> list[str]:
-        """Returns a line for each of these ids that several runs have, with where they stand: reads the run files once
-        more, so that no id is kept while they are scored."""
-        from ragguard.storage.files.runfile import read_lines
-        from ragguard.storage.sqlite.database import is_store
-        from ragguard.traces.reader import is_trace_file
+    def clashes(self, ids: Sequence[str]) -> list[str]:
+        """Returns a line for each of the first ids that several runs have, with where they stand.
 
+        Reads the run files once more, so that no id is kept while they are scored.
+        """
+        ids = ids[:REASONS_SHOWN]
         found: dict[str, list[str]] = {one: [] for one in ids}
         for name in self._files if ids else ():
             if name != "-" and not is_trace_file(name) and not is_store(name):
@@ -86,8 +100,6 @@ class RunSource:
 
     def _of_traces(self, name: str) -> Iterator[tuple[Run, int]]:
         """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
-        from ragguard.traces.reader import read
-
         reading = read(name, since=self._since)
         for found in reading:
             if found.run.steps:
@@ -105,10 +117,6 @@ class RunSource:
 
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
-    from ragguard.storage.files.runfile import opened, read_lines
-    from ragguard.storage.sqlite.database import is_store
-    from ragguard.storage.sqlite.store import Store
-
     if is_store(name):
         store = Store(name, read_only=True)
         size, count = os.path.getsize(name), max(1, store.run_count())
@@ -129,8 +137,6 @@ def read_references(path: Path) -> dict[str, list[str]]:
 
     Two lines with different answers to one question, or for one id, are an error.
     """
-    from ragguard.scorers.evaluation import spelled
-
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:

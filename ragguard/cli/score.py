@@ -8,24 +8,28 @@ import os
 import re
 import shlex
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import aclosing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName, RunFiles
-from ragguard.cli.run_source import RunSource, about_references, read_references
-from ragguard.cli.terminal import REASONS_SHOWN, notes, progress_bar, reason_lines, say
+from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
+from ragguard.cli.terminal import (
+    EngineAddress,
+    JudgeAddress,
+    PromptSetName,
+    notes,
+    reason_lines,
+    say,
+)
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
 from ragguard.records import Usage
 from ragguard.runtime.faults import without_times
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from ragguard.client import RagGuard
     from ragguard.records import ScoredRun
     from ragguard.scorers.plan import Plan
@@ -193,7 +197,7 @@ def run(
         options["sinks"] = _written_back(files) if write_back else ()
         if out is not None:
             check_score_file(out)
-        with _progress(console, quiet or dry_run, source):
+        with source.progress(quiet=quiet or dry_run):
             if dry_run:
                 sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
             else:
@@ -255,7 +259,7 @@ class _Tally:
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
     refused: list[str] = field(default_factory=list)
-    """The ids of the first runs that the store refused."""
+    """The ids of the runs that the store refused."""
 
     @property
     def incomplete(self) -> bool:
@@ -266,8 +270,7 @@ class _Tally:
         """Counts one scored run."""
         refused = any(failure.scorer == "run" for failure in scored.failures)
         self.done += not refused
-        if refused and len(self.refused) < REASONS_SHOWN:
-            self.refused.append(scored.run.id)
+        self.refused += [scored.run.id] * refused
         self.known += not refused and not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
@@ -406,12 +409,3 @@ def _plan_sentence(plan: Plan, price: tuple[float, float] | None) -> str:
             "context; answers that differ more take several times as many comparisons. Score a sample to know"
         )
     return "\n".join(lines)
-
-
-@contextmanager
-def _progress(console: Console, quiet: bool, source: RunSource) -> Iterator[None]:
-    """Shows a progress bar over the bytes of the files."""
-    with progress_bar(console, "scoring", total=source.size or None, quiet=quiet) as update:
-        source.position = lambda position: update(completed=position)
-        yield
-        update(completed=source.size)

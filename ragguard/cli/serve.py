@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragguard.cli.options import EngineAddress, JudgeAddress, PromptSetName
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, say
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 
 TOKEN = "RAGGUARD_TOKEN"

@@ -1,4 +1,5 @@
-"""Prints texts and tables on narrow terminals, into pipes, and on terminals without UTF-8."""
+"""Options that several commands have, with one text of help each, and texts and tables for narrow terminals, pipes, and
+terminals without UTF-8."""
 
 from __future__ import annotations
 
@@ -10,13 +11,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeAlias
+
+import typer
 
 from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
+
 
 DEFAULT_WIDTH = 120
 """The width of a table where the terminal's width is not known, as in a CI log."""
@@ -141,3 +146,19 @@ def _in_two_lines(console: Console, cell: str, width: int) -> Text:
         lines[1].rstrip()
         lines[1].append("…")
     return Text("\n").join(lines)
+
+
+ENGINES = "nano, smol, http(s)://HOST:PORT/v1[#MODEL], vllm:MODEL, hf:MODEL_OR_FOLDER, gguf:FILE or auto"
+"""The engines that a command takes, as its help says."""
+EngineAddress: TypeAlias = Annotated[str, typer.Option("--engine", "-e", help=f"{ENGINES}.")]
+JudgeAddress: TypeAlias = Annotated[
+    str | None, typer.Option("--judge", help="Another engine, for relevance, ratings and grades.")
+]
+LabelFile: TypeAlias = Annotated[
+    Path | None,
+    typer.Option("--labels", help="A file of people's labels, as `ragguard label` writes it."),
+]
+PromptSetName: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--prompts", help="A prompt set: its name, or a TOML file (docs/how-to/prompts.md)."),
+]

@@ -8,21 +8,35 @@ import os
 import sys
 import time
 import webbrowser
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from statistics import fmean
+from typing import Annotated
 
 import typer
 
+from ragguard.analysis.hops import hop_table
+from ragguard.analysis.page import write_html
+from ragguard.analysis.pairs import compare, questions_of
+from ragguard.analysis.wording import MISLEADS
+from ragguard.capture.snapshot import passages_of
 from ragguard.cli.terminal import notes, progress_bar, say, screen
+from ragguard.client import RagGuard
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import choose, connect
+from ragguard.engines.engine import Verbs
+from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from ragguard import Engine, Passage, RagGuard
-    from ragguard.storage.sqlite.score_rows import RunMeans
-    from ragguard.text.search import Search, Texts
+from ragguard.metrics.answers import query_gain
+from ragguard.records import Passage, Score
+from ragguard.scorers.probes import query_likelihood
+from ragguard.storage.source import open_source
+from ragguard.storage.sqlite.score_rows import RunMeans, Series
+from ragguard.text.search import Search, Texts, content_words, left_open, read_folder
 
 K = 3
 """The passages of one search."""
@@ -67,11 +81,6 @@ def run(
     twice, and the last sentence compares the two ways to search. Runs are added to the store in --out. Exit code 0:
     all is answered and scored. 1: something could not be scored. 2: nothing could be done. Ctrl-C leaves what is done.
     """
-    from ragguard.cli.sides import load_retriever
-    from ragguard.client import RagGuard
-    from ragguard.engines.connect import choose, connect
-    from ragguard.text.search import Search, read_folder
-
     if empty := [one for one in questions if not one.strip()]:
         raise InvalidInput("QUESTION", empty[0], "a text that is not empty")
     wordings = against or []
@@ -172,10 +181,6 @@ def _ask(
     A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
     misses what is there.
     """
-    from ragguard.analysis.hops import hop_table
-    from ragguard.cli.sides import means_of, retrieve
-    from ragguard.text.search import content_words, left_open
-
     wording = wording or question
     first = retrieve(retriever, wording, K, ()) if retriever else search(content_words(wording), K)
     wanted = left_open(wording, first, search)
@@ -212,9 +217,6 @@ def _ask(
 
 def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
     """Prints which of two ways to search was better; the second one is "after"."""
-    from ragguard.analysis.comparison import compare
-    from ragguard.analysis.pairs import questions_of
-
     for way, runs in (("first", before), ("second", after)):
         if not any(run.means for run in runs):
             say(f"\nnot compared: of what the {way} way to search found, nothing could be scored")
@@ -239,11 +241,6 @@ async def _answer(engine: Engine, question: str, passages: list[Passage]) -> str
 
 async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[float]:
     """Returns by how much each passage raises the mean log-probability of the question's tokens: `query_gain`."""
-    from ragguard.engines.engine import Verbs
-    from ragguard.engines.prompts import load_prompts
-    from ragguard.metrics.answers import query_gain
-    from ragguard.scorers.probes import query_likelihood
-
     if not isinstance(engine, Verbs):
         return []
     prompts = load_prompts("default")
@@ -256,10 +253,6 @@ async def _fits(engine: Engine, question: str, passages: list[Passage]) -> list[
 
 def _finish(out: Path, stopped: bool, browser: bool) -> None:
     """Writes the page of all runs in the store, says where it is, and opens it."""
-    from ragguard.analysis.digest import MISLEADS
-    from ragguard.analysis.page import write_html
-    from ragguard.storage.source import open_source
-
     page = out / "report.html"
     try:
         write_html(open_source(out / "ragguard.db").overviews(MISLEADS), page, "ragguard: your own texts")
@@ -272,3 +265,63 @@ def _finish(out: Path, stopped: bool, browser: bool) -> None:
     )
     if browser and display and sys.stdout.isatty():
         webbrowser.open(page.absolute().as_uri())
+
+
+FIT = Series("query_gain", "passage", False, "passages")
+"""The fit of passages to the whole question, although a search may have asked for a part of it only."""
+
+
+def load_retriever(name: str) -> Callable[[str], object]:
+    """Returns the function of `module:function`, the module looked for in the current folder, too."""
+    module, colon, function = name.partition(":")
+    allowed = "module:function, a function that takes a question and returns passages"
+    if not (module and colon and function):
+        raise InvalidInput("--retriever", name, allowed)
+    if (here := os.getcwd()) not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(import_module(module), function)
+    except Exception as error:
+        raise InvalidInput("--retriever", name, f"{allowed} ({type(error).__name__}: {error})") from error
+    if not callable(found):
+        raise InvalidInput("--retriever", name, f"{allowed} ({function} cannot be called)")
+    return found  # type: ignore[no-any-return]  # what a user's module holds
+
+
+def retrieve(
+    retriever: Callable[[str], object], query: str, most: int, without: Sequence[Passage]
+) -> list[Passage]:
+    """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
+    try:
+        given = retriever(query)
+        found = passages_of(asyncio.run(_awaited(given)) if isawaitable(given) else given)
+    except Exception as error:
+        allowed = f"a function that answers a question ({type(error).__name__}: {error})"
+        raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
+    known = {one.text for one in without}
+    return [one for one in found if one.text not in known][:most]
+
+
+async def _awaited(given: Awaitable[object]) -> object:
+    return await given
+
+
+def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:
+    """Returns what can be compared of a run: scores of the question, none of the run's own answer or of its queries.
+
+    `fits` are the passages' fits to the whole question, where these were measured.
+    """
+    values: dict[Series, list[float]] = defaultdict(list)
+    origins: dict[Series, str] = {}
+    for score in scores:
+        if score.provisional or score.reference_source == "answer" or score.name == FIT.name:
+            continue
+        series = Series(score.name, score.level, False, score.stage)
+        values[series].append(score.value)
+        origins[series] = f"{score.engine} {score.prompts}"
+    if fits:
+        values[FIT], origins[FIT] = list(fits), ""
+    found = RunMeans(question)
+    for series, numbers in values.items():
+        found.add(series, origins[series], fmean(numbers))
+    return found

@@ -6,20 +6,28 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from ragguard.cli.options import ENGINES, JudgeAddress, LabelFile
-from ragguard.cli.terminal import notes, say, screen
+from ragguard.analysis.labels.corrected import judge_tables
+from ragguard.analysis.labels.label_file import read_label_file
+from ragguard.analysis.validation.answering import compare_readers, grader, with_answers, with_outcomes
+from ragguard.analysis.validation.contexts import Context, Progress, Scored, score_contexts
+from ragguard.analysis.validation.correlations import measured, tables
+from ragguard.analysis.validation.dataset import read_dataset
+from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
+from ragguard.analysis.validation.tables import Table
+from ragguard.analysis.wording import as_markup
+from ragguard.cli.terminal import ENGINES, Column, JudgeAddress, LabelFile, notes, say, screen, show_table
+from ragguard.engines.base import Engine
+from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
-
-if TYPE_CHECKING:
-    from ragguard.analysis.validation.contexts import Context, Progress, Scored
-    from ragguard.analysis.validation.tables import Table
-    from ragguard.engines.base import Engine
+from ragguard.storage.source import open_source
 
 
 def run(
@@ -68,10 +76,6 @@ def run(
     Exit code 0: done. 1: some of the --engine or --entailers gave nothing, and the others were compared. 2: not
     possible: no such file, another format, no outcomes, no engine.
     """
-    from dataclasses import replace
-
-    from ragguard.analysis.validation.dataset import read_dataset
-
     console = notes()
     for option, path in (("--markdown", markdown), ("--json", as_json)):
         if path is not None:
@@ -102,7 +106,8 @@ def run(
         chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
         remarks: list[str] = []
         if labels is not None:
-            tables = _beside_people(data, labels)
+            judged = open_source(data).scored_runs()
+            tables = judge_tables(judged, read_label_file(labels, models=True), data)
         elif named is not None:
             tables, failed = asyncio.run(_entailers(data, named, seed))
         else:
@@ -127,33 +132,17 @@ def run(
         raise typer.Exit(1)
 
 
-def _beside_people(store: str, labels: Path) -> list[Table]:
-    """Compares the judge of a store with people, and corrects its means."""
-    from ragguard.analysis.labels.corrected import judge_tables
-    from ragguard.analysis.labels.label_file import read_label_file
-    from ragguard.storage.source import open_source
-
-    return judge_tables(open_source(store).scored_runs(), read_label_file(labels, models=True), store)
-
-
 async def _entailers(data: str, addresses: Sequence[str], seed: int) -> tuple[list[Table], list[str]]:
-    from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
-
     pairs = read_pairs(data)
-    opened = {address: entailer_of(address) for address in addresses}
-    try:
+    async with AsyncExitStack() as stack:
+        opened = {one: await stack.enter_async_context(aclosing(entailer_of(one))) for one in addresses}
         return await compare_entailers(opened, pairs, seed=seed)
-    finally:
-        for one in opened.values():
-            await one.aclose()
 
 
 async def _data(
     contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
     metric: str | None, seed: int, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
-    from ragguard.analysis.validation.contexts import score_contexts
-    from ragguard.analysis.validation.correlations import measured, tables
 
     if not engine:
         if scorers or judge is not None:
@@ -168,18 +157,20 @@ async def _readers(
     contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str], seed: int,
     tell: Progress,
 ) -> tuple[list[Table], list[str]]:  # fmt: skip
-    from ragguard.analysis.validation.answering import compare_readers
-    from ragguard.engines.connect import connect
 
-    readers = {address: connect(address) for address in addresses}
-    judged_by = None if judge is None else connect(judge)
-    try:
+    async with AsyncExitStack() as stack:
+        opened = {
+            one: await stack.enter_async_context(aclosing(connect(one)))
+            for one in dict.fromkeys([*addresses, *filter(None, [judge])])
+        }
         return await compare_readers(
-            contexts, readers, judge=judged_by, scorers=scorers, seed=seed, progress=tell
+            contexts,
+            {one: opened[one] for one in addresses},
+            judge=opened[judge] if judge else None,
+            scorers=scorers,
+            seed=seed,
+            progress=tell,
         )
-    finally:
-        for one in (*readers.values(), *filter(None, [judged_by])):
-            await one.aclose()
 
 
 async def scored_by_engine(
@@ -190,19 +181,14 @@ async def scored_by_engine(
 
     `remarks` is given what was left out; scores that are missing are reported on the error stream.
     """
-    from ragguard.analysis.validation.contexts import score_contexts
-    from ragguard.engines.connect import connect
 
-    reader = connect(engine)
-    judged_by = reader if judge is None else connect(judge)
-    try:
+    async with aclosing(connect(engine)) as reader, AsyncExitStack() as stack:
+        judged_by = reader if judge is None else await stack.enter_async_context(aclosing(connect(judge)))
         contexts = await _with_outcomes(contexts, reader, judged_by, tell)
         readable = [one for one in contexts if one.readable]
         if all(one.found_nothing for one in readable):
             raise InvalidInput(
-                path,
-                "no texts",
-                "texts of the passages, or no --engine: it has nothing to read",
+                path, "no texts", "texts of the passages, or no --engine: it has nothing to read"
             )
         if left_out := len(contexts) - len(readable):
             remarks.append(
@@ -211,25 +197,15 @@ async def scored_by_engine(
         scored = await score_contexts(
             readable, reader, judge=judged_by, scorers=tuple(scorers) or ("utility",), progress=tell
         )
-        failed = [failure for one in scored for failure in one.failures]
-        if failed:
-            say(
-                f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}",
-                error=True,
-            )
-        return scored
-    finally:
-        await reader.aclose()
-        if judged_by is not reader:
-            await judged_by.aclose()
+    if failed := [failure for one in scored for failure in one.failures]:
+        say(f"{len(failed)} scores are missing, of them: {failed[0].scorer}: {failed[0].message}", error=True)
+    return scored
 
 
 async def _with_outcomes(
     contexts: Sequence[Context], reader: Engine, judge: Engine, tell: Progress
 ) -> list[Context]:
     """Asks for answers to the contexts without an outcome and grades them, where they have references and texts."""
-    from ragguard.analysis.validation.answering import grader, with_answers, with_outcomes
-
     open_ = [
         at for at, one in enumerate(contexts)
         if one.outcome is None and one.references
@@ -244,43 +220,13 @@ async def _with_outcomes(
 
 
 def _show(tables: Sequence[Table]) -> None:
-    from rich import box
-    from rich.table import Table as Grid
-
-    from ragguard.analysis.text import as_markup
-
+    """Prints the tables; a narrow terminal leaves out their last columns."""
     console = screen()
     for table in tables:
-        title: str | None = as_markup(table.title)
-        for places in _blocks(table, console.width - 2):
-            grid = Grid(box=box.SIMPLE, title=title, title_justify="left")
-            for place in places:
-                grid.add_column(
-                    as_markup(table.columns[place]), justify="right" if place else "left", no_wrap=not place
-                )
-            for row in table.rows:
-                grid.add_row(*(as_markup(table.shown(row[place])) for place in places))
-            console.print(grid)
-            title = None
+        columns = []
+        for place, title in enumerate(table.columns):
+            cells = [as_markup(table.shown(row[place])) for row in table.rows]
+            columns.append(Column(as_markup(title), cells, right=place > 0, spare=place))
+        show_table(console, as_markup(table.title), columns)
         for note in (f"Layout: {table.source}.", *table.notes) if table.source else table.notes:
             console.print(f"  {as_markup(note)}")
-
-
-def _blocks(table: Table, width: int) -> list[list[int]]:
-    """Splits a table into tables that fit the width; each repeats the first column."""
-    needed = [
-        max(
-            max((len(table.shown(row[place])) for row in table.rows), default=0),
-            max(map(len, column.split()), default=0),  # a heading may stand on several lines
-        )
-        + 3
-        for place, column in enumerate(table.columns)
-    ]
-    blocks, left = [[0]], width - needed[0]
-    for place in range(1, len(needed)):
-        if needed[place] > left and len(blocks[-1]) > 1:
-            blocks.append([0])
-            left = width - needed[0]
-        blocks[-1].append(place)
-        left -= needed[place]
-    return blocks

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
+from ragguard.analysis.hops import colour_of
+from ragguard.analysis.page import STATES
+from ragguard.analysis.wording import MISLEADS, best, named, question_line
 from ragguard.cli.terminal import say, screen
 from ragguard.errors import RagguardError
-
-if TYPE_CHECKING:
-    from ragguard.records import ScoredRun
+from ragguard.records import RetrievalStep, Score, ScoredRun
+from ragguard.scorers.run_facts import BeliefGain, is_clear
+from ragguard.storage.sqlite.overview import unread_positions
+from ragguard.storage.sqlite.store import Store
+from ragguard.text.secret_filter import strip_control_characters
 
 
 def run(
@@ -30,9 +40,6 @@ def run(
     it waits. Into a pipe each run is printed once it is scored. Exit code 0; 2 where the path holds something else,
     and with `--once` where there is no store.
     """
-    from ragguard.analysis.watch import watch_table
-    from ragguard.storage.sqlite.store import Store
-
     console = screen()
     if once or database.exists():
         Store(database, read_only=True).close()  # raises where the path holds no store
@@ -49,13 +56,6 @@ def run(
 
 def _show(database: Path, most: int, interval: float) -> None:
     """Keeps one table in the terminal up to date."""
-    import time
-
-    from rich.live import Live
-    from rich.text import Text
-
-    from ragguard.analysis.watch import watch_table
-
     with Live(console=screen(), auto_refresh=False) as live:
         for runs in _looks(database, most):
             if runs is None:
@@ -67,10 +67,6 @@ def _show(database: Path, most: int, interval: float) -> None:
 
 def _print(database: Path, most: int, interval: float) -> None:
     """Prints each run as a line once it is scored, and once more where it gets further scores."""
-    import time
-
-    from ragguard.analysis.watch import is_scored, watch_line
-
     printed: dict[str, str] = {}
     said_waiting = False
     for runs in _looks(database, most):
@@ -89,11 +85,109 @@ def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
 
     The store is opened anew each time, as it may have been deleted or replaced.
     """
-    from ragguard.storage.sqlite.store import Store
-
     while True:
         runs: list[ScoredRun] | None = None
         if database.exists():
             with suppress(RagguardError), closing(Store(database, read_only=True)) as store:
                 runs = store.latest(most)
         yield runs
+
+
+_OTHERS = 3
+"""How many scores are shown by name for a hop that has neither ΔSePer, UDCG nor coverage."""
+
+
+def watch_table(runs: Sequence[ScoredRun]) -> Table:
+    """Returns a table of runs in the given order: start, question, hops, one a line, and outcome."""
+    table = Table(box=None, pad_edge=False, expand=True, header_style="dim")
+    table.add_column("began", no_wrap=True)
+    table.add_column("question", ratio=2, no_wrap=True, overflow="ellipsis")
+    table.add_column("hops", ratio=3, overflow="fold")
+    table.add_column("ΔSePer", justify="right", no_wrap=True)
+    table.add_column("answer", no_wrap=True)
+    for scored in runs:
+        table.add_row(*_cells(scored, between_hops="\n"))
+    return table
+
+
+def watch_line(scored: ScoredRun) -> str:
+    """Returns a run as one line of plain text."""
+    began, question, hops, gain, answer = (cell.plain for cell in _cells(scored))
+    return "  ".join(filter(None, (began, question, hops, gain and f"ΔSePer {gain}", answer)))
+
+
+def is_scored(scored: ScoredRun) -> bool:
+    """True where the run has ended and has final scores or failures."""
+    has_results = scored.failures or any(not score.provisional for score in scored.scores)
+    return scored.run.status != "open" and bool(has_results)
+
+
+def _cells(scored: ScoredRun, between_hops: str = "  ") -> tuple[Text, Text, Text, Text, Text]:
+    run = scored.run
+    began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
+    by_step: dict[str, list[Score]] = {}
+    for score in scored.scores:
+        by_step.setdefault(score.step_id, []).append(score)
+    hops = Text(between_hops).join(
+        _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
+    )
+    total = best(scored.scores, "delta_seper_total")
+    gain = Text("") if total is None else _gain(total)
+    return (
+        Text(began, "dim"),
+        Text(strip_control_characters(question_line(run.question))),
+        hops,
+        gain,
+        _outcome(scored),
+    )
+
+
+def _hop(number: int, step: RetrievalStep, scores: Sequence[Score]) -> Text:
+    """Returns the line of one hop: its numbers with their names, else how many passages it brought."""
+    cell = Text(f"{number} ", "dim")
+    if step.status != "ok":
+        return cell.append(step.status, "yellow")
+    gain, udcg, covered = (best(scores, name) for name in ("delta_seper", "udcg", "coverage"))
+    if gain is udcg is covered is None:
+        count = len(step.passages)
+        cell.append(f"{count} passage{'' if count == 1 else 's'}", "dim")
+        return cell.append("".join(f" · {number}" for number in named(scores)[:_OTHERS]))
+    numbers = [
+        *([] if gain is None else [Text("ΔSePer ").append_text(_gain(gain))]),
+        *([] if udcg is None else [Text(f"UDCG {udcg.value:z.3f}")]),
+        *([] if covered is None else [Text(f"coverage {covered.value:z.2f}")]),
+    ]
+    cell.append_text(Text(" · ").join(numbers))
+    unread = unread_positions(step)
+    misleading = sum(
+        score.value < MISLEADS and is_clear(score.value, score.stderr) and score.position not in unread
+        for score in scores
+        if score.name == "utility"
+    )
+    if misleading:
+        cell.append(f" {misleading} misleading", "red")
+    contested = best(scores, "contested")
+    if contested is not None and contested.value > 0:
+        cell.append(" contested", "yellow")
+    return cell
+
+
+def _gain(score: Score) -> Text:
+    """Returns a gain of belief, in colour where it exceeds two standard errors."""
+    clear = BeliefGain(score.value, score.stderr).significant
+    return Text(f"{score.value:+z.2f}", ("red" if score.value < 0 else "green") if clear else "bright_black")
+
+
+def _outcome(scored: ScoredRun) -> Text:
+    """Returns the outcome of the run: its verdict, its status, or that it waits for its scores."""
+    run = scored.run
+    correct = best(scored.scores, "answer_correct")
+    if correct is not None and correct.label:
+        return Text(strip_control_characters(correct.label), colour_of(correct.value - 0.5))
+    if state := STATES.get(run.status, run.status):
+        return Text(state, "yellow" if run.status not in STATES else "cyan")
+    if scored.failures and not scored.scores:
+        return Text("not scored", "red")
+    if any(score.provisional for score in scored.scores):
+        return Text("so far", "dim")
+    return Text("" if scored.scores else "not scored yet", "dim")

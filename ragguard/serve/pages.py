@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 
 from ragguard._version import __version__
-from ragguard.analysis.digest import MISLEADS
 from ragguard.analysis.page import write_html
+from ragguard.analysis.wording import MISLEADS
 from ragguard.client import RagGuard
 from ragguard.guard import DistractorGuard
 from ragguard.records import GuardStatus

@@ -11,8 +11,8 @@ from rich.console import Console
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import Passage, RagGuard, print_hops, read_runs, write_runs
-from ragguard.analysis.digest import MISLEADS
 from ragguard.analysis.page import write_html
+from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
 from ragguard.schema import checked_run

@@ -13,8 +13,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from ragguard import RagGuard, world
-from ragguard.analysis.digest import MISLEADS, detail, explanation_of
 from ragguard.analysis.hops import print_hops
+from ragguard.analysis.page import detail, explanation_of
+from ragguard.analysis.wording import MISLEADS
 from ragguard.cli.app import app
 from ragguard.scorers.explanation import explain
 from ragguard.storage.source import open_source

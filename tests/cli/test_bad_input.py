@@ -136,14 +136,14 @@ def test_sides_without_a_question_in_common_are_a_sentence(stores):
 
 
 def test_calibration_without_a_passage_to_drop_is_a_sentence(tmp_path):
-    gold = [Passage("Ursula Almberg founded Corwell Mills.", metadata={"gold": True})]
-    write_runs(
-        (
-            Run(f"r{n}", "q", steps=[RetrievalStep(f"s{n}", f"r{n}", 0, 0, "q", gold)])
-            for n in range(20)
-        ),
-        tmp_path / "gold.jsonl",
-    )  # fmt: skip
+    gold, asked = (
+        [Passage("Ursula Almberg founded Corwell Mills.", metadata={"gold": True})],
+        "Who founded it?",
+    )
+    runs = [
+        Run(f"r{n}", asked, steps=[RetrievalStep(f"s{n}", f"r{n}", 0, 0, asked, gold)]) for n in range(20)
+    ]
+    write_runs(runs, tmp_path / "gold.jsonl")
     out = tmp_path / "found.json"
     line = said("calibrate", tmp_path / "gold.jsonl", "--engine", "nano", "--out", out)
     assert "all passages of the 20 examples are gold, so nothing says what to drop" in line

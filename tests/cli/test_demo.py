@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -85,6 +86,20 @@ def test_store_runs_and_spans_of_the_demo_can_be_read(shown):
     assert f"{count} runs" in done.output
     done = CliRunner().invoke(app, ["compare", str(out / "worse-search.db"), str(out / "ragguard.db")])
     assert done.output.startswith(f"Better on {demo.COMPARED} questions")
+
+
+def test_the_readmes_commands_run_one_after_the_other_behind_the_demo(shown, monkeypatch):
+    """No file is there but what the commands before have written."""
+    _, out = shown
+    shell = re.findall(r"^```sh\n(.*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    (first, *lines) = next(block for block in shell if "demo-out" in block).splitlines()
+    assert shlex.split(first, comments=True) == ["ragguard", "demo"]
+    monkeypatch.chdir(out.parent)
+    for line in lines:
+        program, *words = shlex.split(line, comments=True)
+        done = CliRunner().invoke(app, words)
+        assert (program, done.exit_code) == ("ragguard", 0), done.output
+    assert (out.parent / "report.html").exists()
 
 
 def test_next_command_is_found_by_a_shell_outside_the_environment(tmp_path, monkeypatch):

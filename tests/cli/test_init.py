@@ -2,6 +2,7 @@
 
 import os
 import textwrap
+from importlib import import_module
 
 import pytest
 from support.warm_python import run_python
@@ -225,6 +226,7 @@ def test_folders_of_others_and_broken_files_are_passed_over(make, monkeypatch):
     done = init()
     assert "found LangChain" not in done.output
     assert "1 could not be read as Python, such as broken.py" in done.output
-    monkeypatch.setattr(project, "MOST_FILES", 1)
+    for module in (project, import_module("ragguard.cli.init")):
+        monkeypatch.setattr(module, "MOST_FILES", 1)
     assert "only the first 1 Python files" in init().output
     assert init("missing").exit_code == 2

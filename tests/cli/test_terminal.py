@@ -6,14 +6,13 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from importlib import import_module
 
 import pytest
 from support.compared import NAMES, scored_in_full, stored
 from typer.testing import CliRunner
 
 from ragguard.analysis.validation.tables import Table
-from ragguard.cli.app import COMMANDS, app
+from ragguard.cli.app import COMMANDS, app, function_of
 from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
@@ -70,11 +69,13 @@ def test_comparison_without_a_known_width_shows_all_columns(store):
     assert "wider" not in said
 
 
-def test_a_narrow_table_keeps_its_first_column(monkeypatch, capsys):
+def test_a_narrow_table_of_validate_names_the_columns_that_it_leaves_out(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "60")
     columns = ("Data", *(f"T{number}, Pearson" for number in range(7)))
     _show([Table("name", "title", columns, (("Statements-n", *[0.5] * 7),))])
-    assert capsys.readouterr().out.count("Statements-n") == 2
+    said = capsys.readouterr().out
+    assert said.count("Statements-n") == 1
+    assert "A wider terminal shows more: T3, Pearson" in said
 
 
 def called(store, env, command, *more):
@@ -138,8 +139,7 @@ def test_help_is_whole_sentences_in_a_small_terminal(monkeypatch, command):
     said = shown(monkeypatch, 80, command, "--help")
     assert said.startswith((f"Usage: ragguard {command}", f"Usage: root {command}"))
     words = " ".join(said.split())
-    run = import_module(f"ragguard.cli.{command.replace('-', '_')}").run
-    assert " ".join(run.__doc__.replace("\b", "").split()) in words
+    assert " ".join(function_of(command).__doc__.replace("\b", "").split()) in words
 
 
 def test_the_command_runs_as_a_module_of_python_too(store):

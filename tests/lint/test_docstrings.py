@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from ragguard.cli.app import ELSEWHERE
+
 ROOT = Path(__file__).parents[2]
 FOLDERS = ("ragguard", "integrations", "studies", "training", "benchmarks", "tests/support")
 FILES = sorted(path for folder in FOLDERS for path in (ROOT / folder).rglob("*.py"))
@@ -55,7 +57,7 @@ def test_a_docstring_begins_with_a_verb_or_a_noun_phrase(path):
 
 def is_command(path, function):
     """A command's docstring is its help, which speaks to the user: "Compare two sets of scored runs"."""
-    return path.parent.name == "cli" and function.name == "run"
+    return path.parent.name == "cli" and function.name in {"run", *(name for _, name in ELSEWHERE.values())}
 
 
 @pytest.mark.parametrize("path", MEASURED, ids=lambda path: str(path.relative_to(ROOT)))

@@ -11,7 +11,8 @@ from support.parts import write_part, write_parts
 from support.runs import a_run
 from support.scored_runs import two_hops
 
-from ragguard.analysis.digest import MISLEADS, detail, scores_json, summary
+from ragguard.analysis.page import detail, scores_json, summary
+from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder

@@ -22,9 +22,9 @@ def test_half_of_the_contexts_hold_an_answer_and_none_its_grades() -> None:
 
 
 async def test_a_small_study(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weak_judges, "CASES", 40)
+    monkeypatch.setattr(weak_judges, "CASES", 30)
     engine = Cache(connect("nano"))
-    tables = {table.name: table for table in await study(engine, questions=8, seed=0)}
+    tables = {table.name: table for table in await study(engine, questions=5, seed=0)}
     assert list(tables) == ["judges-agreement", "judges-metrics", "judges-guard", "judges-coverage"]
     assert all(len(row) == len(table.columns) for table in tables.values() for row in table.rows)
     rows = {row[0]: dict(zip(tables["judges-agreement"].columns, row, strict=True)) for row in

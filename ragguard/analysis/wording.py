@@ -1,0 +1,250 @@
+"""Words that the terminal, the page and the list of runs share: lines, markup and ids of texts from outside, and
+remarks on what was selected, dropped, or too long for a model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Protocol, TypeAlias, TypeVar
+
+from rich.markup import escape
+
+from ragguard.errors import UnknownName
+from ragguard.records import Score
+from ragguard.scorers.run_facts import CLEAR
+from ragguard.storage.sqlite.overview import SCALE, Overview
+from ragguard.text.secret_filter import strip_control_characters
+
+MISLEADS = -CLEAR
+"""A passage that the model got, with a utility lower than this, is said to mislead. The guard's default threshold is
+the same."""
+IN_COLUMNS = ("delta_seper", "udcg", "coverage", "delta_seper_selection", "delta_udcg_selection", "contested")
+"""The scores of a step that have a place of their own in the terminal, or go with one that has."""
+Shortened: TypeAlias = tuple[int | None, str, object, object]
+"""A note that a model read less than all passages: the rank of the passage, the score's name, passages left out, tokens
+cut."""
+_OF_ALL_READ = ("delta_seper", "semantic_entropy")
+"""The step scores that are about everything read up to that step."""
+LONGEST = 200
+"""The most characters of a question that is shown in one line."""
+_LINE = 2000
+SHORTEST = 8
+_NAMED, _LATEST = 5, 3
+
+
+def line_of(text: str) -> str:
+    """Returns the text in one line without control characters, cut after 2,000 characters."""
+    return strip_control_characters(" ".join(text[:_LINE].split()))
+
+
+def question_line(question: str) -> str:
+    """Returns a question in one line of at most 200 characters, "(no question)" for an empty one."""
+    line = " ".join(question.split())
+    return (line if len(line) <= LONGEST else line[: LONGEST - 1] + "…") or "(no question)"
+
+
+def as_markup(text: str) -> str:
+    """Returns the text as markup for Rich, with escaped brackets and without control characters."""
+    return escape(strip_control_characters(text))
+
+
+def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
+    """Returns for each id the part to show: as few first or last characters as tell all of them apart, at least 8.
+
+    Ids that begin with the time, such as UUIDs of version 7, differ only at their ends.
+    """
+    known = list(dict.fromkeys(ids))
+    longest = max(map(len, known), default=0)
+    for length in range(SHORTEST, longest):
+        first, last = slice(length), slice(-length, None)
+        for cut, other in ((first, last), (last, first)):
+            parts = {one[cut]: one for one in known}
+            if len(parts) == len(known) and all(parts.get(one[other], one) == one for one in known):
+                return {one: one[cut] for one in known}
+    return {one: one for one in known}
+
+
+def run_of_part(part: str, ids: Sequence[str]) -> str:
+    """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
+    meant = [one for one in ids if part and part in one]
+    at_ends = [one for one in meant if one.startswith(part) or one.endswith(part)]
+    for found in ([one for one in at_ends if one == part], at_ends, meant):
+        if len(found) == 1:
+            return found[0]
+    if not meant:
+        latest = ", ".join(reversed(ids[-_LATEST:])) or "none"
+        raise UnknownName(
+            "--run", part, "the id of a run, the id that the application gave it, or any part of an id that no other "
+            f"run has; the latest are {latest}, and `ragguard report` lists all with their questions",
+        )  # fmt: skip
+    shown = ", ".join(short_ids(ids)[one] for one in meant[:_NAMED])
+    more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
+    allowed = f"any part of an id that no other run has; it fits {shown}{more}"
+    raise UnknownName("--run", f"{part} ({len(meant)} runs)", allowed)
+
+
+def diagnose_selection(proc: float, pct_proc: float) -> str:
+    """Says whether a retriever, or what chose among its candidates, lost more of the best set of passages.
+
+    PROC is what the candidates make possible, %PROC the share of it that was chosen; both from 0 to 1.
+    """
+    by_retriever, by_choice = 1 - proc, proc * (1 - pct_proc)
+    numbers = (
+        f"its candidates allow {proc:.2f} of the best set (PROC), of which {pct_proc:.0%} was chosen (%PROC)"
+    )
+    if max(by_retriever, by_choice) < 0.05:
+        return f"Retriever and selection lose next to nothing: {numbers.removeprefix('its ')}."
+    if by_retriever >= by_choice:
+        return f"The retriever loses most: {numbers}."
+    return f"What chooses after the retriever, a reranker or the guard, loses most: {numbers.removeprefix('its ')}."
+
+
+def about_selections(numbers: Sequence[tuple[float, float]]) -> str:
+    """Says of many steps, by PROC and %PROC of each, whether retrievers or what chose after them lost more."""
+    proc = sum(one for one, _ in numbers) / len(numbers)
+    reached = sum(one * chosen for one, chosen in numbers) / len(numbers)
+    steps = "1 step" if len(numbers) == 1 else f"{len(numbers):,} steps"
+    return f"Over {steps}: {diagnose_selection(proc, reached / proc if proc else 1.0)}"
+
+
+_SHOWN = 3
+"""How many of the runs that would have lost a helpful passage are named."""
+
+
+def would_drop(ranks: Sequence[int]) -> str:
+    """Says which passages of a step a guard in shadow would have dropped, by their ranks; empty where none."""
+    which = ", ".join(map(str, ranks))
+    return f"the guard, in shadow, would drop passage{'s' if len(ranks) > 1 else ''} {which}" if ranks else ""
+
+
+@dataclass(slots=True)
+class ShadowReport:
+    """The decisions of guards in shadow over many runs."""
+
+    decisions: int = 0
+    passages: int = 0
+    dropped: int = 0
+    """The passages that would have gone."""
+    misleading: int = 0
+    """The passages among them whose scored utility is under -0.2."""
+    helpful: int = 0
+    """The passages among them whose scored utility is at least 0.2."""
+    unscored: int = 0
+    lost_in: list[str] = field(default_factory=list)
+    """The runs in which a helpful passage would have gone."""
+    elapsed_ms: list[float] = field(default_factory=list)
+
+    def add(self, overview: Overview) -> None:
+        """Adds the decisions of a run."""
+        shadowed = {
+            step.seq: {rank for _, rank, *_ in step.decision["would_drop"]}
+            for step in overview.steps
+            if step.decision is not None and "would_drop" in step.decision
+        }
+        if not shadowed:
+            return
+        for step in overview.steps:
+            if step.seq in shadowed and step.decision is not None:
+                self.decisions += 1
+                self.passages += len(step.decision["kept"])
+                self.dropped += len(shadowed[step.seq])
+                self.elapsed_ms.append(float(step.decision["elapsed_ms"] or 0))
+        utilities = {
+            (seq, rank): value / SCALE
+            for seq, rank, name, value, *_ in json.loads(overview.summary.of_passages)
+            if name == "utility" and rank in shadowed.get(seq, ())
+        }
+        self.misleading += sum(value < -CLEAR for value in utilities.values())
+        helpful = sum(value >= CLEAR for value in utilities.values())
+        self.helpful += helpful
+        self.unscored += sum(map(len, shadowed.values())) - len(utilities)
+        if helpful:
+            self.lost_in.append(overview.line.id)
+
+    def __str__(self) -> str:
+        """Returns the counts in a few sentences; empty if no guard in shadow would have dropped anything."""
+        if not self.decisions:
+            return ""
+        lines = [
+            f"The guard, in shadow, would have dropped {self.dropped:,} of {self.passages:,} passages at "
+            f"{self.decisions:,} step{'' if self.decisions == 1 else 's'}, in {median(self.elapsed_ms):.0f} ms each."
+        ]
+        scored = self.dropped - self.unscored
+        if scored:
+            neither = scored - self.misleading - self.helpful
+            lines.append(
+                f"By their scored utility {self.misleading:,} of these mislead, {neither:,} do neither, and "
+                f"{self.helpful:,} help{'s' if self.helpful == 1 else ''}"
+                + (f": look at {', '.join(self.lost_in[:_SHOWN])}." if self.lost_in else ".")
+            )
+        if self.unscored:
+            lines.append(
+                f"{self.unscored:,} of these have no utility: score the runs with the scorer `utility`."
+            )
+        return " ".join(lines)
+
+
+def named(scores: Iterable[Score]) -> list[str]:
+    """Returns each number about a step as a whole that has no column of its own, with its name, and whether they are
+    support of the run's own answer."""
+    latest = {
+        score.name: score
+        for score in scores
+        if score.level == "step" and score.stage == "passages" and score.name not in IN_COLUMNS
+    }
+    support = any(score.reference_source == "answer" for score in latest.values())
+    numbers = [f"{strip_control_characters(name)} {score.value:z.2f}" for name, score in latest.items()]
+    return [*numbers, *(["(support)"] if support else [])]
+
+
+class ShownScore(Protocol):
+    """A score, or what an overview keeps of one, as `best` reads it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def reference_source(self) -> str: ...
+    @property
+    def stage(self) -> str: ...
+
+
+S = TypeVar("S", bound=ShownScore)
+
+
+def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
+    """Returns the latest score of a name; a score against gold is preferred to one against the answer."""
+    found = [score for score in scores if score.name == name and score.stage == stage][::-1]
+    return min(found, key=lambda score: score.reference_source != "gold", default=None)
+
+
+def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:
+    """Returns what did not fit for the beliefs of a hop, and which passages did not fit alone; empty where all did."""
+    left_out = cut = 0
+    alone: set[int] = set()
+    for rank, name, *counts in scores:
+        dropped, tokens = (count if isinstance(count, int) else 0 for count in counts)
+        if rank is None and name in _OF_ALL_READ:
+            left_out, cut = max(left_out, dropped), max(cut, tokens)
+        elif rank is not None and tokens:
+            alone.add(rank)
+    tokens_cut = f"{cut:,} token{' was' if cut == 1 else 's were'} cut"
+    found: list[str] = []
+    if left_out:
+        rest = f", and from the rest {tokens_cut}" if cut else ""
+        found.append(
+            f"{left_out:,} of the passages read so far did not fit the model's context and "
+            f"{'was' if left_out == 1 else 'were'} left out of ΔSePer{rest}"
+        )
+    elif cut:
+        found.append(
+            f"the passages read so far did not fit the model's context: for ΔSePer, {tokens_cut} from them"
+        )
+    if alone:
+        ranks = ", ".join(map(str, sorted(alone)))
+        found.append(
+            f"passage{'' if len(alone) == 1 else 's'} {ranks} did not fit the model's context alone: "
+            f"{'its' if len(alone) == 1 else 'their'} own scores are about a part"
+        )
+    return found

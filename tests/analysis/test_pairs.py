@@ -1,0 +1,307 @@
+"""Comparisons: paired by question, honest about noise, corrected for many metrics."""
+
+import json
+
+import numpy as np
+import pytest
+from support.means import means_of
+from support.runs import a_run
+
+from ragguard.analysis.gate_check import Condition
+from ragguard.analysis.pairs import compare, questions_of, read_questions
+from ragguard.errors import InvalidInput, UnknownName
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
+from ragguard.storage.files.runfile import write_scores
+
+
+def side(values, name="udcg", **fields):
+    """One run a question, with one score."""
+    runs = []
+    for index, value in enumerate(values):
+        run = Run(question=f"Who is number {index}?", steps=[RetrievalStep(passages=[Passage("x")] * 2)])
+        runs.append(ScoredRun(run, [Score(name, value, "step", run.id, run.steps[0].id, **fields)]))
+    return runs
+
+
+def compared(a, b, **settings):
+    return compare(questions_of(map(means_of, a)), questions_of(map(means_of, b)), **settings)
+
+
+def test_a_real_difference_is_found_with_its_sign():
+    rng = np.random.default_rng(0)
+    base = rng.normal(0.5, 0.05, 60)
+    (change,) = compared(side(base), side(base + rng.normal(0.03, 0.02, 60))).changes
+    assert change.difference == pytest.approx(0.03, abs=0.01)
+    assert change.low > 0
+    assert change.p_corrected < 0.01
+    assert (change.verdict, change.questions) == ("better", 60)
+
+
+def test_lower_is_better_where_it_is():
+    rng = np.random.default_rng(3)
+    base = rng.uniform(0.4, 0.6, 40)
+    (change,) = compared(side(base, "harm"), side(base - rng.uniform(0.1, 0.2, 40), "harm")).changes
+    assert change.verdict == "better"
+
+
+def test_gold_and_support_are_never_mixed():
+    a = side([0.1, 0.2], "delta_seper", reference_source="gold")
+    b = side([0.9, 0.9], "delta_seper", reference_source="answer")
+    with pytest.raises(
+        InvalidInput, match=r"delta_seper and delta_seper\.support.*at least one metric in common"
+    ):
+        compared(a, b)
+
+
+def test_before_and_after_the_guard_are_two_series():
+    runs = side([0.5], "udcg")
+    step = runs[0].run.steps[0]
+    runs[0].scores.append(Score("udcg", 0.4, "step", runs[0].run.id, step.id, stage="candidates"))
+    assert {series.title for series in questions_of(map(means_of, runs)).values} == {
+        "udcg",
+        "udcg.candidates",
+    }
+
+
+def test_questions_are_paired_by_their_normalised_text():
+    a, b = side([0.1, 0.2, 0.3]), side([0.1, 0.2])
+    b[0].run.question = "  who is NUMBER 0"
+    found = compared(a, b)
+    assert (found.paired, found.only_before, found.only_after) == (2, 1, 0)
+
+
+def test_question_that_changed_most_is_named():
+    found = compared(side([0.5, 0.5, 0.5]), side([0.5, 0.1, 0.6]))
+    assert [(moved.question, moved.moves[0].after) for moved in found.moved] == [
+        ("Who is number 1?", 0.1),
+        ("Who is number 2?", 0.6),
+    ]
+
+
+def test_a_question_is_named_once_with_all_the_metrics_in_which_it_changed():
+    names = ["udcg", "coverage", "harm", "seper"]
+    a, b = [], []
+    for place, name in enumerate(names):
+        a += side([0.5] * 8, name)
+        b += side([0.5 + (place + 1) * 0.1 * (index == 3) + 0.01 * (index == 5) for index in range(8)], name)
+    found = compared(a, b, most=1)
+    (moved,) = found.moved
+    assert moved.question == "Who is number 3?"
+    assert {move.metric for move in moved.moves} == set(names)
+    assert found.moved_in_all == 2
+    assert [one["moves"][0]["before"] for one in found.as_dict()["moved"]] == [0.5]
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e6])
+def test_float_noise_is_no_difference(scale):
+    base = np.random.default_rng(5).uniform(0.2, 0.8, 60) * scale
+    noise = np.where(np.arange(60) % 2, 1e-9, 0.0) * scale
+    found = compared(side(base), side(base + noise))
+    (change,) = found.changes
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "not decisive")
+    assert found.moved == []
+    assert not holds_in("udcg > 0", found)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"draws": 98}, {"draws": "many"}, {"seed": -1}, {"seed": None}, {"most": 1.5}, {"draws": True}],
+)
+def test_settings_that_cannot_be_right_are_refused(settings):
+    with pytest.raises(InvalidInput, match="whole number"):
+        compared(side([0.1]), side([0.2]), **settings)
+
+
+def many(count, questions, *, clear=0):
+    """Two sides with that many metrics of noise, of which the first `clear` are higher after."""
+    rng = np.random.default_rng(3)
+    a, b = [], []
+    for number in range(count):
+        base = rng.normal(0, 1, questions)
+        gain = 2.0 if number < clear else 0.0
+        a += side(base, f"m{number:02}")
+        b += side(base + rng.normal(gain, 0.5, questions), f"m{number:02}")
+    return a, b
+
+
+@pytest.mark.parametrize("settings", [{}, {"draws": 200}])
+def test_a_clear_difference_is_found_among_sixty_metrics(settings):
+    changes = compared(*many(60, 40, clear=2), **settings).changes
+    assert [change.metric for change in changes if change.verdict == "changed"] == ["m00", "m01"]
+    assert {change.verdict for change in changes[2:]} == {"not decisive"}
+    assert changes[0].p_corrected < 0.025
+
+
+def test_the_meaning_of_p_is_a_sentence():
+    sixty = compared(*many(60, 40, clear=2)).about_p
+    assert "for all 60 metrics together" in sixty
+    assert "once in 20 comparisons" in sixty
+    assert "for one metric" in compared(*many(1, 40)).about_p
+
+
+def test_five_questions_are_too_few_and_eight_are_enough_however_many_metrics_there_are():
+    changes = compared(*many(7, 5, clear=2)).changes  # the least p of 5 questions is 1 / 16
+    assert {change.verdict for change in changes} == {"too few questions"}
+    changes = compared(*many(7, 8, clear=2)).changes
+    assert [change.verdict for change in changes] == ["changed"] * 2 + ["not decisive"] * 5
+
+
+def test_a_metric_on_few_questions_is_corrected_for_those_that_are_less_clear_alone():
+    a, b = many(2, 40, clear=2)
+    few = [side([value] * 6, "few") for value in (0.1, 0.2)]
+    noise = side([0.1] * 6, "few"), side([0.2, 0.0, 0.1, 0.2, 0.2, 0.2], "few")
+    for first, second, verdict in ((*few, "changed"), (*noise, "not decisive")):
+        found = compared(a + first, b + second).changes
+        assert next(change.verdict for change in found if change.metric == "few") == verdict
+
+
+def test_a_change_of_the_judge_is_told_apart_from_a_change_of_the_retrieval():
+    a = side([0.1, 0.2], engine="nano:1", prompts="nano/1") + side([1, 1], "coverage", engine="nano:1")
+    b = side([0.1, 0.2], engine="vllm:2", prompts="default/1") + side([1, 1], "coverage", engine="nano:1")
+    assert compared(a, a).judged_otherwise == {}
+    assert compared(a, b).judged_otherwise == {"udcg": ["nano:1, nano/1,  ", "vllm:2, default/1,  "]}
+
+
+@pytest.mark.parametrize("gain", [[0.4, 0.4], [0.4, 0.41, 0.42, 0.4]])
+def test_a_handful_of_questions_proves_nothing_either(gain):
+    """All of four questions get better by chance once in eight times, whatever a bootstrap of them says."""
+    (change,) = compared(side([0.1] * len(gain)), side([0.1 + more for more in gain])).changes
+    assert (change.p, change.verdict) == (2.0 ** (1 - len(gain)), "too few questions")
+
+
+def test_an_endless_effect_is_no_number_of_json():
+    found = compared(side([0.1] * 20), side([0.6] * 20))
+    assert (found.changes[0].effect, found.changes[0].verdict) == (np.inf, "better")
+    assert json.loads(json.dumps(found.as_dict(), allow_nan=False))["changes"][0]["effect"] is None
+
+
+def holds_in(text, found):
+    """Whether a condition holds for the difference that it is about."""
+    condition = Condition.parse(text)
+    return condition.holds_for(condition.of(found).difference)
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [("udcg < -0.02", True), ("udcg<-.5", False), ("udcg >= -1e-1", True), ("udcg > 0", False)],
+)
+def test_conditions(text, holds):
+    assert holds_in(text, compared(side([0.5, 0.6]), side([0.4, 0.5]))) is holds
+
+
+@pytest.mark.parametrize("text", [None, 7, "", "udcg", "udcg < ", "udcg = 3", "udcg < x", "< 3"])
+def test_a_condition_that_cannot_be_read_is_refused(text):
+    with pytest.raises(InvalidInput, match="fail-if"):
+        Condition.parse(text)
+
+
+def both_levels(step, run):
+    """Runs with a score of one name for their step and another for themselves."""
+    runs = side([step] * 8, "contested")
+    for item in runs:
+        item.scores.append(Score("contested", run, "run", item.run.id))
+    return runs
+
+
+def test_series_of_one_name_are_told_apart_by_their_level():
+    found = compared(both_levels(0.1, 0.1), both_levels(0.1, 0.6))
+    assert {change.metric: round(change.difference, 9) for change in found.changes} == {
+        "contested.step": 0.0,
+        "contested.run": 0.5,
+    }
+    assert {change.verdict for change in found.changes} == {"not decisive", "worse"}
+    assert holds_in("contested.run > 0.1", found)
+    assert not holds_in("contested.step > 0.1", found)
+
+
+def test_a_condition_that_may_mean_several_series_is_refused_with_their_names():
+    found = compared(both_levels(0.1, 0.1), both_levels(0.1, 0.6))
+    with pytest.raises(UnknownName, match=r"contested\.run, contested\.step"):
+        holds_in("contested > 0.1", found)
+
+
+def test_scores_with_and_without_references_are_one_series():
+    before, after = side([0.5] * 8), side([0.7] * 8)
+    after[:3] = side([0.7] * 3, reference_source="gold")
+    found = compared(before, after)
+    (change,) = found.changes
+    assert (change.metric, change.questions, change.difference) == ("udcg", 8, pytest.approx(0.2))
+    assert holds_in("udcg > 0.1", found)
+
+
+def test_steps_that_the_judge_saw_with_and_without_references_are_one_mean():
+    run = a_run("r", steps=2)
+    first, second = run.steps
+    of = {"level": "step", "run_id": "r"}
+    earlier = Score("udcg", 0.1, step_id=first.id, **of)
+    late = Score("udcg", 0.3, step_id=first.id, reference_source="gold", references_hash="a", **of)
+    hop = Score("udcg", 0.6, step_id=second.id, **of)
+    found = means_of(ScoredRun(run, [earlier, hop, late]))
+    assert list(found.means.values()) == [pytest.approx(0.45)]
+
+
+def half_empty(values):
+    """Runs of which every second one read nothing and has no score."""
+    runs = side(values)
+    for item in runs[::2]:
+        item.run.steps[0].passages, item.scores = [], []
+    return runs
+
+
+def test_runs_that_read_nothing_and_have_no_score_are_said():
+    found = compared(side([0.5] * 8), half_empty([0.5] * 8))
+    (change,) = found.changes
+    assert (found.paired, change.questions) == (8, 4)
+    assert found.nothing_read == ("No passage reached the model in 0 of 8 runs before and in 4 of 8 after.")
+    assert found.resting_on("udcg") == (
+        "udcg was compared on 4 of the 8 questions: of the others, 4 lack a score on one side."
+    )
+    assert (found.as_dict()["empty_after"], found.as_dict()["runs_after"]) == (4, 8)
+
+
+def test_questions_of_one_side_only_are_told_with_those_without_a_score():
+    more = ScoredRun(Run(question="Who else?"), [])
+    found = compared(side([0.5] * 8), [*half_empty([0.5] * 6), more])
+    assert found.resting_on("udcg") == (
+        "udcg was compared on 3 of the 9 questions: of the others, 3 lack a score on one side, 2 are on the side "
+        "before only, 1 are on the side after only."
+    )
+
+
+def test_runs_that_read_nothing_and_are_scored_are_counted_as_any_other():
+    after = side([0.4] * 8)
+    for item in after:
+        item.run.steps[0].passages = []
+    found = compared(side([0.5] * 8), after)
+    assert found.nothing_read == "No passage reached the model in 0 of 8 runs before and in 8 of 8 after."
+    assert found.resting_on("udcg") == ""
+
+
+def test_a_score_file_tells_nothing_of_what_was_read(tmp_path):
+    runs = side([0.5] * 4)
+    write_scores(runs, tmp_path / "a.jsonl")
+    found = compare(read_questions(tmp_path / "a.jsonl"), questions_of(map(means_of, runs)))
+    assert found.nothing_read == ""
+
+
+def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
+    rng = np.random.default_rng(7)
+    wrong = 0
+    for _ in range(200):
+        a, b = side([]), side([])
+        for number in range(10):
+            a += side(rng.exponential(1, 9), f"m{number}")
+            b += side(rng.exponential(1, 9), f"m{number}")
+        wrong += any(change.verdict == "changed" for change in compared(a, b).changes)
+    assert wrong / 200 <= 0.1  # 0.05, and three standard errors; percentiles of a bootstrap gave 0.52
+
+
+def test_one_question_proves_nothing():
+    (change,) = compared(side([0.1]), side([0.9])).changes
+    assert change.verdict == "too few questions"
+
+
+def test_the_same_twice_is_no_difference():
+    runs = side([0.1, 0.5, 0.9])
+    (change,) = compared(runs, runs).changes
+    assert (change.difference, change.p_corrected, change.verdict) == (0.0, 1.0, "not decisive")
