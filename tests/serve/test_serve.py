@@ -121,9 +121,11 @@ def test_runs_that_were_only_captured_and_sent_get_the_scores_of_the_process(tmp
         RagGuard(engine=None, store=None, otlp=service.url, capture_content=True) as rg,
     ):
         capture(rg)
-        wait_for_scores(tmp_path, len(made))
-        found = {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
-    assert found == expected
+
+        def found():
+            return {one.run.question: scores_of(one.run, one.scores) for one in runs_in(tmp_path).values()}
+
+        eventually(lambda: found() == expected, 60, found=found)  # what fails at first is scored later
 
 
 def test_a_run_that_was_sent_is_known_there_by_all_that_the_application_said_of_it(tmp_path):
