@@ -60,7 +60,7 @@ prepared = prepare([told["runs"]], job, workers=actors or 1, size=told["size"])
 workers, seen = Workers(os.getpid()), []
 
 def on_part(counts):
-    seen.append((time.monotonic(), prepared.progress.now.runs, workers.cpu_seconds(), workers.resident_bytes()))
+    seen.append((time.monotonic(), prepared.now.runs, workers.cpu_seconds(), workers.resident_bytes()))
 
 began = time.monotonic()
 report = carry_out(prepared, executor, on_part)

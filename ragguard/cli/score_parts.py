@@ -19,7 +19,7 @@ from ragguard.text.secret_filter import strip_control_characters
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from ragguard.parts.job import Executor, JobProgress, PartJob, PreparedJob
+    from ragguard.parts.job import Executor, PartJob, PreparedJob
     from ragguard.storage.files.partfolder import PartCounts
 
 WHERE = "processes, processes:N for N of them, or ray"
@@ -92,22 +92,16 @@ def score_in_parts(
     from ragguard.parts.job import carry_out, prepare
 
     prepared = prepare(inputs, job, workers=executor.workers, retry_failures=retry_failures)
-    progress = prepared.progress
+    size, done = sum(part.end - part.start for part in prepared.parts.values()), prepared.before.bytes
     try:
         with progress_bar(
-            console,
-            progress_line(progress),
-            total=progress.all_bytes,
-            completed=progress.before.bytes,
-            quiet=quiet,
+            console, progress_line(prepared), total=size, completed=done, quiet=quiet
         ) as update:
 
             def on_part(counts: PartCounts) -> None:
                 for line in counts.rejected_lines:
                     console.print(strip_control_characters(line))
-                update(
-                    completed=progress.before.bytes + progress.now.bytes, description=progress_line(progress)
-                )
+                update(completed=done + prepared.now.bytes, description=progress_line(prepared))
 
             carry_out(prepared, executor, on_part)
     except EngineError as error:
@@ -118,12 +112,12 @@ def score_in_parts(
         say(sentence, error=True)
         raise typer.Exit(130) from None
     say(_sentence(prepared), error=True)
-    if not progress.whole:
+    if not prepared.whole:
         raise typer.Exit(1)
 
 
 def _sentence(prepared: PreparedJob) -> str:
-    job, before, now = prepared.job, prepared.progress.before, prepared.progress.now
+    job, before, now = prepared.job, prepared.before, prepared.now
     lines = [
         f"{before.runs + now.runs:,} runs are in {job.folder}, {before.runs:,} of them were scored before; asked "
         f"now: {now.usage.requests:,} requests, {now.usage.prompt_tokens:,} tokens read, "
@@ -141,15 +135,15 @@ def _sentence(prepared: PreparedJob) -> str:
         )
     if rejected := before.rejected + now.rejected:
         lines.append(f"{rejected:,} lines were rejected; the counts in `parts` name them")
-    lines += [f"not scored: {lost}; the same command tries it again" for lost in prepared.progress.lost]
+    lines += [f"not scored: {lost}; the same command tries it again" for lost in prepared.lost]
     return "\n".join(lines)
 
 
-def progress_line(progress: JobProgress) -> str:
+def progress_line(prepared: PreparedJob) -> str:
     """Returns the counts of a job in one line."""
-    now = progress.now
+    now = prepared.now
     tokens = now.usage.prompt_tokens + now.usage.output_tokens
     return (
-        f"{progress.before.parts + now.parts:,} of {progress.all_parts:,} parts, {now.runs:,} runs, {now.scores:,} "
+        f"{prepared.before.parts + now.parts:,} of {len(prepared.parts):,} parts, {now.runs:,} runs, {now.scores:,} "
         f"scores, {now.failures:,} failures, {tokens:,} tokens"
     )

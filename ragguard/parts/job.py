@@ -121,28 +121,19 @@ class PartJob:
 
 @dataclass(slots=True, kw_only=True)
 class PreparedJob:
-    """A job that was checked and planned; no part of it was started."""
+    """A job that was checked and planned, with the counts of its parts."""
 
     job: PartJob
     parts: Mapping[str, Part]
     """All parts of the inputs by their keys; of parts with equal content one."""
-    left: list[Part]
-    """The parts to score: those that are not complete, and those that are scored again for their failures."""
     size: int
     """About how many bytes a part has."""
-    progress: JobProgress
-
-
-@dataclass(slots=True, kw_only=True)
-class JobProgress:
-    """The counts of the parts that were complete when a job began, and of those completed since."""
-
-    all_parts: int
-    all_bytes: int
-    """The size of all parts together, complete or not."""
+    left: list[Part] = field(default_factory=list)
+    """The parts to score: those that were not complete, and those that are scored again for their failures."""
     before: PartTotals = field(default_factory=PartTotals)
-    """The parts that were complete before."""
+    """The counts of the other parts, which were complete before."""
     now: PartTotals = field(default_factory=PartTotals)
+    """The counts of the parts that were completed since."""
     lost: list[str] = field(default_factory=list)
     """The parts that no process came to an end with, each with the reason."""
 
@@ -187,42 +178,39 @@ def prepare(
         raise StoreError(f"there are no runs in {', '.join(map(str, inputs))}")
     complete = {} if known is None else {key: folder.counts(key) for key in folder.finished()}
     _check_unchanged(folder, complete, parts)
-    progress = JobProgress(
-        all_parts=len(parts), all_bytes=sum(part.end - part.start for part in parts.values())
-    )
-    left = []
+    prepared = PreparedJob(job=job, parts=parts, size=size)
     for key, part in parts.items():
         if key not in complete or (retry_failures and complete[key].totals.failures):
-            left.append(part)
+            prepared.left.append(part)
         else:
-            progress.before.add(complete[key].totals)
-    if left and not job.loads("vllm", "hf"):
+            prepared.before.add(complete[key].totals)
+    if prepared.left and not job.loads("vllm", "hf"):
         _check_engine(job, complete)
-    return PreparedJob(job=job, parts=parts, left=left, size=size, progress=progress)
+    return prepared
 
 
 def carry_out(
     prepared: PreparedJob,
     executor: Executor,
     on_part: Callable[[PartCounts], object] = lambda counts: None,
-) -> JobProgress:
-    """Scores what is left of a job and returns its counts; interrupts and errors leave what is complete.
+) -> PreparedJob:
+    """Scores what is left of a job and returns it with its counts; interrupts and errors leave what is complete.
 
     Args:
         prepared: The job.
         executor: What makes the workers that score. Nothing is started where no part is left.
-        on_part: Called with the counts of each part that was completed, after `prepared.progress` has them.
+        on_part: Called with the counts of each part that was completed, after the job has them.
     """
-    folder, progress = prepared.job.folder, prepared.progress
+    folder = prepared.job.folder
     if prepared.left:
         threads = ThreadPoolExecutor(executor.workers, thread_name_prefix="ragguard-parts")
         with threads, executor, folder.locked():
             folder.begin(prepared.job.record, prepared.size, prepared.parts)
             for counts in _completed(prepared, executor, threads):
-                progress.now.add(counts.totals)
+                prepared.now.add(counts.totals)
                 on_part(counts)
             folder.clean()
-    return progress
+    return prepared
 
 
 def _completed(
@@ -250,9 +238,9 @@ def _completed(
                 lost[lost_with] += 1
                 if lost[lost_with] >= ATTEMPTS:
                     why = f"{lost_with or 'start'}: {ATTEMPTS} processes were lost with it, the last one {error}"
-                    if lost_with is None or not prepared.progress.now.parts:
+                    if lost_with is None or not prepared.now.parts:
                         raise EngineError(f"{why}; their own messages, if any, stand above") from error
-                    prepared.progress.lost.append(why)
+                    prepared.lost.append(why)
                 elif lost_with is not None:
                     waiting.appendleft(lost_with)
             else:
