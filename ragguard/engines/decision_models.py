@@ -18,14 +18,14 @@ from urllib.parse import urlsplit
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Samples
+from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Samples
 from ragguard.engines.engine import FoundModel, ModelEngine
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.openai import ChatModel
 from ragguard.engines.http.replies import usage_of
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.layers.retry import Patience
-from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest
+from ragguard.engines.requests import ContinuationRequest, DrawRequest
 from ragguard.engines.truncation import asked_shorter
 from ragguard.engines.typed_questions import (
     WIRES,
@@ -128,7 +128,7 @@ class DecisionModel:
         """Refuses: nothing is written."""
         raise self._refusal()
 
-    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+    async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Refuses: only options have probabilities."""
         raise self._refusal()
 
@@ -254,7 +254,7 @@ class JudgingChat:
         """Has the reader draw answers."""
         return await self.reader.draws(request)
 
-    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+    async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Asks the reader how probable given texts are."""
         return await self.reader.continuations(request)
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from itertools import islice
 from typing import Any, Generic, Protocol, TypeVar, cast
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
+    Continuation,
     Continuations,
     Engine,
     EngineInfo,
@@ -28,7 +28,7 @@ from ragguard.engines.base import (
     check_sampling,
 )
 from ragguard.engines.labels import LabelRequest
-from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, R, Request
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, R, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
@@ -93,12 +93,12 @@ class Verbs(ABC):
         asked = as_continued(prompts, texts)
         flat = tuple(prompt for row in asked for prompt in row)
         reply = await self.send(ContinuationRequest(flat, deadline, priority))
-        found, rows, cuts, first = iter(reply.found), [], {}, 0
+        rows, cuts, first = list[list[Continuation]](), dict[int, int](), 0
         for index, row in enumerate(asked):
-            rows.append(list(islice(found, len(row))))
-            if cut := max((reply.truncated.get(first + i, 0) for i in range(len(row))), default=0):
+            own = range(first, first := first + len(row))
+            rows.append([reply.rows[at][0] for at in own])
+            if cut := max((reply.truncated.get(at, 0) for at in own), default=0):
                 cuts[index] = cut
-            first += len(row)
         return Continuations(rows, reply.usage, cuts)
 
     @abstractmethod
@@ -231,7 +231,7 @@ class FoundModel(Protocol):
         """Draws answers to each prompt."""
         ...
 
-    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+    async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Returns the log-probabilities of the text behind each prompt."""
         ...
 

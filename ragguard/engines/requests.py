@@ -9,10 +9,10 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
 
-from ragguard.engines.base import Continuation, Engine, EngineInfo, Prompt, Sample, Samples
+from ragguard.engines.base import Continuation, Continuations, Engine, EngineInfo, Prompt, Sample, Samples
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
@@ -257,19 +257,7 @@ class DrawRequest(Request[Samples]):
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuationReply:
-    """One text with its probability for each prompt of the request."""
-
-    found: list[Continuation]
-    usage: Usage = field(default_factory=Usage)
-    truncated: dict[int, int] = field(default_factory=dict)
-
-    def __len__(self) -> int:
-        return len(self.found)
-
-
-@dataclass(frozen=True, slots=True)
-class ContinuationRequest(Request[ContinuationReply]):
+class ContinuationRequest(Request[Continuations]):
     """A request for the log-probabilities of the text behind each prompt."""
 
     prompts: tuple[Prompt, ...]
@@ -286,7 +274,7 @@ class ContinuationRequest(Request[ContinuationReply]):
         """True: equal prompts with equal texts have equal probabilities."""
         return True
 
-    async def ask(self, engine: Engine) -> ContinuationReply:
+    async def ask(self, engine: Engine) -> Continuations:
         """Asks an engine from elsewhere, which has the verb if it has an attribute of its name."""
         verb = getattr(engine, "continuations", None)
         if verb is None:
@@ -297,21 +285,21 @@ class ContinuationRequest(Request[ContinuationReply]):
         reply = await verb(
             [prompt.without_cuts() for prompt in self.prompts], [[p.text] for p in self.prompts]
         )
-        return ContinuationReply([row[0] for row in reply], getattr(reply, "usage", Usage()))
+        return Continuations([list(row) for row in reply], getattr(reply, "usage", Usage()))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} continuation"
 
-    def values(self, reply: ContinuationReply) -> list[Value]:
+    def values(self, reply: Continuations) -> list[Value]:
         """Returns `(the text's log-probabilities, tokens cut)` for each prompt."""
-        return [(one.logprobs, reply.truncated.get(index, 0)) for index, one in enumerate(reply.found)]
+        return [(one.logprobs, reply.truncated.get(index, 0)) for index, (one,) in enumerate(reply.rows)]
 
-    def reply(self, values: Sequence[Value], usage: Usage) -> ContinuationReply:
-        found = [
-            Continuation(prompt.text, logprobs)
+    def reply(self, values: Sequence[Value], usage: Usage) -> Continuations:
+        rows = [
+            [Continuation(prompt.text, logprobs)]
             for prompt, (logprobs, _) in zip(self.prompts, values, strict=False)
         ]
-        return ContinuationReply(found, usage, cuts_of(values))
+        return Continuations(rows, usage, cuts_of(values))
 
     def weight(self, value: Value) -> int:
         return 1 + len(value[0]) // 8

@@ -17,7 +17,16 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
-from ragguard.engines.base import Continuation, EngineInfo, LabelMode, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.base import (
+    Continuation,
+    Continuations,
+    EngineInfo,
+    LabelMode,
+    LabelProbs,
+    Prompt,
+    Sample,
+    Samples,
+)
 from ragguard.engines.chat_frames import LETTERS, QUESTION, SpecialTokens, begun_thought, open_thought
 from ragguard.engines.labels import (
     ABSTENTION,
@@ -31,7 +40,7 @@ from ragguard.engines.labels import (
     plan_labels,
 )
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest, Request
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
@@ -183,7 +192,7 @@ class ProfiledModel:
         rows = [row * (request.n // distinct.n) for row in answers]
         return Samples(rows, replace(usage, seconds=time.monotonic() - began), cut)
 
-    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+    async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Returns the log-probabilities of the text behind each prompt."""
         began = time.monotonic()
         self._refuse_thoughts()
@@ -197,11 +206,11 @@ class ProfiledModel:
                 fitting, [ids_of[prompt.text] for prompt in fitting.prompts]
             ),
         )
-        found = [
-            Continuation(prompt.text, tuple(checked_logprob(value) for value in values))
+        rows = [
+            [Continuation(prompt.text, tuple(checked_logprob(value) for value in values))]
             for prompt, values in zip(request.prompts, logprobs, strict=True)
         ]
-        return ContinuationReply(found, replace(usage, seconds=time.monotonic() - began), cut)
+        return Continuations(rows, replace(usage, seconds=time.monotonic() - began), cut)
 
     async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
         key = (request.labels, request.mode)

@@ -155,9 +155,7 @@ class Models:
             raise EngineProtocolError(f"{len(questions)} texts were asked about, {len(reply)} answers came")
         return [
             TextAnswer(found.logprobs, reply.truncated.get(row, 0), usage)
-            for row, (found, usage) in enumerate(
-                zip(reply.found, _shares(reply.usage, questions), strict=True)
-            )
+            for row, ((found,), usage) in enumerate(zip(reply, _shares(reply.usage, questions), strict=True))
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:

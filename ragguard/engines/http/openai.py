@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ragguard.engines.base import EngineInfo, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
@@ -35,7 +35,7 @@ from ragguard.engines.http.chat import (
 )
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.labels import ABSTENTION, LabelRequest
-from ragguard.engines.requests import ContinuationReply, ContinuationRequest, DrawRequest
+from ragguard.engines.requests import ContinuationRequest, DrawRequest
 from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -158,7 +158,7 @@ class ChatModel:
             _cuts(answers),
         )
 
-    async def continuations(self, request: ContinuationRequest) -> ContinuationReply:
+    async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Refuses: chat completions show the probabilities of what the model writes alone."""
         raise EngineRejected(
             f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
