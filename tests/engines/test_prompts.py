@@ -1,7 +1,5 @@
 """Prompt sets: rendering in one pass, hostile passages, the user's own files."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Special tokens in passages stay plain text: those that a model shows, and those of known families."""
 
-from __future__ import annotations
-
 from contextlib import aclosing
 
 import pytest

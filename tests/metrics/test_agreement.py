@@ -1,7 +1,5 @@
 """Correlations with outcomes against SciPy, intervals against what they must hold, sign flips against their level."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Answers beside references, answers that are none, and how probable a reference is as an answer."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import re

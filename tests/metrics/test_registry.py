@@ -1,7 +1,5 @@
 """Every score and metric has one declaration, and every table is made from it; arrays are padded and aggregated."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The limiter: never more than its size, the most urgent first, and no slot lost, whatever becomes of the callers."""
 
-from __future__ import annotations
-
 import asyncio
 import gc
 import weakref

@@ -1,7 +1,5 @@
 """Daemon threads do what they are given, keep their bound, survive a fork and hold no process; so do loops on them."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import CancelledError

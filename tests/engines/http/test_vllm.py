@@ -202,13 +202,6 @@ async def test_a_model_without_a_template_gets_plain_text():
     assert len(probs) == 1
 
 
-async def test_the_model_is_told_by_its_name_and_numbers():
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        info = await engine.info()
-        assert (info.model, info.kind, info.context, info.location) == ("fake", "vllm", 4096, server.url)
-        assert info.prompts == "default"
-
-
 async def test_passages_are_cut_where_they_do_not_fit():
     text = "word " * 6000
     long = Prompt((Message("user", f"Read: {text} Who?"),), (Span(0, 6, 6 + len(text)),))

@@ -1,7 +1,5 @@
 """The usual stack as a whole: whatever happens around them, callers get right numbers or a clear error."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 

@@ -2,8 +2,6 @@
 fetched whole or not at all.
 """
 
-from __future__ import annotations
-
 import hashlib
 import subprocess
 import zipfile

@@ -1,7 +1,5 @@
 """HfEngine on a tiny checkpoint, beside plain one-prompt passes of transformers itself."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import math
@@ -16,7 +14,6 @@ from ragguard.engines.base import Message, Prompt
 from ragguard.engines.chat_frames import SWITCH_OFF
 from ragguard.engines.local.hf import CausalModel, HfEngine
 from ragguard.engines.nano.nano_engine import NanoEngine, write_checkpoint
-from ragguard.engines.prompts import load_prompts
 from ragguard.errors import EngineRejected, InvalidInput
 
 torch = pytest.importorskip("torch", reason="the extra hf is not installed")
@@ -104,12 +101,6 @@ async def test_samples_follow_the_models_distribution(engine, plainly):
     assert drawn.mean() == pytest.approx(expected, abs=4 * drawn.std() / math.sqrt(4000))
     (cold,) = await engine.sample([TEXTS[0]], n=500, max_tokens=1, temperature=0.2, seed=3)
     assert np.mean([sample.logprobs[0] for sample in cold]) > np.mean(np.log(drawn))
-
-
-async def test_greedy_answers_are_the_most_probable_tokens(engine, plainly):
-    (answers,) = await engine.sample([TEXTS[0]], n=3, max_tokens=4, temperature=0)
-    assert len({sample.text for sample in answers}) == 1
-    assert answers[0].logprobs[0] == pytest.approx(plainly(TEXTS[0])[0].max(), abs=1e-4)
 
 
 async def test_an_answer_ends_where_the_model_ends_it(engine):
@@ -215,35 +206,11 @@ async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):
     await engine.aclose()
 
 
-NANO = load_prompts("nano")
-PASSAGES = ("Ada Berg founded Norvik.", "Norvik is based in Oslo.", "Ole Dahl was born in Lyon in 1922.")
-PROMPTS = [NANO.render("abstention", [passage], query="Who founded Norvik?") for passage in PASSAGES]
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("nano")
-    write_checkpoint(folder)
-    return folder
-
-
-@pytest.fixture
-async def engines(folder):
-    engines = HfEngine(folder, device="cpu"), NanoEngine()
-    yield engines
-    for engine in engines:
-        await engine.aclose()
-
-
-async def test_exported_nano_is_recognised_by_its_vocabulary(engines):
+async def test_exported_nano_is_recognised_by_its_vocabulary(tmp_path):
+    write_checkpoint(tmp_path)
+    engines = HfEngine(tmp_path, device="cpu"), NanoEngine()
     exported, nano = [await engine.info() for engine in engines]
     assert (exported.prompts, exported.mode, exported.context) == ("nano", nano.mode, nano.context)
     assert not any("A/B question" in note for note in exported.notes), "it answers its own letters"
-
-
-@pytest.mark.parametrize("mode", ["first_token", "sequence"])
-async def test_labels(engines, mode):
-    labels = ["NO-RESPONSE", "A", "B", "Ada Berg", "Ole"]
-    exported, nano = [await engine.label_probs(PROMPTS, labels, mode=mode) for engine in engines]
-    np.testing.assert_allclose(exported.p, nano.p, rtol=1e-3, atol=1e-7)
-    assert exported.usage.prompt_tokens == nano.usage.prompt_tokens
+    for engine in engines:
+        await engine.aclose()

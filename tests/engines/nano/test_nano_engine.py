@@ -2,8 +2,6 @@
 understand.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging
