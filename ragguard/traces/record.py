@@ -128,11 +128,17 @@ def _first(span: TraceSpan, conventions: list[Convention], what: str) -> Any:
     """Returns the first attribute there is of those that hold something, by any convention; on the span, then on its
     events. An entry in which the value is wrapped is taken out."""
     for place in (span.attributes, *(event.attributes for event in span.events if event.name != EVALUATION)):
-        for convention in conventions:
-            for name in getattr(convention, what):
-                if (value := place.get(name)) not in (None, ""):
-                    return _unpacked(value)
+        for value in _values(place, conventions, what):
+            return _unpacked(value)
     return None
+
+
+def _values(attributes: Mapping[str, Any], conventions: list[Convention], what: str) -> Iterator[Any]:
+    """Yields the attributes that hold something by any convention, and are not empty."""
+    for convention in conventions:
+        for name in getattr(convention, what):
+            if (value := attributes.get(name)) not in (None, ""):
+                yield value
 
 
 def _unpacked(value: Any) -> Any:
@@ -233,13 +239,9 @@ _PARTS = {"tokens_read": ("input", "input_tokens"), "tokens_written": ("output",
 
 
 def _call(span: TraceSpan, conventions: list[Convention]) -> dict[str, Any]:
-    def first(what: str) -> Any:
-        names = (name for convention in conventions for name in getattr(convention, what))
-        return next((span.attributes[name] for name in names if name in span.attributes), None)
-
-    call: dict[str, Any] = {"model": str(first("model") or span.name)}
+    call: dict[str, Any] = {"model": str(next(_values(span.attributes, conventions, "model"), span.name))}
     for what, names in _PARTS.items():
-        value = parsed(first(what))
+        value = parsed(next(_values(span.attributes, conventions, what), None))
         if isinstance(value, Mapping):
             value = next((value[name] for name in names if name in value), None)
         if isinstance(value, int | float) and value >= 0:

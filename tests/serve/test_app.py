@@ -289,6 +289,17 @@ def test_spool_is_readable_by_its_owner_alone(tmp_path):
     kept.close()
 
 
+def test_log_of_the_spool_is_moved_into_its_file_and_begins_anew(tmp_path):
+    kept = spool.Spool(tmp_path / "spans.db")
+    for number in range(3):
+        text, trace = "x" * 1_000_000, f"{number + 1:032x}"
+        kept.add([packed(span(n, trace=trace, input__value=text)) for n in range(1, 21)])
+        kept.checkpoint()
+    assert (tmp_path / "spans.db-wal").stat().st_size < 30_000_000 < (tmp_path / "spans.db").stat().st_size
+    assert [len(kept.spans(trace)) for trace in kept.traces()] == [20] * 3
+    kept.close()
+
+
 def test_sender_without_texts_is_warned_that_nothing_can_be_scored(caplog):
     for sends in (True, False):
         RagGuard(engine=None, store=None, otlp="http://127.0.0.1:9", capture_content=sends).close()
