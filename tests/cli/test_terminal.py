@@ -58,7 +58,7 @@ def test_a_comparison_is_whole_at_eighty_columns(monkeypatch, store):
     said = shown(monkeypatch, 80, "compare", store, store, "--all")
     for name in NAMES:
         (line,) = [line for line in said.splitlines() if line.split()[:1] == [name]]
-        assert line.split() == [name, "↑", "+0.000", "(+0.000", "…", "+0.000)", "1.000", "no", "difference"]
+        assert line.split() == [name, "↑", "+0.000", "(+0.000", "…", "+0.000)", "1.000", "not", "decisive"]
     assert "A wider terminal shows more: before, after, effect." in said
 
 
