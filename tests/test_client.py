@@ -587,3 +587,13 @@ async def test_numbers_of_any_size_are_limits_or_refused(make, caplog):
 def test_capture_content_that_is_no_bool_and_no_mode_is_refused_also_without_spans(wrong):
     with pytest.raises(InvalidInput, match=r"capture_content: got .*True, False"):
         RagGuard(ScriptedEngine(), store=None, capture_content=wrong)
+
+
+async def test_run_from_elsewhere_that_breaks_the_schema_is_refused_alone():
+    two = [Passage("a"), Passage("b")]
+    wrong = Run(id="wrong", question="q", steps=[RetrievalStep(query="q", passages=two, candidates=two, k=1)])
+    with RagGuard(engine=None, store=None) as rg:
+        refused = await rg.add_runs([wrong, Run(id="right", question="q")])
+        assert [run.id for run in rg.runs()] == ["right"]
+    assert list(refused) == ["wrong"]
+    assert "k: got 1" in str(refused["wrong"])

@@ -195,9 +195,7 @@ def note_decision(call: CurrentCall, verdict: Verdict) -> None:
         step = event.step
         if step.decision is None and given <= {one.text for one in step.candidates}:
             decision = about(verdict, step.candidates)
-            gone = {drop.position for drop in decision.dropped}
-            kept = [one for rank, one in enumerate(step.candidates, 1) if rank not in gone]
-            call.recorder.step_amended(step.id, call.run_id, kept, decision)
+            call.recorder.step_amended(step.id, call.run_id, decision.kept, decision)
             return
 
 

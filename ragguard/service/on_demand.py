@@ -61,8 +61,15 @@ class ScoringOnDemand:
     async def add(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
         """Stores runs, which are due afterwards; returns the errors of those that were refused, by their ids."""
         self._intake.start()
-        redacted = [self._redacted(run) for run in runs]
-        return await asyncio.wrap_future(self._intake.do(lambda: self._store.add_due(redacted)))
+        good: list[Run] = []
+        refused: dict[str, InvalidInput] = {}
+        for run in runs:
+            try:
+                good.append(self._redacted(run))
+            except InvalidInput as error:
+                refused[str(run.id)] = error
+        written = await asyncio.wrap_future(self._intake.do(lambda: self._store.add_due(good)))
+        return {**refused, **written}
 
     def feedback(self, run_id: Callable[[], str], thumb: str, note: str) -> Future[bool]:
         """Keeps what somebody says of a run, behind all that was captured before; the future says whether the run is

@@ -13,6 +13,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
 from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
+from ragguard.traces.record import Record
 from ragguard.traces.trace_spans import TraceSpan, json_body
 from ragguard.traces.tree import Node, RunRoot, root_so_far, run_roots
 
@@ -161,8 +162,13 @@ def _step(node: Node, inner: Sequence[Node], turn: int, remarks: Counter[str]) -
             )
             for one in inner
         ],
-        trace=_place(span, foreign=True), metadata={"span": span.name}, k=record.k,
+        trace=_place(span, foreign=True), metadata={"span": span.name}, k=_places(record, documents),
     )  # fmt: skip
+
+
+def _places(record: Record, documents: Sequence[Passage]) -> int | None:
+    """Returns the K that a span names; None where it names none, or fewer places than there are documents."""
+    return record.k if record.k is not None and record.k >= len(documents) else None
 
 
 def _parallel(before: Node, node: Node, nodes: Sequence[Node]) -> bool:
@@ -192,7 +198,11 @@ def _apply_choosers(steps: list[RetrievalStep], chosen: Sequence[Node], nodes: S
         kept = {_key(one) for one in record.documents}
         if around is not None:  # inside a retrieval, whose documents are what is left
             if record.given:
-                steps[around] = replace(steps[around], candidates=list(record.given), k=record.k or len(kept))
+                steps[around] = replace(
+                    steps[around],
+                    candidates=list(record.given),
+                    k=_places(record, record.documents) or len(kept),
+                )
             continue
         given = None if record.given is None else {_key(one) for one in record.given}
         for index, step in enumerate(steps):

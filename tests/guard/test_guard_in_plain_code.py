@@ -7,6 +7,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
 from ragguard.guard import DistractorGuard
+from ragguard.schema import checked_run
 
 HELPS, MISLEADS, OTHER = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "It rains."
 
@@ -34,6 +35,17 @@ def test_plain_guard_after_a_retrieval_is_the_guard_of_its_step():
     assert [one.text for one in step.passages] == [HELPS]
     assert [one.text for one in step.candidates] == [MISLEADS, HELPS]
     assert decision.status == step.decision.status == "pruned"
+
+
+def test_passages_that_were_cut_before_a_plain_guard_do_not_count_as_read():
+    rg, guard = captured()
+    with rg, rg.run("Who?") as run:
+        run.retrieved("who", [MISLEADS, OTHER, HELPS])
+        guard.prune("who", [HELPS, MISLEADS])
+    (step,) = run.steps
+    assert [one.text for one in step.passages] == [HELPS]
+    assert [drop.position for drop in step.decision.dropped] == [1]
+    assert checked_run(run.record())
 
 
 async def test_plain_guard_awaited_is_the_guard_of_its_step():

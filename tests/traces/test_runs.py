@@ -60,6 +60,15 @@ def test_parallel_retrievals_share_a_turn():
     assert [(step.turn, step.tool) for step in run.steps] == [(0, "search"), (0, "search"), (1, "other")]
 
 
+@pytest.mark.parametrize(("named", "k"), [(1, None), (2, 2), (5, 5), (-3, None), ("five", None)])
+def test_k_that_a_span_names_counts_where_it_is_no_less_than_its_documents(named, k):
+    retrieval = {"gen_ai.operation.name": "retrieval", "gen_ai.retrieval.top_k": named}
+    run = only_run(
+        span(1, at=(1, 99), **CHAIN, input__value="Who?"), span(2, 1, **retrieval, **documents("a", "b"))
+    )
+    assert run.steps[0].k == k
+
+
 def test_a_reranker_leaves_candidates_and_passages():
     rerank = {"openinference.span.kind": "RERANKER"}
     for number, id in enumerate("ab"):
