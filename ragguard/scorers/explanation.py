@@ -200,7 +200,7 @@ class _AnswerEvidence:
         quoted, words = _quoted(self._facts.answer), normalise(self._facts.answer)
         right = "Right" if words in map(normalise, self._facts.references) else "Judged right"
         found = ""
-        if self.places:
+        if self.places and not self._names_a_reference_beside:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
         elif self._reference_at:
             found = f"the reference {_quoted(self._facts.references[0])} is in {_places(self._reference_at)}"
@@ -213,7 +213,20 @@ class _AnswerEvidence:
             found = f"{quoted} is in no passage that was read"
         return "right", f"{right}: {found}." if found else f"{right}."
 
+    @property
+    def _names_a_reference_beside(self) -> bool:
+        """True where the answer has a reference that was read, and another name was found in the passages."""
+        found = findable(self._facts.references)
+        return (
+            bool(self._reference_at)
+            and mentions(self._facts.answer, found)
+            and not mentions(self.phrase, found)
+        )
+
     def _unjudged(self) -> str:
+        if self._names_a_reference_beside:
+            reference = _quoted(self._facts.references[0])
+            return f"The answer's {reference}, the reference, is in {_places(self._reference_at)}."
         if self.places:
             return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{self._and_reference()}."
         if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):
