@@ -105,7 +105,7 @@ def by_hand(bodies: list[bytes]) -> float:
         spool = Spool(Path(folder, "spool"))
         began = time.perf_counter()
         for raw in bodies:
-            spool.add(packed_protobuf(gzip.decompress(raw)))
+            spool.add(packed_protobuf(gzip.decompress(raw), []))
         took = time.perf_counter() - began
         spool.close()
     return len(bodies) * AT_ONCE / took

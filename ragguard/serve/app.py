@@ -163,15 +163,18 @@ class Endpoints:
 
     async def traces(self, request: Request) -> Response:
         """Takes spans: they are on the disk once the reply is sent."""
-        kind = kind_of(request)
+        kind, broken = kind_of(request), list[InvalidInput]()
         try:
             async with self._limit.admitted():
                 body = await body_of(request)
-                refused = await self.ingest.take(lambda: spans_of(body, kind))
+                refused = await self.ingest.take(lambda: spans_of(body, kind, broken))
         except InvalidInput as error:
             return failed(kind, 400, str(error))
         except StoreError as error:
             return failed(kind, 503, str(error), _LATER)
+        if broken:
+            self.ingest.spool.counts["are broken"] += len(broken)
+            refused[f"are broken, such as {broken[0]}"] = len(broken)
         reasons = "; ".join(f"{count} spans {reason}" for reason, count in refused.items())
         return exported(kind, refused.total(), reasons)
 

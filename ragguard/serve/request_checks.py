@@ -79,10 +79,12 @@ def record_of(kind: type[T], data: object) -> T:
         raise InvalidInput(wrong.argument or "the body", wrong.value, wrong.allowed) from wrong
 
 
-def spans_of(body: bytes, kind: str) -> Iterable[PackedSpan]:
-    """Yields the spans in the body of an OTLP request of this content type; raises InvalidInput for a body that is
-    none."""
-    return packed_protobuf(body) if kind == PROTOBUF else map(packed, spans_in(json_body(body)))
+def spans_of(body: bytes, kind: str, broken: list[InvalidInput]) -> Iterable[PackedSpan]:
+    """Yields the spans in the body of an OTLP request of this content type, and adds the errors of broken ones to
+    `broken`; raises InvalidInput for a body that is none."""
+    if kind == PROTOBUF:
+        return packed_protobuf(body, broken)
+    return map(packed, spans_in(json_body(body), broken))
 
 
 def kind_of(request: Request) -> str:

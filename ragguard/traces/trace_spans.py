@@ -71,8 +71,9 @@ def is_trace_data(data: object) -> bool:
     return is_otlp(data) or (isinstance(data, Mapping) and (_is_phoenix(data) or _is_langfuse(data)))
 
 
-def spans_in(data: object) -> Iterator[TraceSpan]:
-    """Yields the spans of one object of such a file; raises InvalidInput for anything else."""
+def spans_in(data: object, broken: list[InvalidInput] | None = None) -> Iterator[TraceSpan]:
+    """Yields the spans of one object of such a file; raises InvalidInput for anything else, or, with `broken`, adds
+    there the error of each span of OTLP that is none."""
     if isinstance(data, Mapping) and not is_otlp(data):
         if _is_phoenix(data):
             yield phoenix_span(data)
@@ -80,7 +81,7 @@ def spans_in(data: object) -> Iterator[TraceSpan]:
         if _is_langfuse(data):
             yield langfuse_span(data)
             return
-    yield from spans_of_json(data)
+    yield from spans_of_json(data, broken)
 
 
 def phoenix_span(data: Data) -> TraceSpan:
@@ -169,8 +170,11 @@ def is_otlp(data: object) -> bool:
     return isinstance(data, Mapping) and isinstance(_of(data, "resourceSpans"), list)
 
 
-def spans_of_json(data: object) -> Iterator[TraceSpan]:
-    """Yields the spans of an OTLP request in JSON; raises InvalidInput for anything else."""
+def spans_of_json(data: object, broken: list[InvalidInput] | None = None) -> Iterator[TraceSpan]:
+    """Yields the spans of an OTLP request in JSON; raises InvalidInput for anything else, or, with `broken`, adds
+    there the error of each span that is none."""
+    if data == {}:
+        return
     if not isinstance(data, Mapping) or not isinstance(_of(data, "resourceSpans"), list):
         raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
     for resource in _mappings(_of(data, "resourceSpans")):
@@ -178,17 +182,24 @@ def spans_of_json(data: object) -> Iterator[TraceSpan]:
         for scope in _mappings(_of(resource, "scopeSpans")):
             scope_name = str(_mapping(scope.get("scope")).get("name") or "")
             for span in _mappings(scope.get("spans")):
-                yield span_of_json(span, scope_name, service)
+                try:
+                    read = span_of_json(span, scope_name, service)
+                except InvalidInput as error:
+                    if broken is None:
+                        raise
+                    broken.append(error)
+                else:
+                    yield read
 
 
 def span_of_json(span: Mapping[str, Any], scope: str = "", service: str = "") -> TraceSpan:
     """Returns a span of OTLP's JSON; raises InvalidInput where its ids or times are none."""
-    status, parent = _mapping(span.get("status")), _of(span, "parentSpanId")
+    status = _mapping(span.get("status"))
     try:
         return TraceSpan(
-            trace_id=_hex(_of(span, "traceId"), 16),
-            span_id=_hex(_of(span, "spanId"), 8),
-            parent_id=_hex(parent, 8) if parent else "",
+            trace_id=_id(span, "traceId", 16),
+            span_id=_id(span, "spanId", 8),
+            parent_id=_id(span, "parentSpanId", 8) if _of(span, "parentSpanId") else "",
             name=str(span.get("name") or ""),
             started_ns=int(_of(span, "startTimeUnixNano") or 0),
             ended_ns=int(_of(span, "endTimeUnixNano") or 0),
@@ -211,9 +222,14 @@ def spans_of_protobuf(body: bytes) -> Iterator[TraceSpan]:
     return (_span_of_protobuf(*found) for found in _protobuf_spans(body))
 
 
-def packed_protobuf(body: bytes) -> Iterator[PackedSpan]:
-    """Yields the spans of an OTLP request in protobuf as a spool keeps them; raises InvalidInput for anything else."""
+def packed_protobuf(body: bytes, broken: list[InvalidInput]) -> Iterator[PackedSpan]:
+    """Yields the spans of an OTLP request in protobuf as a spool keeps them; raises InvalidInput for anything else, and
+    adds to `broken` the error of each span whose ids are none."""
     for span, *source in _protobuf_spans(body):
+        if len(span.trace_id) not in (0, 16) or len(span.span_id) not in (0, 8):
+            ids = f"traceId {span.trace_id.hex()}, spanId {span.span_id.hex()}"
+            broken.append(InvalidInput("span", span.name, f"ids of 16 and 8 bytes, not {ids}"))
+            continue
         span.trace_id = span.trace_id or bytes.fromhex(new_id())
         raw = span.SerializeToString()
         whole = RUN_WHOLE.encode() in raw and any(pair.key == RUN_WHOLE for pair in span.attributes)
@@ -308,13 +324,16 @@ def _value(value: object) -> Any:
     return None
 
 
-def _hex(value: object, size: int) -> str:
+def _id(span: Mapping[str, Any], name: str, size: int) -> str:
     """Returns an id in hexadecimal digits: OTLP's JSON has it so, protobuf's own JSON in base64."""
-    if isinstance(value, str):
+    value = _of(span, name)
+    try:
         raw = bytes.fromhex(value) if len(value) == 2 * size else base64.b64decode(value, validate=True)
-        if len(raw) == size:
-            return raw.hex()
-    raise ValueError(f"{str(value)[:40]!r} is no id of {size} bytes")
+    except (ValueError, TypeError):
+        raw = b""
+    if len(raw) != size:
+        raise ValueError(f"{name}: {str(value)[:40]!r} is no id of {size} bytes")
+    return raw.hex()
 
 
 def _service(resource: Mapping[str, Any]) -> str:

@@ -8,7 +8,10 @@ from dataclasses import replace
 
 import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
+    ExportTraceServiceRequest,
+    ExportTraceServiceResponse,
+)
 from support.polling import aeventually
 from support.traced import TRACE, documents, exported, ids, instrumented, otlp_json, span
 
@@ -174,6 +177,26 @@ async def test_a_bad_request_is_refused_and_counted_and_disturbs_nothing(client,
         assert await steps(asked, 6) == [[["a"]]]
         metrics = (await asked.get("/metrics")).text
         assert f'ragguard_requests_total{{address="/v1/traces",status="{status}"}} 1.0' in metrics
+
+
+async def test_broken_span_is_refused_alone_and_named(client):
+    request = otlp_json(ROOT, hop(2, "a"))
+    spans = request["resourceSpans"][0]["scopeSpans"][0]["spans"]
+    spans.append({**spans[1], "traceId": "zz"})
+    short = ExportTraceServiceRequest()
+    short.resource_spans.add().scope_spans.add().spans.add(name="short", trace_id=b"abc", span_id=b"x" * 8)
+    async with client() as asked:
+        said = (await asked.post("/v1/traces", json=request)).json()["partialSuccess"]
+        assert (said["rejectedSpans"], "traceId: 'zz' is no id of 16 bytes" in said["errorMessage"]) == (
+            "1",
+            True,
+        )
+        reply = await asked.post("/v1/traces", content=short.SerializeToString(), headers=PROTOBUF)
+        partial = ExportTraceServiceResponse.FromString(reply.content).partial_success
+        assert (partial.rejected_spans, "traceId 616263" in partial.error_message) == (1, True)
+        assert (await asked.post("/v1/traces", json={})).json() == {}
+        assert await steps(asked, 6) == [[["a"]]]
+        assert 'ragguard_spans_total{what="are broken"} 2.0' in (await asked.get("/metrics")).text
 
 
 async def test_run_lines_are_taken_and_bad_ones_named(client):
