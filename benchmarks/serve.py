@@ -1,24 +1,26 @@
 """How many traces `ragguard serve` takes durably, how late it answers, and what memory that takes.
 
-    python benchmarks/serve.py [TRACES] [--scored] [--most-runs N] [--most-traces N]
+    python benchmarks/serve.py [TRACES] [--scored] [--rate N] [--most-runs N] [--most-traces N]
 
 A process of its own takes traces of two hops with 20 passages of 2,000 characters each, OTLP in protobuf and gzip,
 five traces a request, over four connections. Bodies are made before, and the sender writes bytes to sockets and reads
 the status, so that it costs next to nothing; what it and the model's server took of the processor is said. Beside it,
 in the same run: the same spans put into the spool by hand, which is what the disk and SQLite alone take.
 
-With `--scored` runs are scored meanwhile with `utility`, by a server in a process of its own that answers at once. With
+With `--scored` runs are scored meanwhile with `utility`, by a server in a process of its own that answers at once; with
+`--rate` so many traces are sent in a second, and not as many as are taken, which leaves more for scoring. With
 `--most-runs` and `--most-traces` fewer runs and traces may wait than usually, so that these bounds are reached: what is
 beyond them is refused and counted, and memory stays flat.
 
 Target: 500 traces a second on two cores, also while runs are scored, and flat memory. Processor time, which other work
-changes less than the rate: 0.8 to 0.9 ms a trace until it is taken, 2.0 to 2.1 until it is a run.
+changes less than the rate: 0.7 ms a trace until it is taken, 1.0 while runs are scored, 2.1 until it is a run.
 """
 
 from __future__ import annotations
 
 import argparse
 import gzip
+import math
 import os
 import re
 import statistics
@@ -134,9 +136,16 @@ class Sender:
     """Connections that send bodies one after the other and look at nothing but the status, so that the sender costs
     next to nothing beside the service."""
 
-    def __init__(self, url: str, bodies: list[bytes]) -> None:
+    def __init__(self, url: str, bodies: list[bytes], rate: float) -> None:
+        """Takes how many traces are sent in a second; as many as are taken for infinity."""
         self._host, _, port = url.removeprefix("http://").partition(":")
-        self._port, self._bodies, self.waits = int(port), iter(bodies), list[float]()
+        began = time.perf_counter()
+        due = (began + number * AT_ONCE / rate for number in range(len(bodies)))
+        self._port, self._bodies, self.waits = (
+            int(port),
+            iter([*zip(due, bodies, strict=True)]),
+            list[float](),
+        )
 
     def run(self) -> None:
         """Sends the bodies over several connections, each from a thread of its own."""
@@ -150,7 +159,8 @@ class Sender:
         head = f"POST /v1/traces HTTP/1.1\r\nhost: {self._host}:{self._port}\r\n"
         head += "content-type: application/x-protobuf\r\ncontent-encoding: gzip\r\ncontent-length: "
         with create_connection((self._host, self._port)) as connection:
-            while body := next(self._bodies, b""):
+            for due, body in self._bodies:
+                time.sleep(max(0.0, due - time.perf_counter()))
                 began = time.perf_counter()
                 connection.sendall(f"{head}{len(body)}\r\n\r\n".encode() + body)
                 reply = connection.recv(65_536)
@@ -168,8 +178,10 @@ def served(
     engine: str = "nano",
     model: int | None = None,
     bounds: dict[str, int] | None = None,
+    rate: float = math.inf,
 ) -> dict[str, float]:
-    """Returns the figures of a service that gets these requests; `model` is the process that answers its questions."""
+    """Returns the figures of a service that gets these requests, so many traces a second; `model` is the process that
+    answers its questions."""
     traces = len(bodies) * AT_ONCE
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -179,7 +191,7 @@ def served(
         asked = processor(model) if model else 0.0
         began, tenths, waits = time.perf_counter(), [], []
         for at in range(10):
-            sender = Sender(url, bodies[len(bodies) * at // 10 : len(bodies) * (at + 1) // 10])
+            sender = Sender(url, bodies[len(bodies) * at // 10 : len(bodies) * (at + 1) // 10], rate)
             sender.run()
             waits += sender.waits
             tenths.append(memory(process))
@@ -231,6 +243,10 @@ def main() -> None:
         "--most-runs", type=int, help="the most runs that may wait to be scored, in place of 10,000"
     )
     parser.add_argument("--most-traces", type=int, help="the most traces that may wait, in place of 100,000")
+    parser.add_argument(
+        "--rate", type=float, default=math.inf,
+        help="traces that are sent in a second; default: as many as are taken",
+    )  # fmt: skip
     given = parser.parse_args()
     named = {
         "ragguard.serve.ingest.MOST_PENDING": given.most_runs,
@@ -241,19 +257,21 @@ def main() -> None:
         bodies = list(processes.map(packed, range(0, given.traces, AT_ONCE), chunksize=20))
     figures: dict[str, object] = {
         "traces": given.traces,
+        "traces sent in a second": str(given.rate),
         "spool by hand, traces a second": by_hand(bodies),
     } | bounds
     if given.scored:
         said, end = Queue(), Queue()
         model = Process(target=serve, args=("vllm", 1e9, said, end), daemon=True)
         model.start()
-        figures |= served(bodies, "utility", said.get(timeout=60), model.pid, bounds)
+        figures |= served(bodies, "utility", said.get(timeout=60), model.pid, bounds, given.rate)
         end.put(None)
     else:
-        figures |= served(bodies, "none", bounds=bounds)
+        figures |= served(bodies, "none", bounds=bounds, rate=given.rate)
     for name, value in figures.items():
         print(f"{name:40} {value:10,.2f}" if isinstance(value, float) else f"{name:40} {value:10}")
-    record("serve" + "_scored" * given.scored + "_bounded" * bool(bounds), figures)
+    paced = "_paced" * math.isfinite(given.rate)
+    record("serve" + "_scored" * given.scored + "_bounded" * bool(bounds) + paced, figures)
 
 
 if __name__ == "__main__":

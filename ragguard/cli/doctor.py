@@ -286,9 +286,11 @@ def _verdict(found: Examination) -> str:
     if found.ready == "not ready":
         if found.failures.keys() & {"labels", "samples"}:
             return "not ready: mend what failed above"
+        likelihood = "continuations" in found.capabilities
         return (
             "not ready: the model puts too little on the labels it is asked for: relevance, grades and ratings would "
-            "be failures; use an instruction-tuned model"
+            f"be failures; {'--scorers likelihood works; for the others ' if likelihood else ''}"
+            "use a larger instruction-tuned model"
         )
     change = "" if found.exact else "; for exact values serve the model with vLLM"
     return (

@@ -315,7 +315,7 @@ def weak_letters(mass: float) -> str:
     """Returns the note on a model that puts too little probability on the two letters of a plain question."""
     return (
         f"only {mass:.0%} of its probability is on the two letters of a plain A/B question: judgements by label may "
-        "fail; use an instruction-tuned model"
+        "fail; use a larger instruction-tuned model"
     )
 
 
