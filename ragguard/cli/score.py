@@ -65,7 +65,7 @@ def run(
         Path | None,
         typer.Option(
             help='Right answers, as lines of {"question" or "id": "...", "references": ["..."]}; capitals and '
-            "spaces of a question do not matter."
+            "spaces of a question do not matter, and references that a run brings go first."
         ),
     ] = None,
     since: Annotated[
