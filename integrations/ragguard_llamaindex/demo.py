@@ -9,7 +9,9 @@ from typing import Any
 from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.base.llms.types import ChatMessage, ChatResponse, MessageRole, TextBlock, ToolCallBlock
-from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.llms import CompletionResponse, CompletionResponseGen, CustomLLM, LLMMetadata
+from llama_index.core.llms.function_calling import FunctionCallingLLM
+from llama_index.core.llms.llm import ToolSelection
 from llama_index.core.schema import NodeWithScore, QueryBundle, TextNode
 from llama_index.core.tools import RetrieverTool
 
@@ -22,11 +24,25 @@ Search = Callable[[str], Sequence[Passage]]
 Read = Callable[[str, Sequence[str]], str]
 
 
-class HoppingLLM(MockFunctionCallingLLM):
+class HoppingLLM(CustomLLM, FunctionCallingLLM):
     """A chat model that asks for the searches of `plan`, one a turn, and then lets `read` answer from the finds."""
 
     plan: Plan
     read: Read
+
+    @property
+    def metadata(self) -> LLMMetadata:
+        """The model's properties, as LlamaIndex wants them."""
+        return LLMMetadata(model_name="ragguard-demo", is_function_calling_model=True)
+
+    def complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponse:
+        """Answers a bare prompt."""
+        return CompletionResponse(text=self.read(prompt, []))
+
+    def stream_complete(self, prompt: str, formatted: bool = False, **kwargs: Any) -> CompletionResponseGen:
+        """Yields the whole completion as one piece."""
+        text = self.complete(prompt).text
+        yield CompletionResponse(text=text, delta=text)
 
     async def achat(self, messages: Sequence[ChatMessage], **kwargs: Any) -> ChatResponse:
         """Returns the next search, or the answer."""
@@ -40,6 +56,32 @@ class HoppingLLM(MockFunctionCallingLLM):
             lines = [line for text in found for line in text.splitlines() if line.strip()]
             block = TextBlock(text=await asyncio.to_thread(self.read, question, lines))
         return ChatResponse(message=ChatMessage(role=MessageRole.ASSISTANT, blocks=[block]))
+
+    def _prepare_chat_with_tools(
+        self,
+        tools: Any,
+        user_msg: Any = None,
+        chat_history: Any = None,
+        verbose: bool = False,
+        allow_parallel_tool_calls: bool = False,
+        tool_required: bool = False,
+        **kwargs: Any,
+    ) -> dict[str, Any]:
+        return {"messages": [*(chat_history or []), *([user_msg] if user_msg else [])]}
+
+    def get_tool_calls_from_response(
+        self, response: ChatResponse, error_on_no_tool_call: bool = True, **kwargs: Any
+    ) -> list[ToolSelection]:
+        """Returns the search that the model asked for, in a list; an empty list where it asked for none."""
+        return [
+            ToolSelection(
+                tool_id=str(block.tool_call_id),
+                tool_name=block.tool_name,
+                tool_kwargs=dict(block.tool_kwargs),
+            )
+            for block in response.message.blocks
+            if isinstance(block, ToolCallBlock) and isinstance(block.tool_kwargs, dict)
+        ]
 
 
 class _Searching(BaseRetriever):
