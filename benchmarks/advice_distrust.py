@@ -2,6 +2,7 @@
 
     python benchmarks/advice_distrust.py --workers 16      10 seeds of 45 questions for each kind and judge
     python benchmarks/advice_distrust.py --seeds 2         fewer, for a look
+    python benchmarks/advice_distrust.py --first-seed 1001 ten earlier seeds, by which an earlier rule was judged
 
 Questions, agents and judges are those of `benchmarks/advice.py`, without a calibration; each seed also has a judge of
 its own. Counted are the searches after which all that a question needs has been read. Each is judged three times: by
@@ -147,6 +148,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED, help="the first of them")
     parser.add_argument("--seeds", type=int, default=SEEDS, help="seeds for each kind of question and judge")
     parser.add_argument("--questions", type=int, default=QUESTIONS, help="questions of a seed")
     parser.add_argument("--workers", type=int, default=1, help="processes")
@@ -156,7 +158,8 @@ def main() -> None:
     with ProcessPoolExecutor(args.workers, get_context("spawn")) as pool:
         asked = {
             kind: [
-                pool.submit(stages, kind, scales, FIRST_SEED + at, args.questions) for at in range(args.seeds)
+                pool.submit(stages, kind, scales, args.first_seed + at, args.questions)
+                for at in range(args.seeds)
             ]
             for kind in ("hard", "plain")
         }
@@ -165,9 +168,14 @@ def main() -> None:
             measured[name] = figures([stage for job in asked[kind] for stage in job.result()[strength]])
             for group, shares in measured[name].items():
                 print(name, "|", group, "|", shares, flush=True)
-            seeds = {"first_seed": FIRST_SEED, "seeds": args.seeds, "questions_of_a_seed": args.questions}
+            seeds = {
+                "first_seed": args.first_seed,
+                "seeds": args.seeds,
+                "questions_of_a_seed": args.questions,
+            }
             elapsed = round(time.monotonic() - began)
-            print(record("advice_distrust", {**seeds, "figures": measured, "seconds": elapsed}), flush=True)
+            file = "advice_distrust" + f"_{args.first_seed}" * (args.first_seed != FIRST_SEED)
+            print(record(file, {**seeds, "figures": measured, "seconds": elapsed}), flush=True)
 
 
 if __name__ == "__main__":

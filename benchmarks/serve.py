@@ -270,7 +270,7 @@ def main() -> None:
         figures |= served(bodies, "none", bounds=bounds, rate=given.rate)
     for name, value in figures.items():
         print(f"{name:40} {value:10,.2f}" if isinstance(value, float) else f"{name:40} {value:10}")
-    paced = "_paced" * math.isfinite(given.rate)
+    paced = f"_{given.rate:.0f}" * math.isfinite(given.rate)
     record("serve" + "_scored" * given.scored + "_bounded" * bool(bounds) + paced, figures)
 
 

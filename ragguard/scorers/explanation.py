@@ -141,12 +141,14 @@ class _AnswerEvidence:
         ]
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
         self.phrase = facts.answer
-        """The answer, or the name in it that a passage has."""
+        """The answer, or what of it a passage has: a reference, or else a name."""
         self.places = self._read(facts.answer) if known else []
         """The passages that were read and state the answer."""
-        for name in names_in(facts.answer) if known else ():
-            if not self.places and self._is_new(name) and (places := self._read(name)):
-                self.phrase, self.places = name, places
+        if known and not self.places:
+            parts = [one for one in facts.references if mentions(facts.answer, findable([one]))]
+            parts += filter(self._is_new, names_in(facts.answer))
+            read = ((part, self._read(part)) for part in parts)
+            self.phrase, self.places = next((found for found in read if found[1]), (facts.answer, []))
         utilities = {(hop.number, rank): value for hop in facts.hops for rank, value in hop.utilities.items()}
         self._utilities = [utilities.get(place, 0.0) for place in self.places]
 
@@ -200,7 +202,7 @@ class _AnswerEvidence:
         quoted, words = _quoted(self._facts.answer), normalise(self._facts.answer)
         right = "Right" if words in map(normalise, self._facts.references) else "Judged right"
         found = ""
-        if self.places and not self._names_a_reference_beside:
+        if self.places:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
         elif self._reference_at:
             found = f"the reference {_quoted(self._facts.references[0])} is in {_places(self._reference_at)}"
@@ -213,20 +215,7 @@ class _AnswerEvidence:
             found = f"{quoted} is in no passage that was read"
         return "right", f"{right}: {found}." if found else f"{right}."
 
-    @property
-    def _names_a_reference_beside(self) -> bool:
-        """True where the answer has a reference that was read, and another name was found in the passages."""
-        found = findable(self._facts.references)
-        return (
-            bool(self._reference_at)
-            and mentions(self._facts.answer, found)
-            and not mentions(self.phrase, found)
-        )
-
     def _unjudged(self) -> str:
-        if self._names_a_reference_beside:
-            reference = _quoted(self._facts.references[0])
-            return f"The answer's {reference}, the reference, is in {_places(self._reference_at)}."
         if self.places:
             return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{self._and_reference()}."
         if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):

@@ -50,6 +50,7 @@ from ragguard.serve.request_checks import (
 )
 from ragguard.storage.files.runfile import LONGEST_LINE, line_of, run_of_data
 from ragguard.text.secret_filter import logger
+from ragguard.traces.spool import BROKEN
 
 _AT_ONCE = 4
 """The most bodies of spans that are read at once."""
@@ -173,8 +174,8 @@ class Endpoints:
         except StoreError as error:
             return failed(kind, 503, str(error), _LATER)
         if broken:
-            self.ingest.spool.counts["are broken"] += len(broken)
-            refused[f"are broken, such as {broken[0]}"] = len(broken)
+            self.ingest.spool.counts[BROKEN] += len(broken)
+            refused[f"{BROKEN}, such as {broken[0]}"] = len(broken)
         reasons = "; ".join(f"{count} spans {reason}" for reason, count in refused.items())
         return exported(kind, refused.total(), reasons)
 

@@ -29,6 +29,8 @@ _LOGGED_BYTES, _MOST_LOGGED_PAGES = 16 * 2**20, 16_384
 """How much is logged before it is moved into the file beside the intake, and by the intake itself, which then waits."""
 _FORGOTTEN_AT_ONCE, _ROWS_AT_ONCE = 2_000, 200
 _TOO_LATE = "that came too late for its trace"
+BROKEN = "that are broken"
+"""Reasons for which spans are refused."""
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS trace (
     number INTEGER PRIMARY KEY, id TEXT UNIQUE NOT NULL, last REAL NOT NULL, spans INTEGER NOT NULL DEFAULT 0,
@@ -51,7 +53,9 @@ class Spool:
         """
         self._too_many_traces = f"of more open traces than {MOST_TRACES:,}"
         self._too_many_spans = f"of a trace with more than {MOST_SPANS:,} spans"
-        self.counts = Counter({"taken": 0, _TOO_LATE: 0, self._too_many_traces: 0, self._too_many_spans: 0})
+        self.counts = Counter(
+            {"taken": 0, BROKEN: 0, _TOO_LATE: 0, self._too_many_traces: 0, self._too_many_spans: 0}
+        )
         """How many spans were `taken`, and how many were refused, by the reason."""
         self._lock = threading.Lock()
         self._path, self._logged = path, 0

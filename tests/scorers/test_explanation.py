@@ -56,11 +56,12 @@ def scores_of(run, verdict="wrong", gains=(0.0, 0.0), alone=None, before=0.1, so
         ),
         (
             run_of([FOUNDER], [FALSE, BIRTH], "Ursula was born in East Dundale, and not in West Ashwick."),
-            "correct", "right", "Judged right: the reference “East Dundale” is in passage 2.2.",
+            "correct", "right", "Judged right: “East Dundale” is in passage 2.2.",
         ),
         (
-            run_of([FOUNDER], [FALSE, BIRTH], "Ursula was born in East Dundale, and not in West Ashwick."),
-            "", "", "The answer's “East Dundale”, the reference, is in passage 2.2.",
+            run_of([FOUNDER], [FALSE, BIRTH], "Ursula was born in East Dundale, and not in West Ashwick.",
+                   references=["Eastville", "East Dundale"]),
+            "", "", "The answer “East Dundale” is in passage 2.2.",
         ),
         (
             run_of([FOUNDER], [IDLE], "eastwards"), "correct", "right",

@@ -196,7 +196,7 @@ async def test_broken_span_is_refused_alone_and_named(client):
         assert (partial.rejected_spans, "traceId 616263" in partial.error_message) == (1, True)
         assert (await asked.post("/v1/traces", json={})).json() == {}
         assert await steps(asked, 6) == [[["a"]]]
-        assert 'ragguard_spans_total{what="are broken"} 2.0' in (await asked.get("/metrics")).text
+        assert 'ragguard_spans_total{what="that are broken"} 2.0' in (await asked.get("/metrics")).text
 
 
 async def test_run_lines_are_taken_and_bad_ones_named(client):
