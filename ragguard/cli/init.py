@@ -1,36 +1,77 @@
-"""`ragguard init`: finds the framework of a project, and prints or writes the lines that attach ragguard to it."""
+"""`ragguard init`: finds the framework of a project, and prints or writes the lines that attach ragguard to it.
+
+Dependencies and imports are read; nothing of the project is run.
+"""
 
 from __future__ import annotations
 
+import ast
 import os
-import shutil
-from collections.abc import Collection
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from difflib import unified_diff
+from itertools import takewhile
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ragguard.cli.placement import ADAPTERS, PlacedLines, lines_for, place
-from ragguard.cli.project import MOST_FILES, Project, SourceFile, read_file, read_project
 from ragguard.cli.terminal import say
 from ragguard.errors import InvalidInput
 
-EXTRAS = {"LangChain": "langchain", "LlamaIndex": "llama-index", "Haystack": "haystack", "Phoenix": "phoenix",
-          "Langfuse": "otlp"}  # fmt: skip
-"""The extra of ragguard that each framework or tracer needs."""
-PAGES = {
-    "LangChain": "how-to/langchain.md",
-    "LlamaIndex": "how-to/llama-index.md",
-    "Haystack": "how-to/haystack.md",
+
+@dataclass(frozen=True, slots=True)
+class Attachable:
+    """A framework or a tracer, and how ragguard is attached to it."""
+
+    beginnings: tuple[str, ...]
+    """How its packages begin, in an import or in the name of a distribution, with "_" for any separator."""
+    extra: str = ""
+    """The extra of ragguard that it needs."""
+    adapter: str = ""
+    """The module whose `instrument` captures a framework's retrievals."""
+    sink: str = ""
+    """How the sink of a tracer is made."""
+    remark: str = ""
+
+
+_ADD_NOTHING = "scores go to the tracer provider that you have configured; add nothing"
+KNOWN = {
+    "LangChain": Attachable(("langchain_", "langgraph_"), "langchain", "ragguard_langchain"),
+    "LlamaIndex": Attachable(("llama_index_",), "llama-index", "ragguard_llamaindex"),
+    "Haystack": Attachable(("haystack_",), "haystack", "ragguard_haystack"),
+    "Phoenix": Attachable(
+        ("phoenix_", "arize_phoenix_"),
+        "phoenix",
+        sink='PhoenixSink("http://localhost:6006")',
+        remark="gets the scores as annotations; give PhoenixSink your server's address",
+    ),
+    "Langfuse": Attachable(
+        ("langfuse_",),
+        "otlp",
+        sink='OtelSink(otlp="https://cloud.langfuse.com/api/public/otel", spans_only=True)',
+        remark="takes the scores as spans, with OTEL_EXPORTER_OTLP_HEADERS set (docs/how-to/telemetry.md)",
+    ),
+    "Logfire": Attachable(("logfire_",), remark=_ADD_NOTHING),
+    "OpenInference": Attachable(
+        ("openinference_",), remark="its spans of retrievals are scored, and no second ones made; add nothing"
+    ),
+    "OpenTelemetry": Attachable(("opentelemetry_",), remark=_ADD_NOTHING),
 }
-REMARKS = {
-    "Phoenix": "Phoenix gets the scores as annotations; give PhoenixSink your server's address.",
-    "Langfuse": "Langfuse takes the scores as spans, with OTEL_EXPORTER_OTLP_HEADERS set (docs/how-to/telemetry.md).",
-    "Logfire": "Logfire: scores go to the tracer provider that you have configured; add nothing.",
-    "OpenInference": "OpenInference: its spans of retrievals are scored, and no second ones made; add nothing.",
-    "OpenTelemetry": "OpenTelemetry: scores go to the tracer provider that you have configured; add nothing.",
-}
+PLAIN = """
+@ragguard.retrieval
+def search(query: str) -> list[str]:
+    return ["a passage that your search finds"]
+
+
+question = "a question of your user"
+with rg.run(question) as run:
+    passages = search(question)
+    run.answered("the answer of your model")
+"""
+_PASSED_OVER = frozenset("venv env node_modules site-packages __pycache__ build dist tests test".split())
 
 
 def run(
@@ -47,94 +88,195 @@ def run(
 
     Dependencies and imports are read; nothing of the project is run, and without --write no file is changed.
     """
-    project = read_project(folder)
-    named = None if file is None else _named(project, file)
-    found = project.found()
-    for name, where in found.items():
-        say(f"found {name} ({where})")
-    frameworks = [name for name in ADAPTERS if name in found]
-    if not frameworks:
-        say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
-    if len(project.files) + len(project.unread) == MOST_FILES:
-        say(f"only the first {MOST_FILES:,} Python files were read")
-    if project.unread:
-        say(f"{len(project.unread):,} could not be read as Python, such as {project.unread[0]}")
-    if known := next((source for source in project.files if source.own_line), None):
-        say(f"ragguard is there already: {project.name_of(known)}:{known.own_line}; nothing is to be added")
-        _say_next(found)
-        return
-    lines = lines_for(found)
-    if extras := ",".join(EXTRAS[name] for name in found if name in EXTRAS):
+    if not folder.is_dir():
+        raise InvalidInput("FOLDER", str(folder), "a folder that is there")
+    found, programs, unread = _declared(folder), list[SourceFile](), list[Path]()
+    for path in _python_files(folder):
+        if (source := read_file(path)) is None:
+            unread.append(path)
+            continue
+        name = os.path.relpath(path, folder)
+        if "ragguard" in source.uses:
+            say(f"ragguard is there already: {name}:{source.uses['ragguard']}; nothing is to be added")
+            return
+        found |= {one: f"{name}:{line}" for one, line in source.uses.items()}
+        if any(KNOWN[one].adapter for one in source.uses):
+            programs.append(source)
+    found = {one: found[one] for one in KNOWN if one in found}
+    for one, where in found.items():
+        say(f"found {one} ({where})")
+    if unread:
+        say(f"{len(unread):,} could not be read as Python, such as {os.path.relpath(unread[0], folder)}")
+    if extras := ",".join(KNOWN[one].extra for one in found if KNOWN[one].extra):
         say(f"\ninstall: pip install 'ragguard[{extras}]'")
-    change = None
-    target = named or _target(project, frameworks, write=write)
-    if target and frameworks:
-        try:
-            change = place(target, lines)
-        except InvalidInput:
-            if write or named:
-                raise
-    if change:
-        where = f"after line {change.after}" if change.after else "at its beginning"
-        say(f"add to {project.name_of(change.file)}, {where}:\n")
-    elif frameworks:
-        say("add where your program starts, before its first retrieval:\n")
+    lines = lines_for(list(found))
+    if not any(KNOWN[one].adapter for one in found):
+        say("found no LangChain, LangGraph, LlamaIndex or Haystack: these are the lines of plain code")
+    target = _target(folder, file, programs)
+    if target is not None:
+        say(f"add to {os.path.relpath(target.path, folder)}, after line {target.after}:\n")
     else:
-        say(f"add around your own search{f' in {project.name_of(named)}' if named else ''}:\n")
+        say("add where your program starts, before its first retrieval:\n")
     say("\n".join(f"    {line}" if line else "" for line in lines) + "\n")
-    for name in found:
-        if name in REMARKS:
-            say(REMARKS[name])
+    for one in found:
+        if KNOWN[one].remark:
+            say(f"{one}: {KNOWN[one].remark}.")
     if write:
-        if not change:
-            allowed = "a project whose code imports a framework; add the lines by hand"
-            raise InvalidInput("--write", str(folder), allowed)
-        _write(project.name_of(change.file), change)
-    _say_next(found)
-
-
-def _named(project: Project, file: Path) -> SourceFile:
-    """Returns the file that --file names; raises InvalidInput where it cannot be read as Python."""
-    path = file if file.exists() else project.folder / file
-    given = None if path.is_symlink() else read_file(path)
-    if given is None:
-        raise InvalidInput("--file", str(file), "a Python file that can be read, and is no link")
-    return given
-
-
-def _target(project: Project, frameworks: Collection[str], *, write: bool) -> SourceFile | None:
-    """Returns the file for the lines: the only program, else the only file, that imports a framework; None where there
-    is none. To write, there must be no doubt."""
-    using = [source for source in project.files if source.uses.keys() & set(frameworks)]
-    programs = [source for source in using if source.is_program] or using
-    if len(programs) > 1:
-        names = ", ".join(map(project.name_of, programs[:4])) + (", …" if len(programs) > 4 else "")
-        if write:
-            allowed = f"one file that starts the program ({names}): --file says which"
-            raise InvalidInput("--write", str(project.folder), allowed)
-        say(f"these could start the program, --file says which: {names}")
-    return programs[0] if programs else None
-
-
-def _write(name: str, change: PlacedLines) -> None:
-    """Shows the difference, and replaces the file as a whole."""
-    path = change.file.path
-    old, new = (text.splitlines() for text in (change.file.text, change.text))
-    say("\n".join(unified_diff(old, new, name, name, lineterm="")))
-    draft = path.with_name(f".{path.name}.ragguard")
-    try:
-        draft.write_bytes(change.text.encode())
-        shutil.copymode(path, draft)
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
-    say(f"\nwritten to {name}")
-
-
-def _say_next(found: Collection[str]) -> None:
+        _write(target, lines)
     say("\nnext:")
     say("  ragguard doctor auto        which model gives the scores, and what it can judge")
     say("  (run your program once)     its runs and scores go to ragguard.db")
     say("  ragguard report             the runs, and what each retrieval did for the answer")
-    pages = [page for name, page in PAGES.items() if name in found] or ["how-to/capture.md"]
-    say(f"  docs/{', docs/'.join(pages)}")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceFile:
+    """A Python file of the project."""
+
+    path: Path
+    text: str
+    uses: dict[str, int]
+    """The line of the first import of each framework, tracer, and of `ragguard`."""
+    after: int
+    """The line after which the lines go: the last of the imports at the head of the file."""
+    shared: bool
+    """True where the next statement stands on that line, too."""
+
+
+def read_file(path: Path) -> SourceFile | None:
+    """Returns what init needs to know of a file; None for one that cannot be read as Python."""
+    try:
+        text = path.read_bytes().decode("utf-8")
+        body = ast.parse(text).body
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return None
+    uses: dict[str, int] = {}
+    for node in (inner for statement in body for inner in ast.walk(statement)):
+        if not isinstance(node, ast.Import | ast.ImportFrom):
+            continue
+        names = [alias.name for alias in node.names]
+        if isinstance(node, ast.ImportFrom):
+            names = [] if node.level else [node.module or ""]
+        for one in filter(None, map(_known, names)):
+            uses[one] = min(node.lineno, uses.get(one, node.lineno))
+    head = 0
+    for at, node in enumerate(body):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            break
+        if isinstance(node, ast.Import | ast.ImportFrom) or (at == 0 and isinstance(node, ast.Expr)):
+            head = at + 1
+    comments = len(list(takewhile(lambda line: line.startswith("#"), text.splitlines())))
+    after = (body[head - 1].end_lineno or 0) if head else comments
+    shared = head < len(body) and body[head].lineno <= after
+    return SourceFile(path, text, uses, after, shared=shared)
+
+
+def _known(name: str) -> str | None:
+    """Returns what an import or a distribution belongs to, such as `langgraph.graph` or `llama-index-core`."""
+    head = re.sub(r"[-.]", "_", name.lower()) + "_"
+    if head.startswith("ragguard_"):
+        return "ragguard"
+    return next((one for one, known in KNOWN.items() if head.startswith(known.beginnings)), None)
+
+
+def _declared(folder: Path) -> dict[str, str]:
+    """Returns what the requirements of a project name, each with the file that does so."""
+    wanted: list[tuple[str, str]] = []
+    for path in sorted(folder.glob("requirements*.txt")):
+        wanted += ((line, path.name) for line in path.read_text("utf-8", errors="replace").splitlines())
+    pyproject = folder / "pyproject.toml"
+    if pyproject.exists():
+        try:
+            content = tomllib.loads(pyproject.read_text("utf-8"))
+        except ValueError as error:
+            raise InvalidInput("pyproject.toml", str(pyproject), f"a TOML file; {error}") from error
+        wanted += ((name, pyproject.name) for name in _dependencies(content))
+    known = ((_known(re.split(r"[^\w.-]", one.strip())[0]), where) for one, where in wanted)
+    return {one: where for one, where in known if one in KNOWN}
+
+
+def _dependencies(node: object, *, inside: bool = False) -> Iterator[str]:
+    """Yields all requirements below the tables whose names end in `dependencies` or `dependency-groups`."""
+    if isinstance(node, dict):
+        for name, value in node.items():
+            if inside:
+                yield name
+            yield from _dependencies(
+                value, inside=inside or name.endswith(("dependencies", "dependency-groups"))
+            )
+    elif isinstance(node, list):
+        for value in node:
+            yield from _dependencies(value, inside=inside)
+    elif inside:
+        yield str(node)
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    """Yields the project's Python files but for tests, hidden folders and environments; links are not followed."""
+    for root, folders, names in os.walk(folder):
+        here = Path(root)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _PASSED_OVER
+            and not (here / name / "pyvenv.cfg").exists()
+        )
+        for name in sorted(names):
+            if name.endswith(".py") and not name.startswith(("test_", ".")):
+                yield here / name
+
+
+def lines_for(found: Sequence[str]) -> list[str]:
+    """Returns the lines for the frameworks and tracers that were found; without a framework those of plain code."""
+    adapters = [KNOWN[one].adapter for one in found if KNOWN[one].adapter]
+    sinks = [KNOWN[one].sink for one in found if KNOWN[one].sink]
+    lines = [f"import {module}" for module in sorted(adapters or ["ragguard"])]
+    lines.append("from ragguard import RagGuard")
+    if sinks:
+        names = sorted(one.partition("(")[0] for one in sinks)
+        lines.append(f"from ragguard.telemetry import {', '.join(names)}")
+    made = f"sinks=[{', '.join(sinks)}]" if sinks else ""
+    lines += ["", f"rg = RagGuard({made})"]
+    lines += [f"{module}.instrument(rg)" for module in adapters]
+    return lines if adapters else [*lines, "", *PLAIN.splitlines()]
+
+
+def _target(folder: Path, file: Path | None, using: Sequence[SourceFile]) -> SourceFile | None:
+    """Returns the file for the lines: the one that is named, else the only program, else the only file, that imports a
+    framework; None where there is none."""
+    if file is not None:
+        named = read_file(file if file.exists() else folder / file)
+        if named is None:
+            raise InvalidInput("--file", str(file), "a Python file that can be read")
+        return named
+    programs = [one for one in using if "__main__" in one.text] or using
+    if len(programs) > 1:
+        names = ", ".join(os.path.relpath(one.path, folder) for one in programs[:4])
+        say(f"these could start the program, --file says which: {names}{', …' if len(programs) > 4 else ''}")
+        return None
+    return programs[0] if programs else None
+
+
+def _write(target: SourceFile | None, lines: Sequence[str]) -> None:
+    """Shows the difference and writes the file; raises InvalidInput where the lines cannot be placed safely."""
+    by_hand = "put the lines in by hand, without --write"
+    if target is None:
+        raise InvalidInput(
+            "--write", "no one file", f"a file that imports a framework, by --file; or {by_hand}"
+        )
+    if taken := re.search(r"\b(rg|RagGuard)\b", target.text):
+        allowed = f"a file that does not use the name {taken[0]} otherwise; {by_hand}"
+        raise InvalidInput("--write", str(target.path), allowed)
+    if target.shared:
+        raise InvalidInput(
+            "--write", str(target.path), f"a file whose imports end on a line of their own; {by_hand}"
+        )
+    old = target.text.splitlines(keepends=True)
+    end = "\r\n" if old and old[0].endswith("\r\n") else "\n"
+    block = [f"{line}{end}" for line in ["", *lines, ""]]
+    new = [*old[: target.after], *block, *old[target.after :]]
+    name = target.path.name
+    say("".join(unified_diff(old, new, name, name)))
+    target.path.write_bytes("".join(new).encode())
+    say(f"written to {target.path}")
