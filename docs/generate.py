@@ -54,7 +54,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "Sinks": {"ragguard.telemetry": "OtelSink PhoenixSink JsonlSink"},
     "LangChain": {
         "ragguard_langchain": """
-            RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter drop_distractors
+            RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter
             AdviceMiddleware advise_edge
         """,
     },

@@ -5,8 +5,7 @@ instrument(rg)                                                    # every call o
 
 create_agent(model, tools, middleware=[GuardMiddleware(guard)])   # the guard: before an agent's model reads,
 GuardedRetriever(retriever, guard)                                # around any retriever,
-DistractorFilter(guard)                                           # as a document compressor,
-retrieved | drop_distractors(guard) | prompt | model              # as a link of a chain
+DistractorFilter(guard)                                           # as a document compressor
 
 create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])            # advice: an agent that stops in time,
 graph.add_conditional_edges("search", advise_edge("search", "answer"))           # a graph that does
@@ -24,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from ragguard_langchain.attachment import instrument, uninstrument
 from ragguard_langchain.callback import RagGuardCallback
-from ragguard_langchain.guards import DistractorFilter, GuardedRetriever, drop_distractors
+from ragguard_langchain.guards import DistractorFilter, GuardedRetriever
 
 if TYPE_CHECKING:
     from ragguard_langchain.advice_edge import advise_edge
@@ -38,7 +37,6 @@ __all__ = [
     "GuardedRetriever",
     "RagGuardCallback",
     "advise_edge",
-    "drop_distractors",
     "instrument",
     "uninstrument",
 ]

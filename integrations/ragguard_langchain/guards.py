@@ -1,4 +1,4 @@
-"""The guard behind a retrieval: as a document compressor, around a retriever, and as a runnable of a chain."""
+"""The guard behind a retrieval: as a document compressor, and around a retriever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from langchain_core.callbacks import (
 )
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.retrievers import BaseRetriever, RetrieverLike
-from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.runnables import Runnable, RunnableConfig
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.declarations import checked_text_of
@@ -131,54 +131,3 @@ class GuardedRetriever(BaseRetriever):
         found = await self.retriever.ainvoke(query, self._config(run_manager, settings), **settings)
         guarding = DistractorFilter(self.guard, text_of=self.text_of)
         return list(await guarding.acompress_documents(found, query, run_manager.get_child()) or ())
-
-
-def drop_distractors(
-    guard: DistractorGuard,
-    documents: str = "context",
-    query: str = "question",
-    *,
-    text_of: TextOf | None = None,
-) -> Runnable[Mapping[str, Any], dict[str, Any]]:
-    """Returns a runnable that drops the documents which would mislead the model.
-
-        {"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard) | prompt | model
-
-    Everything else in the mapping passes through.
-
-    Args:
-        guard: The guard that judges.
-        documents: The key of the mapping that holds the documents.
-        query: The key of the mapping that holds the query.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
-    """
-    keep = DistractorFilter(guard, text_of=text_of)
-
-    def drop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        found, asked = _found(given, documents), _asked(given, query)
-        return {**given, documents: keep.compress_documents(found, asked, config.get("callbacks"))}
-
-    async def adrop(given: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        found, asked = _found(given, documents), _asked(given, query)
-        return {**given, documents: await keep.acompress_documents(found, asked, config.get("callbacks"))}
-
-    return RunnableLambda(drop, afunc=adrop, name="drop_distractors")
-
-
-def _found(given: object, key: str) -> list[Document]:
-    if not isinstance(given, Mapping):
-        example = '{"context": retriever, "question": RunnablePassthrough()} | drop_distractors(guard)'
-        raise InvalidInput(
-            "drop_distractors", given, f"a mapping with documents and their query, such as {example}"
-        )
-    found = given.get(key)
-    if not isinstance(found, (list, tuple)) or not all(isinstance(one, Document) for one in found):
-        raise InvalidInput(key, found, f"a list of documents under {key!r}; say which key holds them")
-    return list(found)
-
-
-def _asked(given: Mapping[str, Any], key: str) -> str:
-    asked = given.get(key)
-    if not isinstance(asked, str):
-        raise InvalidInput(key, asked, f"the query, a text, under {key!r}; say which key holds it")
-    return asked

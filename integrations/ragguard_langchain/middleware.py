@@ -6,12 +6,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from langchain.agents.middleware import AgentMiddleware
-from langchain_core.callbacks import BaseCallbackHandler, Callbacks
+from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.tracers.context import register_configure_hook
@@ -28,7 +28,6 @@ from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard_langchain.attachment import report
-from ragguard_langchain.excerpt import without
 from ragguard_langchain.messages import TextOf, tool_message, tool_query, tool_text, views
 from ragguard_langchain.open_calls import VerdictReport
 
@@ -76,33 +75,24 @@ def inner_retrievals() -> Iterator[InnerRetrievals]:
         _listening.reset(before)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _FoundInTool:
-    """The passages in a tool's result, as documents."""
-
-    documents: list[Document]
-    in_artifact: bool
-    """True where the documents are the artifact of the result; False where they were found in its text."""
-
-
 class GuardMiddleware(AgentMiddleware[Any, Any]):
     """Drops what would mislead the model from the results of an agent's retrieving tools.
 
         create_agent(model, tools, middleware=[GuardMiddleware(guard)])
 
     A tool retrieves if it gives documents as its artifact (`response_format="content_and_artifact"`), if it hands
-    on as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`. Dropped
-    passages are cut out of the text that the model reads, with what frames them; where they cannot be told apart in
-    it, it is written anew by `render`, from the texts that stay. The artifact keeps the documents that stay. All
-    other results pass, which is logged once a tool and counted in `guard.health()`.
+    on as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`. Where
+    passages are dropped, the text that the model reads is written anew by `render`, from the texts that stay, without
+    what stood between them; the artifact keeps the documents that stay. All other results pass, which is logged once a
+    tool and counted in `guard.health()`.
 
     Args:
         guard: The guard that judges.
         tools: Tools that give one string: name → splitter that takes it apart. None in a splitter's place says that
             a tool does not retrieve.
-        render: A function from the texts that stay to the text that the model reads, where that has to be written
-            anew.
-        text_of: A function from a document to the text that the model reads of it. None: its page content.
+        render: A function from the texts that stay to the text that the model reads, where passages are dropped.
+        text_of: A function from a document to the text that the model reads of it, also where it is written anew.
+            None: its page content.
     """
 
     def __init__(
@@ -133,14 +123,10 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         started_ns = time.time_ns()
         with inner_retrievals() as inner:
             result = handler(request)
-        found = self._found(request, result, inner)
-        if found is None:
+        if not (documents := self._found(request, result, inner)):
             return result
-        kept, verdict = pruned(
-            self._guard, _query(request), found.documents, views(found.documents, self._text_of)
-        )
-        report(_report(request, verdict, started_ns), _callbacks(request))
-        return self._rewritten(result, found, kept, verdict)
+        _, verdict = pruned(self._guard, _query(request), documents, views(documents, self._text_of))
+        return self._judged(request, result, verdict, started_ns)
 
     async def awrap_tool_call(
         self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Result]]
@@ -149,55 +135,43 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         started_ns = time.time_ns()
         with inner_retrievals() as inner:
             result = await handler(request)
-        found = self._found(request, result, inner)
-        if found is None:
+        if not (documents := self._found(request, result, inner)):
             return result
-        kept, verdict = await apruned(
-            self._guard, _query(request), found.documents, views(found.documents, self._text_of)
-        )
-        report(_report(request, verdict, started_ns), _callbacks(request))
-        return self._rewritten(result, found, kept, verdict)
+        _, verdict = await apruned(self._guard, _query(request), documents, views(documents, self._text_of))
+        return self._judged(request, result, verdict, started_ns)
 
-    def _found(self, request: ToolCallRequest, result: Result, inner: InnerRetrievals) -> _FoundInTool | None:
+    def _found(
+        self, request: ToolCallRequest, result: Result, inner: InnerRetrievals
+    ) -> list[Document] | None:
         """Returns a tool result's passages; None where there are none, which is logged where it may be a mistake."""
         name = str(request.tool_call.get("name") or "")
-        if name in self._tools and self._tools[name] is None:
+        splitter = self._tools.get(name)
+        if splitter is None and name in self._tools:
             return None
         message = tool_message(result)
         if message is None:
-            if not isinstance(
-                result, Command
-            ):  # a command without a message moves on, and gives the model nothing
+            if not isinstance(result, Command):  # a command without a message gives the model nothing
                 self._not_understood(name, f"it gave {type(result).__name__}, not one message")
             return None
-        documents = _documents_in(message.artifact)
-        if documents:
-            return _FoundInTool(documents, in_artifact=True)
+        if (documents := _documents_in(message.artifact)) is not None:
+            return documents
         text, failed = tool_text(result)
-        if failed or not text.strip() or documents is not None:
+        if failed or not text.strip():
             return None
-        if (splitter := self._tools.get(name)) is not None:
-            try:
-                passages = passages_of(splitter(text))
-            except Exception as error:  # noqa: BLE001 - a text that cannot be taken apart is left whole
-                self._not_understood(name, f"its splitter failed: {describe(error)}")
-                return None
-            if not passages:
-                self._not_understood(name, "its splitter found no passages in its text")
-            documents = [
-                Document(passage.text, id=passage.id or None, metadata=passage.metadata)
-                for passage in passages
-            ]
-        else:
-            found = [document for document in inner.documents if isinstance(document, Document)]
-            documents = [
-                document
-                for document in found
-                if document.page_content.strip() and document.page_content in text
-            ]
+        if splitter is None:
+            documents = [one for one in inner.documents if isinstance(one, Document)]
+            documents = [one for one in documents if one.page_content.strip() and one.page_content in text]
             if not documents:
                 self._not_understood(name, _why_not(message, inner))
-        return _FoundInTool(documents, in_artifact=False) if documents else None
+            return documents
+        try:
+            passages = passages_of(splitter(text))
+        except Exception as error:  # noqa: BLE001 - a text that cannot be taken apart is left whole
+            self._not_understood(name, f"its splitter failed: {describe(error)}")
+            return None
+        if not passages:
+            self._not_understood(name, "its splitter found no passages in its text")
+        return [Document(one.text, id=one.id or None, metadata=one.metadata) for one in passages]
 
     def _not_understood(self, tool: str, why: str) -> None:
         """Counts a result that passes unjudged, and logs once a tool what to declare."""
@@ -210,25 +184,39 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
             f"(tools={{{tool!r}: paragraphs}}); if it does not, tools={{{tool!r}: None}} says so.",
         )
 
-    def _rewritten(
-        self, result: Result, found: _FoundInTool, kept: list[Document], verdict: Verdict
-    ) -> Result:
-        """Returns the result without the dropped passages; the very same result where none was dropped."""
-        message = tool_message(result)
-        if len(kept) == len(found.documents) or message is None:
+    def _judged(self, request: ToolCallRequest, result: Result, verdict: Verdict, started_ns: int) -> Result:
+        """Reports the verdict, and returns the result without the dropped passages; the very same result where none
+        was dropped."""
+        call, config = request.tool_call, getattr(request.runtime, "config", None) or {}
+        about = VerdictReport(
+            verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns=started_ns,
+            metadata=config.get("metadata"),
+        )  # fmt: skip
+        report(about, config.get("callbacks"))  # None where other code called the tool
+        message, gone = tool_message(result), {drop.position for drop in verdict.decision.dropped}
+        if not gone or message is None:
             return result
-        gone = {drop.position for drop in verdict.decision.dropped}
-        stays = [rank not in gone for rank in range(1, len(found.documents) + 1)]
-        content = without(
-            message.content, [document.page_content for document in found.documents], stays, self._render
+        stays = [rank not in gone for rank in range(1, len(verdict.judged) + 1)]
+        fewer = message.model_copy(
+            update={
+                "content": self._rendered(message.content, [one.text for one in verdict.decision.kept]),
+                "artifact": _thinned(message.artifact, stays),
+            }
         )
-        artifact = _thinned(message.artifact, stays) if found.in_artifact else message.artifact
-        fewer = message.model_copy(update={"content": content, "artifact": artifact})
-        if isinstance(result, Command):
-            update: dict[str, Any] = dict(result.update or {})
-            update["messages"] = [fewer if other is message else other for other in update["messages"]]
-            return replace(result, update=update)
-        return fewer
+        if not isinstance(result, Command):
+            return fewer
+        update: dict[str, Any] = dict(result.update or {})
+        update["messages"] = [fewer if other is message else other for other in update["messages"]]
+        return replace(result, update=update)
+
+    def _rendered(self, content: Any, texts: Sequence[str]) -> Any:
+        """Returns a message's content with these texts in place of its text; what is no text, such as an image,
+        stays."""
+        text = self._render(texts)
+        if not isinstance(content, list):
+            return text
+        others = [one for one in content if isinstance(one, dict) and not isinstance(one.get("text"), str)]
+        return [{"type": "text", "text": text}, *others]
 
 
 def _documents_in(artifact: object) -> list[Document] | None:
@@ -242,6 +230,8 @@ def _documents_in(artifact: object) -> list[Document] | None:
 
 def _thinned(artifact: Any, stays: Sequence[bool]) -> Any:
     """Returns an artifact without the documents that do not stay; as it is where they do not stand in one list."""
+    if documents_in(artifact) is None:
+        return artifact
     if isinstance(artifact, (list, tuple)) and len(artifact) == len(stays):
         return [one for one, stay in zip(artifact, stays, strict=True) if stay]
     if isinstance(artifact, Mapping):
@@ -261,20 +251,3 @@ def _why_not(message: ToolMessage, inner: InnerRetrievals) -> str:
 
 def _query(request: ToolCallRequest) -> str:
     return tool_query(request.tool_call.get("args"), "")
-
-
-def _report(request: ToolCallRequest, verdict: Verdict, started_ns: int) -> VerdictReport:
-    call = request.tool_call
-    return VerdictReport(
-        verdict, _query(request), str(call.get("name") or ""), str(call.get("id") or ""), started_ns=started_ns,
-        metadata=_config(request).get("metadata"),
-    )  # fmt: skip
-
-
-def _callbacks(request: ToolCallRequest) -> Callbacks:
-    """Returns the callbacks of the graph's node; None where other code called the tool."""
-    return _config(request).get("callbacks")
-
-
-def _config(request: ToolCallRequest) -> Mapping[str, Any]:
-    return getattr(request.runtime, "config", None) or {}

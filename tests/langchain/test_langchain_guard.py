@@ -23,7 +23,6 @@ from ragguard_langchain import (
     GuardedRetriever,
     GuardMiddleware,
     RagGuardCallback,
-    drop_distractors,
 )
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -49,14 +48,6 @@ def compression(guard=None, retriever=None):
     return ContextualCompressionRetriever(
         base_compressor=DistractorFilter(guard or guarding()),
         base_retriever=retriever or ListRetriever(count=4),
-    )
-
-
-def chain(guard=None, retriever=None):
-    return (
-        {"context": retriever or ListRetriever(count=4), "question": RunnablePassthrough()}
-        | drop_distractors(guard or guarding())
-        | RunnableLambda(lambda given: " / ".join(one.id for one in given["context"]))
     )
 
 
@@ -95,14 +86,6 @@ async def test_a_guarded_retrieval_is_one_step_with_its_decision(captured, confi
     assert [len(part.passages) for part in step.sub_steps] == [4]
 
 
-@MODES
-async def test_a_link_of_a_chain(captured, config, mode):
-    assert await run(chain(), QUESTION, config, mode) == "shelf-0 / shelf-2"
-    (step,) = captured.run.steps
-    assert told(step)[1:] == (["shelf-0", "shelf-2"], DROPPED)
-    assert captured.run.question == QUESTION
-
-
 def test_a_tool_that_gives_a_command(config, captured):
     @tool
     def search(query: str) -> Command:
@@ -116,7 +99,7 @@ def test_a_tool_that_gives_a_command(config, captured):
         call("search", query="x"), ANSWER, tools=[search], middleware=[GuardMiddleware(guarding())]
     )
     (message,) = tool_messages(asking.invoke(asked(), config))
-    assert (message.content, ids(message.artifact)) == ("<doc>shelf 0 about x</doc>\n", ["shelf-0"])
+    assert (message.content, ids(message.artifact)) == ("shelf 0 about x", ["shelf-0"])
     assert told(captured.run.steps[0])[1:] == (["shelf-0"], [(2, "shelf-1")])
 
 
@@ -126,10 +109,10 @@ def guarded_at(place, guard):
         return guarded_agent(call("search", query="x"), ANSWER, guard=guard), asked()
     if place == "retriever":
         return GuardedRetriever(ListRetriever(count=4), guard), QUESTION
-    return (compression(guard) if place == "filter" else chain(guard)), QUESTION
+    return compression(guard), QUESTION
 
 
-@pytest.mark.parametrize("place", ["filter", "retriever", "link", "middleware"])
+@pytest.mark.parametrize("place", ["filter", "retriever", "middleware"])
 async def test_cancellation_goes_through(captured, config, place):
     model = ScriptedEngine(label=judging, gate=asyncio.Event())
     guarded, given = guarded_at(place, guarding(model))
@@ -160,10 +143,6 @@ def test_wrong_parts_are_refused_where_they_are_given():
         lambda: GuardedRetriever("shelf", guarding()),
         lambda: GuardMiddleware("nano"),
         lambda: GuardMiddleware(guarding(), tools={"search": 3}),
-        lambda: drop_distractors("nano"),
-        lambda: drop_distractors(guarding()).invoke({"question": "x"}),
-        lambda: drop_distractors(guarding()).invoke({"context": ["text"], "question": "x"}),
-        lambda: drop_distractors(guarding()).invoke({"context": []}),
     ):
         with pytest.raises(InvalidInput):
             make()
@@ -247,8 +226,9 @@ async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
 
 @MODES
 async def test_documents_that_nobody_saw_retrieved_are_a_step(captured, config, mode):
-    chain = RunnableLambda(lambda query: {"context": documents("db", 2, query), "question": query})
-    await run(chain | drop_distractors(guarding()), "hop", config, mode)
+    keep = DistractorFilter(guarding())
+    chain = RunnableLambda(lambda query: keep.compress_documents(documents("db", 2, query), query))
+    await run(chain, "hop", config, mode)
     (step,) = captured.run.steps
     assert told_with_query(step) == ("hop", ["db-0", "db-1"], ["db-0"], [(2, "db-1")])
 

@@ -11,7 +11,6 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.documents import Document
 from langchain_core.load import dumpd
 from langchain_core.messages import AIMessage, BaseMessage
-from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, MessagesState, StateGraph
@@ -28,7 +27,6 @@ from ragguard_langchain import (
     GuardedRetriever,
     GuardMiddleware,
     RagGuardCallback,
-    drop_distractors,
 )
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
@@ -154,13 +152,12 @@ class Strict(BaseCallbackHandler):
 
 
 @MODES
-@pytest.mark.parametrize("kind", ["retriever", "filter", "link", "middleware"])
+@pytest.mark.parametrize("kind", ["retriever", "filter", "middleware"])
 async def test_handlers_of_the_application_see_the_retrievals_and_no_verdict(kind, mode):
     strict = Strict()
     guarded, given = {
         "retriever": (GuardedRetriever(ListRetriever(count=4), guarding()), "x"),
         "filter": (compression(), "x"),
-        "link": ({"context": ListRetriever(count=4), "question": RunnablePassthrough()} | link(), "x"),
         "middleware": (guarded_agent(*SEQUENTIAL), asked()),
     }[kind]
     config = {"callbacks": [strict]}
@@ -176,10 +173,6 @@ def compression():
     return ContextualCompressionRetriever(
         base_compressor=DistractorFilter(guarding()), base_retriever=ListRetriever(count=4)
     )
-
-
-def link():
-    return drop_distractors(guarding())
 
 
 async def test_a_sync_filter_on_a_running_loop_does_not_hang():

@@ -21,7 +21,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.capture.splitters import paragraphs
 from ragguard.errors import InvalidInput
-from ragguard_langchain import DistractorFilter, GuardedRetriever, GuardMiddleware, drop_distractors
+from ragguard_langchain import DistractorFilter, GuardedRetriever, GuardMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
 
@@ -41,24 +41,20 @@ def not_understood(caplog):
 @MODES
 @pytest.mark.parametrize("response_format", ["content", "content_and_artifact"])
 @pytest.mark.parametrize(
-    ("prompt", "separator", "expected"),
+    ("prompt", "settings", "expected"),
     [
-        (None, "\n\n", "shelf 0 about x\n\nshelf 2 about x"),
-        (
-            "Source {source}: {page_content}",
-            "\n---\n",
-            "Source shelf: shelf 0 about x\n---\nSource shelf: shelf 2 about x",
-        ),
+        (None, {}, "shelf 0 about x\n\nshelf 2 about x"),
+        ("Source {source}: {page_content}", {"render": " / ".join}, "shelf 0 about x / shelf 2 about x"),
     ],
 )
 async def test_create_retriever_tool_in_both_formats(
-    captured, config, caplog, mode, response_format, prompt, separator, expected
+    captured, config, caplog, mode, response_format, prompt, settings, expected
 ):
     made = create_retriever_tool(
-        ListRetriever(count=4), "search", "Searches.", response_format=response_format, document_separator=separator,
+        ListRetriever(count=4), "search", "Searches.", response_format=response_format,
         document_prompt=None if prompt is None else PromptTemplate.from_template(prompt),
     )  # fmt: skip
-    (message,) = await results([made], mode=mode, config=config)
+    (message,) = await results([made], mode=mode, config=config, **settings)
     assert message.content == expected
     if response_format == "content_and_artifact":
         assert [one.id for one in message.artifact] == ["shelf-0", "shelf-2"]
@@ -81,7 +77,7 @@ async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
         return "Found:\n" + "\n".join(f"* {one.page_content}" for one in shelf.invoke(query)[:3])
 
     (message,) = await results([search], mode=mode)
-    assert message.content == "Found:\n* shelf 0 about x\n* shelf 2 about x"
+    assert message.content == "shelf 0 about x\n\nshelf 2 about x"
 
 
 async def test_retrieval_of_an_agent_inside_a_tool_is_not_guarded_by_the_outer_one():
@@ -235,17 +231,11 @@ def judging_by_title():
 
 
 @MODES
-@pytest.mark.parametrize("kind", ["filter", "retriever", "link"])
+@pytest.mark.parametrize("kind", ["filter", "retriever"])
 async def test_each_wrapper_judges_the_text_that_text_of_gives(captured, config, kind, mode):
     guarded, given = {
         "filter": (RunnablePassthrough() | Titled(count=4) | compressing(text_of=titled), "x"),
         "retriever": (GuardedRetriever(Titled(), judging_by_title(), text_of=titled), "x"),
-        "link": (
-            {"context": Titled(), "question": RunnablePassthrough()}
-            | drop_distractors(judging_by_title(), text_of=titled)
-            | (lambda given: given["context"]),
-            "x",
-        ),
     }[kind]
     found = guarded.invoke(given, config) if mode == "sync" else await guarded.ainvoke(given, config)
     assert [one.id for one in found] == ["shelf-1", "shelf-3"]
@@ -268,7 +258,7 @@ async def test_the_middleware_does_too(mode):
     state = built.invoke(asked()) if mode == "sync" else await built.ainvoke(asked())
     (message,) = (one for one in state["messages"] if one.type == "tool")
     assert [one.id for one in message.artifact] == ["shelf-1", "shelf-3"]
-    assert "shelf 0" not in message.content
+    assert message.content == "Oslo\nshelf 1 about x\n\nOslo\nshelf 3 about x"
 
 
 @pytest.mark.parametrize(
@@ -285,7 +275,6 @@ def test_text_of_that_is_no_function_is_refused():
         lambda: DistractorFilter(guarding(), text_of="title"),
         lambda: GuardedRetriever(ListRetriever(), guarding(), text_of=3),
         lambda: GuardMiddleware(guarding(), text_of="title"),
-        lambda: drop_distractors(guarding(), text_of="title"),
     ):
         with pytest.raises(InvalidInput, match="text_of"):
             make()
