@@ -17,7 +17,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
 
 from starlette.applications import Starlette
@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from ragguard.capture.handle import Thumb
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
-from ragguard.errors import AdviceError, InvalidInput, RagguardError, StoreError
+from ragguard.errors import AdviceError, InvalidInput, RagguardError, ScoringError, StoreError
 from ragguard.guard import DistractorGuard
 from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
 from ragguard.runtime.arguments import references_of
@@ -58,7 +58,8 @@ _LATER = {"retry-after": "5"}
 _FIRST = "Who founded Corwell Mills?"
 """The first question and passage, whose judgement loads the models."""
 _log = logger("ragguard.serve")
-_NEEDED = 'needed: {"question": "...", "context": "...", "answers": ["..."]}'
+_NEEDED = '{"question": "...", "context": "...", "answers": ["..."]}, none of them empty'
+_BELIEFS = ("seper_closed_book", "seper", "delta_seper")
 
 
 @dataclass
@@ -109,33 +110,36 @@ class InfoGain:
         self._rg = RagGuard(engine, judge=judge, scorers=("belief",), store=None, retention=1.0)
 
     async def of(self, items: Sequence[InfoGainItem]) -> dict[str, list[Any]]:
-        """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has the
-        score 0 and its error."""
-        results = await asyncio.gather(*map(self._one, items))
-        scores, errors, details = zip(*results, strict=True) if results else ((), (), ())
-        return {"scores": list(scores), "errors": list(errors), "details": list(details)}
-
-    async def _one(self, item: InfoGainItem) -> tuple[float, str | None, dict[str, float] | None]:
-        references = references_of(item.answers)
-        given = {"question": item.question, "context": item.context, "answers": references}
-        if missing := [name for name, value in given.items() if not value]:
-            return 0.0, f"{', '.join(missing)}: empty; {_NEEDED}", None
-        passages = [Passage(item.context)]
-        step = RetrievalStep(query=item.question, passages=passages, candidates=passages)
-        try:
-            scores = await self._rg.score(Run(question=item.question, references=references, steps=[step]))
-        except Exception as error:  # noqa: BLE001 - one item's error is not another's
-            return 0.0, describe(error), None
-        found = {
-            one.name: one.value for one in scores if one.name in ("seper_closed_book", "seper", "delta_seper")
+        """Returns `scores`, `errors` and `details`, one entry an item, in their order; an item that failed has its
+        error, and None for the others. Raises HTTPException where all failed: a client that knows scores as numbers
+        alone must not take a failure for one."""
+        found = await asyncio.gather(*map(self._details, items), return_exceptions=True)
+        errors = [one if isinstance(one, BaseException) else None for one in found]
+        if items and all(errors):
+            said = "; ".join(sorted({describe(error) for error in errors if error is not None}))
+            incomplete = all(isinstance(error, InvalidInput) for error in errors)
+            raise HTTPException(400 if incomplete else 503, f"of no item the gain is known: {said}")
+        details = [one if isinstance(one, dict) else None for one in found]
+        return {
+            "scores": [one and one["delta_seper"] for one in details],
+            "errors": [error and describe(error) for error in errors],
+            "details": details,
         }
+
+    async def _details(self, item: InfoGainItem) -> dict[str, float]:
+        given = replace(item, answers=references_of(item.answers) or [])
+        if missing := [name for name, value in asdict(given).items() if not value]:
+            raise InvalidInput(", ".join(missing), "nothing", _NEEDED)
+        passages = [Passage(given.context)]
+        step = RetrievalStep(query=given.question, passages=passages, candidates=passages)
+        run = Run(question=given.question, references=given.answers, steps=[step])
+        scores = await self._rg.score(run)
+        found = {one.name: one.value for one in scores if one.name in _BELIEFS}
         if "delta_seper" not in found:
-            return (
-                0.0,
-                "; ".join(f"{one.error}: {one.message}" for one in scores.failures) or "no score",
-                None,
+            raise ScoringError(
+                "; ".join(f"{one.error}: {one.message}" for one in scores.failures) or "no score"
             )
-        return found["delta_seper"], None, found
+        return found
 
     async def aclose(self) -> None:
         """Closes the scorer."""

@@ -5,6 +5,7 @@ import gzip
 import json
 import threading
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from openinference.instrumentation.langchain import LangChainInstrumentor
@@ -232,6 +233,13 @@ async def test_prune_says_which_passages_to_keep(client):
         assert (await asked.post("/v1/prune", json={"query": 3})).status_code == 400
 
 
+async def test_prune_keeps_of_the_example_in_the_docs_the_passage_that_answers(client):
+    page = (Path(__file__).parents[2] / "docs/how-to/traces.md").read_text("utf-8")
+    body = page.partition("/v1/prune -d '")[2].partition("'")[0]
+    async with client() as asked:
+        assert (await asked.post("/v1/prune", content=body)).json()["kept"] == [0]
+
+
 async def test_advise_says_what_to_do(client):
     async with client() as asked:
         run = {"question": QUESTION, "steps": [{"query": QUESTION, "passages": [TRUE]}]}
@@ -283,9 +291,19 @@ async def test_info_gain_is_what_the_belief_scorer_gives(client):
         details = reply["details"][0]
         assert reply["scores"][0] == details["delta_seper"] > 0.2
         assert details["delta_seper"] == pytest.approx(details["seper"] - details["seper_closed_book"])
-        assert (reply["errors"][0], reply["scores"][1], reply["details"][1]) == (None, 0.0, None)
-        assert reply["errors"][1].startswith("context, answers: empty; needed")
+        assert (reply["errors"][0], reply["scores"][1], reply["details"][1]) == (None, None, None)
+        assert "context, answers: got 'nothing'" in reply["errors"][1]
+        assert (await asked.post("/compute_info_gain", json={"items": []})).json()["scores"] == []
         assert (await asked.get("/health")).json() == {"status": "healthy"}
+
+
+@pytest.mark.parametrize(("context", "status"), [("", 400), (TRUE, 503)])
+async def test_info_gain_of_items_that_all_failed_is_an_error_and_no_number(client, context, status):
+    item = {"question": QUESTION, "context": context, "answers": ["Ursula Almberg"]}
+    async with client() as asked:
+        await asked.endpoints.info_gain.aclose()
+        reply = await asked.post("/compute_info_gain", json={"items": [item, item]})
+        assert (reply.status_code, list(reply.json())) == (status, ["message"])
 
 
 @pytest.mark.parametrize(
