@@ -17,7 +17,7 @@ from types import NoneType
 from typing import Any, TypeAlias
 
 CUT = "ragguard.cut"
-"""Metadata key that says what was left out of a copy, where, and why."""
+"""Metadata key that says of which fields of a copy something was left out, and why."""
 
 Text: TypeAlias = Callable[[str], str]
 """Changes each text of a copy, keys included; redaction is one."""
@@ -70,8 +70,9 @@ def plain_metadata(
         return {CUT: f"{type(metadata).__name__}, which is no mapping"}
     copy = _Copy(limits, text, own_keys)
     made = copy.mapping(metadata, 0)
-    if left_out := copy.left_out():
-        made[CUT] = left_out
+    if copy.left_out:
+        more = "; and more" if len(copy.left_out) > _NAMED else ""
+        made[CUT] = "; ".join(list(copy.left_out)[:_NAMED]) + more
     return made
 
 
@@ -94,21 +95,12 @@ def is_same(metadata: Mapping[Any, Any], known: Mapping[str, Any] | None) -> boo
 
 def plain(value: object) -> object:
     """Returns a record's data as JSON can hold it: a NaN is null, an unknown object is its text."""
-    return _Copy(RECORD, None).value(value, 0)
+    return _Copy(RECORD).value(value, 0)
 
 
 def without_surrogates(text: str) -> str:
     """Returns a text without halves of surrogate pairs, which UTF-8 cannot hold."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
-
-
-def plain_text(text: str, change: Text) -> str:
-    """Returns the text that `change` makes of `text`; "" where `change` raises or gives none."""
-    try:
-        changed = change(text)
-    except _RAISED:
-        return ""
-    return changed if isinstance(changed, str) else ""
 
 
 def _is_plain(metadata: dict[Any, Any]) -> bool:
@@ -131,21 +123,38 @@ def _is_plain(metadata: dict[Any, Any]) -> bool:
 
 
 class _Copy:
-    """A copy in progress, with its remaining limits and a list of the parts that it left out."""
+    """A copy in progress, with its remaining limits and what it left out."""
 
-    def __init__(self, limits: PlainLimits, text: Text | None, own_keys: Set[str] = frozenset()) -> None:
-        self._limits, self._change, self._own_keys = limits, text, own_keys
+    def __init__(
+        self, limits: PlainLimits, change: Text | None = None, own_keys: Set[str] = frozenset()
+    ) -> None:
+        self._limits, self._change, self._own_keys = limits, change, own_keys
         self._values, self._characters = limits.values, limits.characters
         self._inside: set[int] = set()
         """Identities of the collections around the value at hand: one of them again is a reference cycle."""
-        self._path: list[str] = []
-        self._left_out: list[str] = []
-        self._count = 0
+        self._field = ""
+        self.left_out: dict[str, None] = {}
+        """The fields of which something was left out, each with the reason."""
 
-    def left_out(self) -> str:
-        """Returns what was left out, in one line; "" for a whole copy."""
-        more = self._count - len(self._left_out)
-        return "; ".join([*self._left_out, *([f"and {more} more"] if more else [])])
+    def mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
+        """Returns the items of a mapping that can be read, up to the limits."""
+        made: dict[str, Any] = {}
+        self._inside.add(id(items))
+        # Another thread may change a dict while it is read, so its keys are listed at once.
+        for key in self._readable(list(items) if type(items) is dict else items, depth):
+            name = self._key(key)
+            if not depth:
+                self._field = name
+            if not name or name in made:
+                self._leave("two keys of one text" if name else "a key without a text")
+                continue
+            try:
+                value = items[key]
+            except _RAISED as error:
+                made[name] = self._leave(f"unreadable: {type(error).__name__}")
+            else:
+                made[name] = self.value(value, depth)
+        return made
 
     def value(self, value: Any, depth: int) -> Any:
         """Returns the value as JSON can hold it."""
@@ -168,21 +177,26 @@ class _Copy:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else None
         if isinstance(value, (bytes, bytearray, memoryview)):
-            return self._bytes(value)
+            try:
+                return self._text(bytes(value).decode("utf-8"))
+            except UnicodeDecodeError:
+                return f"<{type(value).__name__}: {len(value)}>"
         if isinstance(value, (Mapping, *_COLLECTIONS)):
-            return self._inner(value, value, depth)
+            return self._collection(value, value, depth)
+        # Records of dataclasses, and of pydantic, as documents and nodes have.
+        declared = getattr(type(value), "model_fields", None)
         if is_dataclass(value) and not isinstance(value, type):
-            return self._inner(
-                value, {field.name: getattr(value, field.name) for field in fields(value)}, depth
-            )
-        declared = getattr(type(value), "model_fields", None)  # of pydantic, as documents and nodes have
-        if isinstance(declared, dict):
-            return self._inner(value, {name: getattr(value, name) for name in declared}, depth)
+            declared = [field.name for field in fields(value)]
+        if isinstance(declared, (dict, list)):
+            return self._collection(value, {name: getattr(value, name) for name in declared}, depth)
         if isinstance(getattr(value, "ndim", None), int):
-            return self._array(value, depth)
+            size = math.prod(int(extent) for extent in value.shape)
+            if size > min(self._limits.breadth, self._values + 1):
+                return self._leave(f"an array of {size} numbers", type(value))
+            return self.value(value.tolist(), depth)
         return self._text(str(value))
 
-    def _inner(self, owner: object, items: Mapping[Any, Any] | Iterable[Any], depth: int) -> Any:
+    def _collection(self, owner: object, items: Mapping[Any, Any] | Iterable[Any], depth: int) -> Any:
         if id(owner) in self._inside:
             return self._leave("a reference cycle", type(owner))
         if depth >= self._limits.depth:
@@ -191,84 +205,44 @@ class _Copy:
         try:
             if isinstance(items, Mapping):
                 return self.mapping(items, depth + 1)
-            return self._list(items, depth + 1)
+            return [self.value(item, depth + 1) for item in self._readable(items, depth + 1)]
         finally:
-            self._inside.discard(id(owner))
+            self._inside -= {id(owner), id(items)}
 
-    def mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        """Returns the items of a mapping that can be read, up to the limits."""
-        made: dict[str, Any] = {}
-        if depth == 0:
-            self._inside.add(id(items))
-        # Another thread may change a dict while it is read, so its keys are listed at once.
-        for key in self._readable(iter(list(items) if type(items) is dict else items), depth):
-            name = self._key(key)
-            if not name and key != "":
-                continue  # nothing of the key may be kept
-            if name in made:
-                self._leave("two keys of one text")
-                continue
-            self._path.append(f".{name}" if self._path else name)
-            try:
-                value = items[key]
-            except _RAISED as error:
-                made[name] = self._leave(f"unreadable: {type(error).__name__}")
-            else:
-                made[name] = self.value(value, depth)
-            self._path.pop()
-        return made
-
-    def _list(self, items: Iterable[Any], depth: int) -> list[Any]:
-        made = []
-        for index, item in enumerate(self._readable(iter(items), depth)):
-            self._path.append(f"[{index}]")
-            made.append(self.value(item, depth))
-            self._path.pop()
-        return made
-
-    def _readable(self, items: Iterator[Any], depth: int) -> Iterator[Any]:
+    def _readable(self, items: Iterable[Any], depth: int) -> Iterator[Any]:
         """Yields the items that can be read, up to the limits; notes where there are more.
 
         One large field must not cost the fields after it, so the outermost collection is read to its end.
         """
         try:
-            for item in islice(items, self._limits.breadth):
+            rest = iter(items)
+            for item in islice(rest, self._limits.breadth):
                 if self._values <= 0 and depth:
                     self._leave(f"over {self._limits.values} values")
                     return
                 yield item
-            if next(items, items) is not items:
+            if next(rest, rest) is not rest:
                 self._leave(f"over {self._limits.breadth} items")
         except _RAISED as error:
             self._leave(f"unreadable: {type(error).__name__}")
 
-    def _array(self, value: Any, depth: int) -> Any:
-        if value.ndim == 0:
-            return self.value(value.item(), depth)
-        size = math.prod(int(extent) for extent in value.shape)
-        if size > min(self._limits.breadth, self._values):
-            return self._leave(f"an array of {size} numbers", type(value))
-        return self.value(value.tolist(), depth)
-
-    def _bytes(self, value: bytes | bytearray | memoryview) -> str:
-        try:
-            return self._text(bytes(value).decode("utf-8"))
-        except UnicodeDecodeError:
-            return f"<{type(value).__name__}: {len(value)}>"
-
     def _key(self, key: object) -> str:
-        if isinstance(key, str) and (key.startswith("ragguard.") or key in self._own_keys):
-            return str.__str__(key)
+        """Returns the text of a key; "" where nothing of it may be kept."""
         try:
-            return self._text(str.__str__(key) if isinstance(key, str) else str(key))
-        except _RAISED as error:
-            self._leave(f"a key that is unreadable: {type(error).__name__}")
+            text = str.__str__(key) if isinstance(key, str) else str(key)
+        except _RAISED:
             return ""
+        return text if text.startswith("ragguard.") or text in self._own_keys else self._text(text)
 
     def _text(self, text: str) -> str:
-        """Returns the text changed and then cut: a cut before could hide from `change` what it looks for."""
+        """Returns the text changed and then cut: a cut before could hide from `change` what it looks for. A text that
+        `change` fails on is not kept."""
         if self._change is not None and text:
-            text = plain_text(text, self._change)
+            try:
+                changed = self._change(text)
+            except _RAISED:
+                changed = ""
+            text = changed if isinstance(changed, str) else ""
         if len(text) > max(self._characters, _SHORTEST):
             self._leave(f"{len(text)} characters")
             text = text[: max(self._characters, _SHORTEST)] + "…"
@@ -276,9 +250,6 @@ class _Copy:
         return text
 
     def _leave(self, why: str, kind: type | None = None) -> str:
-        """Notes that something is left out here; returns what replaces it."""
-        self._count += 1
-        if len(self._left_out) < _NAMED:
-            where = "".join(self._path)
-            self._left_out.append(f"{where[:200]}: {why}" if where else why)
+        """Notes that something of the field at hand is left out; returns what replaces it."""
+        self.left_out[f"{self._field[:200]}: {why}" if self._field else why] = None
         return "…" if kind is None else f"<{kind.__name__}: {why}>"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html.parser import HTMLParser
+from html import unescape
 from itertools import islice
 from pathlib import Path
+
+import numpy as np
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
@@ -23,8 +25,6 @@ LONGEST_PDF = 50_000_000
 RESULTS = "ragguard.db"
 """The file by which a folder of results is known; its page is no text of the user's."""
 MOST_FILES = 2_000
-MOST_SEEN = 100_000
-"""The most entries of folders that are looked at."""
 WORDS = 120
 """The most words of a passage."""
 _LONGEST_WORD = 200
@@ -33,6 +33,9 @@ _CUT = 600
 """The characters of a passage of such a text."""
 _NAMED = 3
 """The most files that a remark names."""
+_HIDDEN = re.compile(r"<!--.*?-->|<(script|style)\b.*?</\1\s*>", re.DOTALL | re.IGNORECASE)
+_BLOCK = re.compile(r"<(p|div|li|h[1-3]|tr|section)\b[^>]*>", re.IGNORECASE)
+_TAG = re.compile(r"</?[a-z!][^>]*>", re.IGNORECASE)
 _BLANK_LINES = re.compile(r"\n[^\S\n]*\n\s*")
 _IDEOGRAPHS = "\u3040-\u30ff\u4e00-\u9fff"
 _WORD = re.compile(rf"[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+")
@@ -79,7 +82,7 @@ def read_folder(folder: Path) -> Texts:
     if not folder.is_dir():
         raise InvalidInput("FOLDER", str(folder), "a folder that is there")
     found = Texts()
-    for path in _files(folder, found):
+    for path in _files(folder):
         if found.files == MOST_FILES:
             found.cut = f"only the first {MOST_FILES:,} texts were read; name a folder below for the others"
             break
@@ -120,33 +123,55 @@ def content_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text) if word.lower() not in _COMMON]
 
 
-class Search:
-    """BM25 over passages, with the usual k1 = 1.2 and b = 0.75."""
+class Index:
+    """BM25 over texts, given as their words, with the usual k1 = 1.2 and b = 0.75."""
 
-    def __init__(self, passages: Sequence[Passage]) -> None:
-        self._passages = passages
-        counts = [Counter(map(str.lower, content_words(one.text))) for one in passages]
-        self._lengths = [sum(count.values()) for count in counts]
-        self._mean = sum(self._lengths) / max(1, len(counts)) or 1.0
-        self._found_in: dict[str, list[tuple[int, int]]] = {}
+    def __init__(self, texts: Iterable[Sequence[str]]) -> None:
+        counts = [Counter(words) for words in texts]
+        self.size = len(counts)
+        lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
+        spread = 1.2 * (0.25 + 0.75 * lengths / (lengths.sum() / max(1, self.size) or 1.0))
+        found: dict[str, list[tuple[int, int]]] = {}
         for number, count in enumerate(counts):
             for word, times in count.items():
-                self._found_in.setdefault(word, []).append((number, times))
+                found.setdefault(word, []).append((number, times))
+        self._places = {word: np.array(places).T for word, places in found.items()}
+        self._weights = {
+            word: self.rarity(word) * times * 2.2 / (times + spread[numbers])
+            for word, (numbers, times) in self._places.items()
+        }
 
     def rarity(self, word: str) -> float:
         """Returns the inverse document frequency of a word."""
-        among = len(self._found_in.get(word, ()))
-        return math.log(1 + (len(self._passages) - among + 0.5) / (among + 0.5))
+        among = self._places[word].shape[1] if word in self._places else 0
+        return math.log(1 + (self.size - among + 0.5) / (among + 0.5))
 
-    def __call__(self, words: Collection[str], most: int, without: Collection[Passage] = ()) -> list[Passage]:
+    def best(self, words: Iterable[str]) -> Iterator[tuple[int, float]]:
+        """Yields the numbers and scores of the texts that hold one of the words, the best first; of equal ones the
+        lower number first."""
+        scores = np.zeros(self.size)
+        for word in words:
+            if word in self._places:
+                scores[self._places[word][0]] += self._weights[word]
+        for number in np.argsort(-scores, kind="stable"):
+            if scores[number] <= 0:
+                return
+            yield int(number), float(scores[number])
+
+
+class Search:
+    """Searches passages by their words, without the most common ones of English."""
+
+    def __init__(self, passages: Sequence[Passage]) -> None:
+        self._passages = passages
+        self._index = Index([word.lower() for word in content_words(one.text)] for one in passages)
+        self.rarity = self._index.rarity
+
+    def __call__(self, words: Iterable[str], most: int, without: Collection[Passage] = ()) -> list[Passage]:
         """Returns the best passages that hold one of the words, the best first."""
-        scores: dict[int, float] = defaultdict(float)
-        for word in {word.lower() for word in words}:
-            for number, times in self._found_in.get(word, ()):
-                spread = 1.2 * (0.25 + 0.75 * self._lengths[number] / self._mean)
-                scores[number] += self.rarity(word) * times * 2.2 / (times + spread)
+        asked = dict.fromkeys(word.lower() for word in words)
         taken = {one.id for one in without}
-        best = (self._passages[number] for number in sorted(scores, key=lambda number: -scores[number]))
+        best = (self._passages[number] for number, _ in self._index.best(asked))
         return list(islice((one for one in best if one.id not in taken), most))
 
 
@@ -202,50 +227,17 @@ def _pdf(path: Path) -> str:
     return text.replace("\0", "")
 
 
-def _files(folder: Path, found: Texts) -> Iterator[Path]:
-    """Yields the files to read, in the order of their names, those of a folder before those below it; notes in
-    `found` that there are too many."""
-    seen = 0
+def _files(folder: Path) -> Iterator[Path]:
+    """Yields the files to read, in the order of their names, those of a folder before those below it."""
     for root, folders, names in os.walk(folder):
-        seen += len(folders) + len(names)
-        own = (one for one in folders if Path(root, one, RESULTS).exists())  # of an earlier call
-        folders[:] = sorted({one for one in folders if not one.startswith((".", "_"))} - set(own))
-        for name in sorted(names):
-            path = Path(root, name)
-            if path.is_symlink():
-                continue
-            if not name.startswith(".") and path.suffix.lower() in KINDS and path.is_file():
+        # Of an earlier call are those with its results.
+        seen = (one for one in sorted(folders) if not Path(root, one, RESULTS).exists())
+        folders[:] = [one for one in seen if not one.startswith((".", "_"))]
+        for path in (Path(root, name) for name in sorted(names) if not name.startswith(".")):
+            if path.suffix.lower() in KINDS and path.is_file() and not path.is_symlink():
                 yield path
-        if seen > MOST_SEEN:
-            found.cut = f"not all of its more than {MOST_SEEN:,} files were looked at; name a folder below"
-            return
-
-
-class _Visible(HTMLParser):
-    """Collects the text of a page that a reader sees."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        """Notes where a hidden text begins."""
-        self._hidden += tag in ("script", "style")
-        if tag in ("p", "div", "li", "h1", "h2", "h3", "tr", "section"):
-            self.texts.append("\n\n")
-
-    def handle_endtag(self, tag: str) -> None:
-        """Notes where a hidden text ends."""
-        self._hidden -= tag in ("script", "style") and self._hidden > 0
-
-    def handle_data(self, data: str) -> None:
-        """Keeps a text that is not hidden."""
-        if not self._hidden:
-            self.texts.append(data)
 
 
 def _visible(page: str) -> str:
-    parser = _Visible()
-    parser.feed(page)
-    return "".join(parser.texts)
+    """Returns the text of a page that a reader sees."""
+    return unescape(_TAG.sub("", _BLOCK.sub("\n\n", _HIDDEN.sub("", page))))

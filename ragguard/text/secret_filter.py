@@ -15,6 +15,8 @@ import traceback
 from base64 import b64encode, urlsafe_b64encode
 from collections import OrderedDict
 from collections.abc import Iterable
+from itertools import takewhile
+from operator import eq
 from urllib.parse import quote, quote_plus
 
 _CONTROLS = (*range(0x20), *range(0x7F, 0xA0))
@@ -77,42 +79,27 @@ _PATTERNS = (
 )
 
 
-class _Registry:
-    """The secrets of this process, each with the forms in which it may show up in a text."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._forms: OrderedDict[str, tuple[str, ...]] = OrderedDict()
-
-    def add(self, secret: str) -> None:
-        """Remembers a secret."""
-        with self._lock:
-            self._forms[secret] = _forms_of(secret)
-            self._forms.move_to_end(secret)
-            if len(self._forms) > _MOST:
-                self._forms.popitem(last=False)
-
-    def forms(self) -> list[str]:
-        """Returns every form of every secret, longer forms first."""
-        with self._lock:
-            forms = {form for forms in self._forms.values() for form in forms}
-        return sorted(forms, key=len, reverse=True)
-
-
-_registry = _Registry()
+_lock = threading.Lock()
+_secrets: OrderedDict[str, frozenset[str]] = OrderedDict()
+"""The secrets of this process, each with the forms in which it may show up in a text."""
 
 
 def keep_secret(*secrets: str) -> None:
     """Registers secrets: from now on `without_secrets` removes them."""
-    for secret in secrets:
-        for form in {secret, secret.strip()}:
-            if len(form) >= _SHORTEST and form.lower() not in _PLACEHOLDERS:
-                _registry.add(form)
+    for secret in {form for given in secrets for form in (given, given.strip())}:
+        if len(secret) >= _SHORTEST and secret.lower() not in _PLACEHOLDERS:
+            with _lock:
+                _secrets[secret] = _forms_of(secret)
+                _secrets.move_to_end(secret)
+                if len(_secrets) > _MOST:
+                    _secrets.popitem(last=False)
 
 
 def without_secrets(text: str) -> str:
     """Returns the text with "…" in place of every secret, however it is escaped, and of the beginning of one."""
-    text = _without_forms(text, _registry.forms())
+    with _lock:
+        forms = frozenset().union(*_secrets.values())
+    text = _without_forms(text, forms)
     for pattern, hidden in _PATTERNS:
         text = pattern.sub(hidden, text)
     return text
@@ -120,16 +107,23 @@ def without_secrets(text: str) -> str:
 
 def without(text: str, quoted: Iterable[str]) -> str:
     """Returns the text with "…" in place of other texts that it quotes, escaped or cut off."""
-    forms = {form for one in quoted for form in _forms_of(one)}
-    return _without_forms(text, sorted(forms, key=len, reverse=True))
+    return _without_forms(text, frozenset().union(*map(_forms_of, quoted)))
 
 
-def _without_forms(text: str, forms: list[str]) -> str:
-    for form in forms:  # whole forms first, since the beginning of one form is often that of the others
-        text = _without(text, form)
+def _without_forms(text: str, forms: frozenset[str]) -> str:
+    """Returns the text without whole forms, of which a short one is removed as a whole word only, and without the
+    beginnings of longer ones: remains of a secret that was cut off."""
+    for form in sorted(forms, key=len, reverse=True):  # the beginning of one form is often that of the others
+        if len(form) >= _SHORTEST_PART:
+            text = text.replace(form, HIDDEN)
+        elif form in text:
+            text = re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text)
     for head in {form[:_SHORTEST_PART] for form in forms if len(form) > _SHORTEST_PART}:
-        if head in text:
-            text = _without_beginnings(text, head, [form for form in forms if form.startswith(head)])
+        # An ordinary word, such as "ragguard", is no remains.
+        while head in text and not (head.isalpha() and head.islower()):
+            before, _, after = text.partition(head)
+            rest = [form[_SHORTEST_PART:] for form in forms if form.startswith(head)]
+            text = before + HIDDEN + after[max(sum(takewhile(bool, map(eq, after, one))) for one in rest) :]
     return text
 
 
@@ -168,41 +162,14 @@ class _Cleaning(logging.Filter):
         return True
 
 
-def _forms_of(secret: str) -> tuple[str, ...]:
+def _forms_of(secret: str) -> frozenset[str]:
     """Returns the forms of a secret in a text: as it is, in a URL, in JSON, in a repr, in base64."""
     raw = secret.encode("utf-8", "replace")
     encoded = [b64encode(raw).decode(), urlsafe_b64encode(raw).decode()]
-    return tuple(
-        dict.fromkeys(
-            [
-                secret, quote(secret, safe=""), quote(secret), quote_plus(secret),
-                json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
-                *encoded, *(one.rstrip("=") for one in encoded),
-            ]
-        )
+    return frozenset(
+        [
+            secret, quote(secret, safe=""), quote(secret), quote_plus(secret),
+            json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1], repr(secret)[1:-1],
+            *encoded, *(one.rstrip("=") for one in encoded),
+        ]
     )  # fmt: skip
-
-
-def _without(text: str, form: str) -> str:
-    """Returns the text without one whole form of a secret; a short form is removed as a whole word only."""
-    if len(form) >= _SHORTEST_PART:
-        return text.replace(form, HIDDEN)
-    return re.sub(rf"(?<!\w){re.escape(form)}(?!\w)", HIDDEN, text) if form in text else text
-
-
-def _without_beginnings(text: str, head: str, forms: list[str]) -> str:
-    """Returns the text without the beginnings of forms that start with `head`: remains of a secret that was cut off."""
-    found = text.find(head)
-    while found >= 0:
-        end = found + max(_equal(text[found : found + len(form)], form) for form in forms)
-        if head.isalpha() and head.islower():  # an ordinary word, such as "ragguard"
-            found = text.find(head, end)
-        else:
-            text = text[:found] + HIDDEN + text[end:]
-            found = text.find(head, found + len(HIDDEN))
-    return text
-
-
-def _equal(text: str, form: str) -> int:
-    """Returns how many first characters two texts have in common."""
-    return next((at for at, (a, b) in enumerate(zip(text, form, strict=False)) if a != b), len(text))

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import math
 import random
 import re
-from collections import Counter
 from collections.abc import Sequence
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from itertools import islice
 
 from ragguard.errors import InvalidInput
 from ragguard.records import Passage
+from ragguard.text.search import Index
 from ragguard.world.cases import state
 from ragguard.world.facts import Fact, World
 from ragguard.world.grammar import RELATIONS
 
-Index: TypeAlias = tuple[dict[str, tuple[NDArray[np.intp], NDArray[np.float64]]], int]
-"""Word → the numbers of the passages that hold it and its weight in each; and how many passages there are."""
-
 _WORD = re.compile(r"[^\W_]+")
-_K1, _B = 1.2, 0.75
 # Stop words, and the openings of the world's sentences.
 _STOP = frozenset(
     "a as at by did do does fact for from has have i in indeed is it its me name notably now of please"
@@ -68,42 +60,14 @@ class Corpus:
             )
             for number, (fact, true) in enumerate(said)
         ] + list(extra)
-        self._built: Index | None = None
-
-    @property
-    def _index(self) -> Index:
-        """Returns, for every word, the passages that hold the word and its BM25 weight in them; built at first use."""
-        # functools.cached_property holds one lock for the class on Python 3.11, and a fork may copy it locked.
-        if self._built is None:
-            self._built = self._build_index()
-        return self._built
-
-    def _build_index(self) -> Index:
-        counts = [Counter(_words(passage.text)) for passage in self.passages]
-        lengths = np.array([sum(count.values()) for count in counts], dtype=np.float64)
-        norm = _K1 * (1 - _B + _B * lengths / lengths.mean())
-        places: dict[str, list[tuple[int, int]]] = {}
-        for number, count in enumerate(counts):
-            for word, times in count.items():
-                places.setdefault(word, []).append((number, times))
-        index = {}
-        for word, found in places.items():
-            at = np.array([number for number, _ in found], dtype=np.intp)
-            times_there = np.array([times for _, times in found], dtype=np.float64)
-            rarity = math.log(1 + (len(counts) - len(found) + 0.5) / (len(found) + 0.5))
-            index[word] = (at, rarity * times_there * (_K1 + 1) / (times_there + norm[at]))
-        return index, len(counts)
+        self._index: Index | None = None
 
     def search(self, text: str, k: int) -> list[tuple[int, float]]:
-        """Returns the numbers and scores of the `k` best passages, best first; of equal ones the lower number first."""
-        index, size = self._index
-        scores = np.zeros(size)
-        for word in _words(text):
-            if word in index:
-                at, weights = index[word]
-                scores[at] += weights
-        best = np.argsort(-scores, kind="stable")[:k]
-        return [(int(i), float(scores[i])) for i in best if scores[i] > 0]
+        """Returns the numbers and scores of the `k` best passages, best first; of equal ones the lower number first.
+        The index is built at first use."""
+        if self._index is None:
+            self._index = Index(_words(passage.text) for passage in self.passages)
+        return list(islice(self._index.best(_words(text)), k))
 
 
 class Retriever:

@@ -48,14 +48,6 @@ def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monke
     assert found.cut.startswith("only the first 2 texts were read")
 
 
-def test_folder_with_more_entries_than_are_looked_at_says_so(tmp_path, monkeypatch):
-    monkeypatch.setattr(search, "MOST_SEEN", 3)
-    for name in "abcd":
-        (tmp_path / f"{name}.png").touch()
-    with pytest.raises(InvalidInput, match="more than 3 files were looked at; name a folder below"):
-        read_folder(tmp_path)
-
-
 def test_file_of_two_gigabytes_is_passed_over_unread(tmp_path):
     with (tmp_path / "large.txt").open("wb") as file:
         file.truncate(2**31)
