@@ -16,7 +16,7 @@ from ragguard.errors import RagguardError, shown_apart
 from ragguard.records import AdviceAction, Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import MeteredAsk
-from ragguard.scorers.contested import Conflict, Conflicts, Contested
+from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
 from ragguard.scorers.contexts import CLOSED_BOOK, BeliefContext, window
 from ragguard.scorers.coverage import Ratings, given_sub_questions
 from ragguard.scorers.meanings import Meanings
@@ -41,12 +41,6 @@ AskAbout: TypeAlias = Callable[[Sequence[Inquiry]], Awaitable[View]]
 """Runs inquiries about a run at the same time, and returns the run as they saw it."""
 HELPS = 0.2
 """A passage whose utility is at least this helps; one under the negative of it misleads, by the guard's default."""
-SURE = 0.9
-"""The probability of an answer to the query that brought a passage from which on it counts in a contradiction."""
-ANSWERS = 0.8
-"""The probability of an answer to the sub-question from which on a passage counts in a contradiction about it. Many
-passages that state nothing which was asked for are taken for relevant and seem to contradict, such as one about
-somebody with a like name, or about another hop. The reader, who abstains on them, tells them apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,29 +181,7 @@ class EvidenceSearch:
             if id(step) in last:
                 self._utilities.append(worth)
         self._note(errors, of=len(weighed))
-        conflicts = Conflicts(self.contested, view, self._ratings, list(sure))
-        await conflicts.learn(asking, relevant=sure)
-        self._conflicts = await self._readable(conflicts.found, view, asking)
-
-    async def _readable(self, found: Sequence[Conflict], view: View, asking: Ask) -> list[Conflict]:
-        """Returns the contradictions between passages from either of which the reader would answer the sub-question:
-        that it answers the query which brought a passage says nothing of a sub-question about another hop."""
-        cells = dict.fromkeys((one.sub_question, text) for one in found for text in (one.first, one.second))
-        answers = await asking(
-            [
-                abstention(view.setting.prompts, self._ratings.sub_questions[number], text)
-                for number, text in cells
-            ]
-        )
-        self._note([one for one in answers if isinstance(one, RagguardError)], of=len(cells))
-        sure = {
-            cell
-            for cell, answer in zip(cells, answers, strict=True)
-            if not isinstance(answer, RagguardError) and 1 - read_abstention(answer).p >= ANSWERS
-        }
-        return [
-            one for one in found if {(one.sub_question, one.first), (one.sub_question, one.second)} <= sure
-        ]
+        self._conflicts = await find_conflicts(self.contested, view, self._ratings, asking, sure)
 
     async def _beginning(
         self, view: View, read: Sequence[tuple[StepView, int]], asking: Ask

@@ -10,32 +10,38 @@ from collections import Counter
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from ragguard.engines.entailer import Pair
+from ragguard.errors import RagguardError
 from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import Result, Usage
+from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, share
+from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
 from ragguard.scorers.meanings import relation
-from ragguard.scorers.probes import read_relevance, relevance
+from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
 from ragguard.scorers.question import (
     Ask,
-    EntailAnswer,
     EntailQuestion,
+    LabelAnswer,
     SampleAnswer,
     SampleQuestion,
     answered,
 )
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import StepView, View, read_texts
-from ragguard.text.language import meaning_key
+from ragguard.text.language import Language, meaning_key
 
 SHOWN = 120
 """How many characters of an answer an explanation shows."""
+SURE = 0.9
+"""The probability of an answer to the query that brought a passage from which on it counts in a contradiction."""
+ANSWERS = 0.8
+"""The probability of an answer to the sub-question from which on a passage counts in a contradiction about it."""
 
 
 class _Reading(NamedTuple):
@@ -60,8 +66,7 @@ class Contested:
     """Gives `contested` of each step, over all that the model read by then, and of the run."""
 
     name: ClassVar[str] = "contested"
-    version: ClassVar[str] = "2"
-    models: ClassVar[tuple[str, ...]] = ("judge", "entailer")
+    version: ClassVar[str] = "3"
     live = "so far"
 
     eta: float = 3
@@ -80,139 +85,155 @@ class Contested:
         with writer.failing("contested"):
             asked, _ = await find_sub_questions(view, ask)
             ratings = Ratings(asked[: view.setting.caps.sub_questions])
-            texts = read_texts(view.steps)
-            await ratings.learn(texts, view.setting.judge_prompts, ask)
-            found = Conflicts(self, view, ratings, texts)
-            await found.learn(ask)
-            found.write(writer)
+            await ratings.learn(read_texts(view.steps), view.setting.judge_prompts, ask)
+            metered = MeteredAsk(ask)
+            found = await find_conflicts(self, view, ratings, metered)
+            for number, step in enumerate(view.steps, 1):
+                if step.readable:
+                    self._add(writer, ratings, found, view.steps[:number], step=step)
+            self._add(writer, ratings, found, view.steps, usage=metered.usage)
         return writer.results()
 
-
-class Conflicts:
-    """Finds which of the texts that a model read contradict each other, with as few questions as possible."""
-
-    def __init__(self, settings: Contested, view: View, ratings: Ratings, texts: Sequence[str]) -> None:
-        self._settings, self._view, self._ratings, self._texts = settings, view, ratings, texts
-        self.usage = Usage()
-        self.found: list[Conflict] = []
-
-    async def learn(self, ask: Ask, relevant: Collection[str] | None = None) -> None:
-        """Asks for the answer of each passage to a shared sub-question, and compares the answers that differ.
-
-        `relevant`: the texts that are relevant to the query which brought them, where these are known.
-        """
-        rated = [
-            _Reading(number, text)
-            for text in self._texts
-            for number in self._ratings.answered_by(text, self._settings.eta)
-        ]
-        readings = _shared(sorted(rated, key=lambda reading: reading.sub_question))
-        if relevant is None:
-            relevant = await self._relevant({reading.text for reading in readings}, ask)
-        readings = _shared([reading for reading in readings if reading.text in relevant])
-        drawn = await ask([self._question(reading) for reading in readings])
-        texts = [self._text(answered(answer)) for answer in drawn]
-        language = self._view.setting.language
-        said = {text: "" if is_abstention(text, language) else text for text in set(texts)}
-        words = [said[text] for text in texts]
-        couples = [
-            (one, other, Pair(self._ratings.sub_questions[one.sub_question], first, second))
-            for (one, first), (other, second) in combinations(zip(readings, words, strict=True), 2)
-            if one.sub_question == other.sub_question and self._differ(first, second)
-        ]
-        pairs = list(dict.fromkeys(turned for *_, pair in couples for turned in (pair, pair.turned)))
-        relations = await ask([EntailQuestion(pair) for pair in pairs])
-        contradict = {
-            pair for pair, answer in zip(pairs, relations, strict=True) if self._contradicts(answered(answer))
-        }
-        self.found = [
-            Conflict(one.sub_question, one.text, pair.premise, other.text, second_answer=pair.hypothesis)
-            for one, other, pair in couples
-            if contradict & {pair, pair.turned}
-        ]
-
-    def write(self, writer: ScoreWriter) -> None:
-        """Adds the score of each step, over all texts that the model had read by then, and of the run."""
-        steps = self._view.steps
-        for number, step in enumerate(steps, 1):
-            if step.readable:
-                self._add(writer, steps[:number], step)
-        self._add(writer, steps, None)
-
-    def _add(self, writer: ScoreWriter, steps: Sequence[StepView], about: StepView | None) -> None:
+    def _add(
+        self,
+        writer: ScoreWriter,
+        ratings: Ratings,
+        found: Sequence[Conflict],
+        steps: Sequence[StepView],
+        **more: Any,
+    ) -> None:
+        """Adds the score over all texts that the model had read by the end of the steps."""
         texts = read_texts(steps)
         index = {text: number for number, text in enumerate(texts)}
-        here = [one for one in self.found if one.first in index and one.second in index]
-        table = np.zeros((len(texts), len(texts), len(self._ratings.sub_questions)), dtype=np.bool_)
+        here = [one for one in found if one.first in index and one.second in index]
+        table = np.zeros((len(texts), len(texts), len(ratings.sub_questions)), dtype=np.bool_)
         for one in here:
             table[index[one.first], index[one.second], one.sub_question] = True
         where = _positions(steps)
+        conflicts = [
+            {
+                "sub_question": one.sub_question,
+                "passages": [where[one.first], where[one.second]],
+                "answers": [one.first_answer, one.second_answer],
+            }
+            for one in here
+        ]
         writer.add(
             "contested",
-            measures.contested(self._ratings.table(texts), table, self._settings.eta),
-            step=about,
+            measures.contested(ratings.table(texts), table, self.eta),
             who="judge",
-            stderr=self._ratings.stderr(texts),
+            stderr=ratings.stderr(texts),
             label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
             explanation=_in_words(here, where),
-            references=given_sub_questions(self._view),
-            usage=self.usage if about is None else None,
-            metadata={
-                "conflicts": [
-                    {
-                        "sub_question": one.sub_question,
-                        "passages": [where[one.first], where[one.second]],
-                        "answers": [one.first_answer, one.second_answer],
-                    }
-                    for one in here
-                ]
-            },
+            references=given_sub_questions(writer.view),
+            metadata={"conflicts": conflicts},
+            **more,
         )
 
-    async def _relevant(self, texts: Set[str], ask: Ask) -> set[str]:
-        """Returns the texts that are relevant to the query which brought them, judged without the references.
 
-        A sub-question may speak of "that town", and then a passage about another town answers it, too.
-        """
-        view = self._view
-        asked = {
-            (view.query_of(step), text): None
+async def find_conflicts(
+    settings: Contested, view: View, ratings: Ratings, ask: Ask, sure: Collection[str] | None = None
+) -> list[Conflict]:
+    """Returns which of the texts that the model read contradict each other about a sub-question, where the reader would
+    answer the sub-question itself from either.
+
+    The judge reads an answer off each text that answers a shared sub-question, and answers that differ are compared.
+    Most passages that only seem to contradict are about somebody with a like name, or about another hop: the judge
+    takes them for relevant, and the reader abstains on them.
+
+    Args:
+        settings: The bounds on ratings and contradictions.
+        view: The run.
+        ratings: The ratings of the texts that may contradict each other.
+        ask: Asks the models.
+        sure: The texts from which the reader would answer the query that brought them. None: they are asked for.
+    """
+    rated = [
+        _Reading(number, text)
+        for text in ratings.rows
+        if sure is None or text in sure
+        for number in ratings.answered_by(text, settings.eta)
+    ]
+    readings = _shared(sorted(rated, key=lambda reading: reading.sub_question))
+    if sure is None:
+        sure = await _sure({reading.text for reading in readings}, view, ask)
+        readings = _shared([reading for reading in readings if reading.text in sure])
+    drawn = await ask([_question(reading, view, ratings) for reading in readings])
+    language = view.setting.language
+    words = [_said(answered(answer), language) for answer in drawn]
+    couples = [
+        (one, other, Pair(ratings.sub_questions[one.sub_question], first, second))
+        for (one, first), (other, second) in combinations(zip(readings, words, strict=True), 2)
+        if one.sub_question == other.sub_question and _differ(first, second, language)
+    ]
+    pairs = list(dict.fromkeys(turned for *_, pair in couples for turned in (pair, pair.turned)))
+    relations = await ask([EntailQuestion(pair) for pair in pairs])
+    contradict = {
+        pair
+        for pair, answer in zip(pairs, relations, strict=True)
+        if relation(answered(answer))[2] >= settings.tau
+    }
+    found = [(one, other, pair) for one, other, pair in couples if contradict & {pair, pair.turned}]
+    asked = list(dict.fromkeys(reading for *both, _ in found for reading in both))
+    abstains = await ask(
+        [abstention(view.setting.prompts, ratings.sub_questions[one.sub_question], one.text) for one in asked]
+    )
+    reads = {one for one, answer in zip(asked, abstains, strict=True) if _answers(answer) >= ANSWERS}
+    return [
+        Conflict(one.sub_question, one.text, pair.premise, other.text, second_answer=pair.hypothesis)
+        for one, other, pair in found
+        if {one, other} <= reads
+    ]
+
+
+async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:
+    """Returns the texts that are relevant to the query which brought them, judged without the references, and from
+    which the reader would answer it.
+
+    A sub-question may speak of "that town", and then a passage about another town answers it, too.
+    """
+    asked = list(
+        dict.fromkeys(
+            (view.query_of(step), text)
             for step in view.steps
             for text in step.texts(step.got)
             if text in texts
-        }
-        questions = [relevance(view.setting.judge_prompts, query, text) for query, text in asked]
-        found: set[str] = set()
-        for (_, text), question, answer in zip(asked, questions, await ask(questions), strict=True):
-            judged = read_relevance(question, answered(answer))
-            self.usage += judged.usage
-            if judged.p >= 0.5:
-                found.add(text)
-        return found
-
-    def _question(self, reading: _Reading) -> SampleQuestion:
-        """Returns the question for the likeliest answer to the sub-question from the passage alone."""
-        prompts = self._view.setting.judge_prompts
-        asked = self._ratings.sub_questions[reading.sub_question]
-        prompt = prompts.render("answer", [reading.text], question=asked)
-        most = prompts.template("answer").max_tokens
-        return SampleQuestion(prompt, 1, most, 0.0, seed=self._view.seed, who="judge")
-
-    def _text(self, answer: SampleAnswer) -> str:
-        self.usage += answer.usage
-        return " ".join(answer.samples[0].text.split()) if answer.samples else ""
-
-    def _differ(self, first: str, second: str) -> bool:
-        language = self._view.setting.language
-        return (
-            bool(first and second)
-            and first != second
-            and meaning_key(first, language) != meaning_key(second, language)
         )
+    )
+    setting = view.setting
+    relevances = [relevance(setting.judge_prompts, query, text) for query, text in asked]
+    abstentions = [abstention(setting.prompts, query, text) for query, text in asked]
+    answers = await ask([*relevances, *abstentions])
+    judged, reads = answers[: len(asked)], answers[len(asked) :]
+    return {
+        text
+        for (_, text), question, answer, read in zip(asked, relevances, judged, reads, strict=True)
+        if read_relevance(question, answered(answer)).p >= 0.5 and _answers(read) >= SURE
+    }
 
-    def _contradicts(self, answer: EntailAnswer) -> bool:
-        self.usage += answer.usage
-        return relation(answer)[2] >= self._settings.tau
+
+def _answers(answer: LabelAnswer | RagguardError) -> float:
+    """Returns the probability that the reader answers instead of abstaining."""
+    return 1 - read_abstention(answered(answer)).p
+
+
+def _question(reading: _Reading, view: View, ratings: Ratings) -> SampleQuestion:
+    """Returns the question for the likeliest answer to the sub-question from the passage alone."""
+    prompts = view.setting.judge_prompts
+    asked = ratings.sub_questions[reading.sub_question]
+    prompt = prompts.render("answer", [reading.text], question=asked)
+    most = prompts.template("answer").max_tokens
+    return SampleQuestion(prompt, 1, most, 0.0, seed=view.seed, who="judge")
+
+
+def _said(answer: SampleAnswer, language: Language) -> str:
+    """Returns the answer in one line; "" for an abstention."""
+    text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
+    return "" if is_abstention(text, language) else text
+
+
+def _differ(first: str, second: str, language: Language) -> bool:
+    return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
 
 def _shared(readings: Sequence[_Reading]) -> list[_Reading]:

@@ -210,7 +210,9 @@ class _CoverageReport:
                             usage=Usage() if text in counted else cell.usage, metadata=cell.remarks,
                         )  # fmt: skip
                     else:
-                        self.writer.fail(cell, f"answerability of passage {at + 1} ({sub})", step)
+                        self.writer.fail(
+                            cell, f"answerability of passage {at + 1} for the sub-question “{sub}”", step
+                        )
                 counted.add(text)
         for text in dict.fromkeys(self.oracle):
             if text not in counted:

@@ -100,6 +100,21 @@ async def test_a_passage_that_is_not_relevant_to_its_query_contests_nothing(monk
     assert results[-1].label == "1.1 against 1.3"
 
 
+@pytest.mark.parametrize(("query", "abstains"), [(FOUNDER_QUERY, 0.2), ("Who set up Norvik Mills?", 0.3)])
+async def test_a_passage_from_which_the_reader_would_not_answer_contests_nothing(query, abstains):
+    # Of the query that brought it the reader has to be surer than of the sub-question.
+    async def found(p):
+        def unsure(text, label):
+            told = label == "NO-RESPONSE" and FALSE in text and asked(text) == FOUNDER_QUERY
+            return p if told else weigh(text, label)
+
+        judge = ScriptedEngine(label=unsure, answer=lambda text, index: SAID[documents(text)[0]])
+        return values(await contested(run(step(query, [FALSE, FOUNDER])), judge=judge))
+
+    assert await found(abstains) == [("step", 0.0), ("run", 0.0)]
+    assert await found(abstains - 0.15) == [("step", 0.5), ("run", 0.5)]
+
+
 async def test_a_passage_that_says_nothing_contests_nothing():
     silent = engine(lambda text, index: "NO-RESPONSE" if FALSE in text else SAID[documents(text)[0]])
     results = await contested(run(step(FOUNDER_QUERY, [FALSE, FOUNDER])), judge=silent)
@@ -121,8 +136,9 @@ async def test_beside_coverage_ratings_are_asked_once_and_costs_add_up():
     results = await ScoringPipeline(judge, entailer=entailer, scorers=["coverage"]).results(the_run)
     assert not [one for one in results if isinstance(one, Failure)]
     asks = [(call.verb, len(call.prompts)) for call in judge.calls]
-    assert asks == [("label_probs", 8), ("label_probs", 2), ("sample", 2)]
-    assert sum(one.usage.prompts for one in results) == 8 + 2 + 2 + len(entailer.pairs)
+    # The reader's answers to the sub-question are those to the query, which is the same text here.
+    assert asks == [("label_probs", 8), ("label_probs", 2), ("label_probs", 2), ("sample", 2)]
+    assert sum(one.usage.prompts for one in results) == 8 + 2 + 2 + 2 + len(entailer.pairs)
 
 
 def by_hand(ratings, contradictions, eta):
