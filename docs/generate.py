@@ -260,7 +260,7 @@ def telemetry() -> str:
         lines.append("")
     lines += ["### With an index in the name", "", "| attribute | meaning |", "|---|---|"]
     lines += [f"| `{pattern}` | {meaning} |" for pattern, meaning in names.PATTERNS.items()]
-    lines += ["", "### Events and log records", "", "| name | meaning |", "|---|---|"]
+    lines += ["", "### Events", "", "| name | meaning |", "|---|---|"]
     lines += [f"| `{names.EVENT_EVALUATION}` | one score, or one failure with `error.type` |"]
     lines += ["", "### Metrics", "", "| metric | kind | unit | meaning |", "|---|---|---|---|"]
     for metric, (kind, unit, meaning) in names.METRICS.items():

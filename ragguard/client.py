@@ -116,9 +116,8 @@ class RagGuard:
         on_overflow: What happens when the queue is full: `drop_oldest`, or `block(SECONDS)` (`block`
             alone: 1 second), which lets a thread wait so long for the disk before the oldest is dropped. A hook on an
             event loop never waits, and none waits for scoring. What is dropped is counted.
-        capture_content: Whether queries, passages and answers are written on spans: True, False, or one of
-            OpenTelemetry's modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the
-            environment says, else not.
+        capture_content: Whether queries, passages and answers are written on spans. None: as the environment says,
+            else not.
         caps: The most that is judged of one run. None: `Caps()`.
         language: The language of answers, a `ragguard.metrics.Language`: its articles, and the phrases by which an
             answer says that it is none. English ships.
@@ -155,7 +154,7 @@ class RagGuard:
         queue_size: int = 1024,
         queue_bytes: int = 64 * 2**20,
         on_overflow: str = "drop_oldest",
-        capture_content: bool | str | None = None,
+        capture_content: bool | None = None,
         caps: Caps | None = None,
         language: Language = ENGLISH,
         concurrency: int = 8,

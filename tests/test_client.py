@@ -584,7 +584,7 @@ async def test_numbers_of_any_size_are_limits_or_refused(make, caplog):
 
 
 @pytest.mark.parametrize("wrong", ["YES", 1, "true"])
-def test_capture_content_that_is_no_bool_and_no_mode_is_refused_also_without_spans(wrong):
+def test_capture_content_that_is_no_bool_is_refused_also_without_spans(wrong):
     with pytest.raises(InvalidInput, match=r"capture_content: got .*True, False"):
         RagGuard(ScriptedEngine(), store=None, capture_content=wrong)
 

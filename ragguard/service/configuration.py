@@ -51,7 +51,7 @@ class Configuration:
     sinks: Sequence[Sink] = ()
     tracer_provider: TracerProvider | None = None
     otlp: str | None = None
-    capture_content: bool | str | None = None
+    capture_content: bool | None = None
     queue_size: int = 1024
     queue_bytes: int = 64 * 2**20
     on_overflow: str = "drop_oldest"

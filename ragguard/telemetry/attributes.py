@@ -34,7 +34,7 @@ class Writer:
     def run(self, run: Run) -> Attributes:
         """Returns the attributes of a run's CHAIN span, without its scores."""
         span = Attributes(self.max_text)
-        if self.content.spans:
+        if self.content.texts:
             span.add(n.OI_INPUT, run.question if self.content.inputs else None)
             span.add(n.OI_OUTPUT, run.answer if self.content.outputs else None)
             if run.references and self.content.outputs:
@@ -50,7 +50,7 @@ class Writer:
     def step(self, step: RetrievalStep) -> Attributes:
         """Returns the attributes of a step's RETRIEVER span, the documents first."""
         span = Attributes(self.max_text)
-        with_text = self.content.spans and self.content.outputs
+        with_text = self.content.texts and self.content.outputs
         fitting = max(0, self.max_attributes - RESERVED) // (4 if with_text else 2)
         shown = step.passages[: min(self.max_documents, fitting)]
         for index, passage in enumerate(shown):
@@ -65,7 +65,7 @@ class Writer:
         span.add(n.DOCUMENTS_TOTAL, len(step.passages))
         span.add(n.DOCUMENTS_CANDIDATES, len(step.candidates))
         span.add(n.DOCUMENTS_PLACES, None if K_ERROR in step.metadata else step.places)
-        if self.content.spans:
+        if self.content.texts:
             documents = [{"id": passage_id(p), "score": span.scalar(p.score)} for p in shown]
             span.add_json(n.GEN_AI_DOCUMENTS, documents if self.content.outputs else None)
             span.add(n.GEN_AI_QUERY, step.query if self.content.inputs else None)
@@ -89,9 +89,9 @@ class Writer:
             span.add(n.GUARD_DROPPED_UTILITY, as_list([drop.utility for drop in decision.dropped]))
         if decision.would_drop:
             span.add(n.GUARD_WOULD_DROP, [drop.position for drop in decision.would_drop])
-        if self.content.spans and self.content.inputs:
+        if self.content.texts and self.content.inputs:
             span.add(n.OI_INPUT, step.query)
-        if self.content.spans and self.content.outputs:
+        if self.content.texts and self.content.outputs:
             span.add(n.OI_OUTPUT, _guard_summary(decision))
         span.add(n.GUARD_KEPT, len(decision.kept))
         span.add(n.GUARD_DROPPED, len(decision.dropped))
@@ -106,7 +106,7 @@ class Writer:
         span = Attributes(self.max_text)
         for name, value in advice.numbers.items():
             span.add(n.advice_number(identifier(name)), value)
-        if self.content.spans and self.content.outputs:
+        if self.content.texts and self.content.outputs:
             span.add(
                 n.OI_OUTPUT,
                 "\n".join([f"{advice.action}: {'; '.join(advice.reasons)}", *advice.open_sub_questions]),
@@ -135,7 +135,7 @@ class Writer:
         single = [score for score in scores if score.level != "passage"]
         fitting = max(0, self.max_attributes - RESERVED) // 5
         for index, score in enumerate(single[:fitting]):
-            if self.content.spans:
+            if self.content.texts:
                 span.add(n.evaluation(index, "explanation"), score.explanation)
             span.add(n.evaluation(index, "label"), score.label)
             span.add(n.evaluation(index, "annotator_kind"), annotator(score))
@@ -150,7 +150,7 @@ class Writer:
         span.add(n.SCORE_PROVISIONAL, any(score.provisional for score in scores) or None)
         span.add(n.STEP_INDEX, None if step is None else step.index)
         if explanation is not None:
-            quotes = self.content.spans and self.content.inputs and self.content.outputs
+            quotes = self.content.texts and self.content.inputs and self.content.outputs
             span.add(n.RUN_EXPLANATION, explanation.text if quotes else None)
             span.add(n.RUN_CAUSE, explanation.cause)
         return _identified(span, "EVALUATOR", run_id, step)
@@ -181,7 +181,7 @@ class Writer:
         event.add(n.GEN_AI_EVALUATION, score_name(score))
         event.add(n.GEN_AI_VALUE, score.value)
         event.add(n.GEN_AI_LABEL, score.label)
-        event.add(n.GEN_AI_EXPLANATION, score.explanation if self.content.events else None)
+        event.add(n.GEN_AI_EXPLANATION, score.explanation if self.content.texts else None)
         event.add(n.SCORE_STDERR, score.stderr)
         event.add(n.SCORE_LEVEL, score.level)
         event.add(n.SCORE_REFERENCE, score.reference_source)
@@ -198,7 +198,7 @@ class Writer:
         event = Attributes(self.max_text)
         event.add(n.GEN_AI_EVALUATION, failure.scorer)
         event.add(n.ERROR_TYPE, failure.error)
-        event.add(n.FAILURE_MESSAGE, failure.message if self.content.events else None)
+        event.add(n.FAILURE_MESSAGE, failure.message if self.content.texts else None)
         event.add(n.FAILURE_RETRY, failure.will_retry)
         return n.EVENT_EVALUATION, event.values
 

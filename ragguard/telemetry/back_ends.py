@@ -18,7 +18,6 @@ import hashlib
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,14 +51,13 @@ async def post_json(
     client: httpx.AsyncClient,
     path: str,
     data: Mapping[str, Any],
-    retry: RetrySchedule = ATTEMPTS,
     params: Mapping[str, str] | None = None,
 ) -> httpx.Response | str:
     """Returns the server's answer, or, where it took nothing in any attempt, a sentence about the last one."""
     problem = ""
-    for attempt in range(retry.attempts):
+    for attempt in range(ATTEMPTS.attempts):
         if attempt:
-            await asyncio.sleep(retry.wait(attempt))
+            await asyncio.sleep(ATTEMPTS.wait(attempt))
         try:
             answer = await client.post(path, params=params, json=data)
         except httpx.TimeoutException:
@@ -87,15 +85,10 @@ class PhoenixAnnotations:
         self,
         url: str,
         api_key: str | None = None,
-        attempts: int = 4,
-        timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        if attempts < 1:
-            raise InvalidInput("attempts", attempts, "at least 1")
-        self._retry = replace(ATTEMPTS, attempts=attempts)
         self.url, access = phoenix_access(url, api_key)
-        self._client = httpx.AsyncClient(base_url=self.url, timeout=timeout_s, transport=transport, **access)
+        self._client = httpx.AsyncClient(base_url=self.url, timeout=10, transport=transport, **access)
 
     async def submit(self, scored: ScoredRun) -> None:
         """Posts the annotations of a run, its steps and their passages."""
@@ -132,7 +125,7 @@ class PhoenixAnnotations:
     async def _post(self, path: str, data: Sequence[dict[str, Any]]) -> None:
         if not data:
             return
-        answer = await post_json(self._client, path, {"data": data}, self._retry, {"sync": "false"})
+        answer = await post_json(self._client, path, {"data": data}, {"sync": "false"})
         if isinstance(answer, str):
             raise PhoenixError(
                 f"{len(data)} annotations were posted to {self.url}{path}; {answer}. Is Phoenix running there?"
@@ -148,8 +141,6 @@ class PhoenixSink:
         spans: An OtelSink of your own that writes the spans. None: one to `url`.
         project: The project's name in Phoenix.
         api_key: The server's key. None: PHOENIX_API_KEY from the environment.
-        attempts: How often a request is tried, 1 or more.
-        timeout_s: How many seconds one request may take.
         transport: An httpx transport in place of the usual one, such as a proxy or a test's.
     """
 
@@ -160,11 +151,9 @@ class PhoenixSink:
         spans: OtelSink | None = None,
         project: str = "ragguard",
         api_key: str | None = None,
-        attempts: int = 4,
-        timeout_s: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
-        self._annotations = PhoenixAnnotations(url, api_key, attempts, timeout_s, transport)
+        self._annotations = PhoenixAnnotations(url, api_key, transport)
         self.url = self._annotations.url
         self._spans = spans or OtelSink(otlp=url, project=project, spans_only=True)
         self._owns_spans = spans is None

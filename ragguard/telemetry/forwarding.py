@@ -48,12 +48,12 @@ class ForwardingSink:
         capture_content: Whether texts are sent, as in `OtelSink`.
     """
 
-    def __init__(self, otlp: str, capture_content: bool | str | None = None) -> None:
+    def __init__(self, otlp: str, capture_content: bool | None = None) -> None:
         self.destination, self._authorization = endpoint(otlp)
         """The name by which reports call this sink."""
         content = Content.chosen(capture_content)
-        self._whole = content.spans and content.inputs and content.outputs
-        if not content.spans:
+        self._whole = content.texts and content.inputs and content.outputs
+        if not content.texts:
             NOTICES.warn(
                 f"no texts {self.destination}",
                 f"what is sent to {self.destination} holds no texts, so that nothing can be scored there: "

@@ -1,4 +1,4 @@
-"""Every name that ragguard puts on a span, an event, a log record or a metric, with its meaning.
+"""Every name that ragguard puts on a span, an event or a metric, with its meaning.
 
 There are three groups: the names of OpenTelemetry's GenAI conventions, those of OpenInference, and ragguard's own.
 `docs/how-to/telemetry.md` is generated from here.

@@ -1,4 +1,4 @@
-"""Scores as OpenTelemetry spans, events, metrics and, if wanted, log records.
+"""Scores as OpenTelemetry spans, events and metrics.
 
 A score comes after its step's span has ended, so it stands on a span of its own: a child of the step's span and linked
 to it. The retrieval's span is the application's where it made one, else a span of ragguard's with the times of the
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -34,13 +34,12 @@ from ragguard.records import Advice, Decision, RetrievalStep, Run, ScoredRun, Tr
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
-from ragguard.telemetry.attributes import Event, Writer, source
+from ragguard.telemetry.attributes import Writer, source
 from ragguard.telemetry.instruments import BacklogGauge, Instruments
 from ragguard.telemetry.otlp import Exporting, configured
 from ragguard.telemetry.values import Attributes, Content, identifier
 
 if TYPE_CHECKING:
-    from opentelemetry._logs import LoggerProvider
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Tracer, TracerProvider
 
@@ -56,16 +55,11 @@ class OtelSink:
     Args:
         tracer_provider: The provider that gets the spans. None: the application's provider.
         meter_provider: The provider that gets the metrics. None: the application's provider.
-        logger_provider: The provider that gets the log records. None: the application's provider.
         otlp: An OTLP/HTTP address, for an application that has no provider of its own: private ones export there.
             Needs the extra `otlp`.
         project: The project's name at `otlp`.
-        spans_only: True: `otlp` gets no metrics and no log records, for a back end that takes spans alone.
-        own_trace: True: evaluations are in traces of their own, linked to the application's, for a back end that
-            measures a trace by its last span.
-        log_records: True: each score is a log record as well.
-        capture_content: Whether queries, passages and answers are written: True, False, or one of OpenTelemetry's
-            modes (`NO_CONTENT`, `SPAN_ONLY`, `EVENT_ONLY`, `SPAN_AND_EVENT`). None: as the environment says, else not.
+        spans_only: True: `otlp` gets no metrics, for a back end that takes spans alone.
+        capture_content: Whether queries, passages and answers are written. None: as the environment says, else not.
         max_documents: How many passages of a step are written, 0 or more; attributes say how many there were.
         max_text: How many characters of a text are written, 64 or more; a longer one is cut and says so.
         max_attributes: How many attributes a span may have: no more passages are written than fit.
@@ -76,13 +70,10 @@ class OtelSink:
         tracer_provider: TracerProvider | None = None,
         *,
         meter_provider: MeterProvider | None = None,
-        logger_provider: LoggerProvider | None = None,
         otlp: str | None = None,
         project: str = "ragguard",
         spans_only: bool = False,
-        own_trace: bool = False,
-        log_records: bool = False,
-        capture_content: bool | str | None = None,
+        capture_content: bool | None = None,
         max_documents: int = 20,
         max_text: int = 4096,
         max_attributes: int = 128,
@@ -92,39 +83,35 @@ class OtelSink:
         for name, provider, verb in (
             ("tracer_provider", tracer_provider, "get_tracer"),
             ("meter_provider", meter_provider, "get_meter"),
-            ("logger_provider", logger_provider, "get_logger"),
         ):
             if provider is not None and not callable(getattr(provider, verb, None)):
                 raise InvalidInput(name, provider, f"a provider of OpenTelemetry, with `{verb}`")
-        self._given = (tracer_provider, meter_provider, logger_provider)
+        self._given = (tracer_provider, meter_provider)
         private = otlp is not None and tracer_provider is None and not configured()
         self._private = (otlp, project, spans_only) if otlp is not None and private else None
-        self._log_records, self._own_trace = log_records, own_trace
         self._write = Writer(Content.chosen(capture_content), max_documents, max_text, max_attributes)
         self._here = PerProcess(self._begin)
         self._here.get()
 
     def _begin(self) -> _Outlets:
         """Makes private providers, where there are any, and begins to remember the spans of open runs."""
-        tracers, meters, loggers = self._given
+        tracers, meters = self._given
         exporting = None
         if self._private is not None:
             endpoint, project, spans_only = self._private
             exporting = Exporting(endpoint, project, spans_only=spans_only)
-            tracers, meters, loggers = exporting.traces, exporting.metrics, exporting.logs
+            tracers, meters = exporting.traces, exporting.metrics
         meter = metrics.get_meter("ragguard", __version__, meters)
         gauge = BacklogGauge(meters)
         if exporting is not None:
             gauge.add(lambda: 0, exporting.lost)
         tracer = trace.get_tracer("ragguard", __version__, tracers)
-        return _Outlets(
-            exporting=exporting, tracer=tracer, loggers=loggers, gauge=gauge, instruments=Instruments(meter)
-        )
+        return _Outlets(exporting=exporting, tracer=tracer, gauge=gauge, instruments=Instruments(meter))
 
     @property
     def tells_texts(self) -> bool:
         """True where texts may stand on spans."""
-        return self._write.content.spans
+        return self._write.content.texts
 
     def watch(self, queue_depth: Callable[[], int], dropped: Callable[[], Mapping[str, int]]) -> None:
         """Makes the sink report how many runs wait, and what was lost, by reason."""
@@ -275,7 +262,7 @@ class OtelSink:
         started = scored.started_ns or now
         span = self._here.get().tracer.start_span(
             "evaluate retrieval" if step is not None else "evaluate run",
-            context=Context() if self._own_trace else _under(target),
+            context=_under(target),
             links=[Link(target)],
             start_time=started,
         )
@@ -292,17 +279,6 @@ class OtelSink:
             if failures and not scores:
                 span.set_status(Status(StatusCode.ERROR, _line(failures[0].error)))
         span.end(ended)
-        if self._log_records:
-            self._emit(events, target, ended)
-
-    def _emit(self, events: Iterable[Event], target: SpanContext, at: int) -> None:
-        from opentelemetry import _logs
-
-        logger = _logs.get_logger("ragguard", __version__, self._here.get().loggers)
-        for name, values in events:
-            logger.emit(_logs.LogRecord(
-                timestamp=at, observed_timestamp=at, event_name=name, attributes=values, context=_under(target),
-            ))  # fmt: skip
 
 
 @dataclass(slots=True)
@@ -353,7 +329,6 @@ class _Outlets:
     exporting: Exporting | None
     """The private providers; None where spans go to the application's own, or to given ones."""
     tracer: Tracer
-    loggers: LoggerProvider | None
     instruments: Instruments
     gauge: BacklogGauge
     traces: OpenTraces = field(default_factory=OpenTraces)

@@ -18,7 +18,6 @@ from ragguard.text.credentials import split_credentials
 from ragguard.text.secret_filter import logger
 
 if TYPE_CHECKING:
-    from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -43,51 +42,26 @@ def endpoint(address: str) -> tuple[str, dict[str, str]]:
     return base, {"authorization": credentials.header} if credentials else {}
 
 
-class Counted:
-    """An exporter of spans or log records that counts how many it delivered and could not deliver."""
-
-    def __init__(self, exporter: Any) -> None:
-        self._exporter, self.sent, self.lost = exporter, 0, 0
-
-    def export(self, batch: Sequence[Any]) -> Any:
-        """Sends a batch."""
-        result = None
-        try:
-            result = self._exporter.export(batch)
-        finally:  # older exporters raise where no server listens
-            if result is None or result.name != "SUCCESS":
-                self.lost += len(batch)
-            else:
-                self.sent += len(batch)
-        return result
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._exporter, name)
-
-
 class Exporting:
-    """Providers of traces, metrics and logs that export to one endpoint. They are never registered globally, are
+    """Providers of traces and metrics that export to one endpoint. They are never registered globally, are
     closed with their sink, and must not be used after a fork."""
 
     def __init__(self, address: str, project: str, *, spans_only: bool = False) -> None:
         base, headers = endpoint(address)
         try:
-            from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
             from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
             from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         except ImportError as error:
             package = "opentelemetry-exporter-otlp-proto-http"
             raise MissingDependency(package, "otlp=…", "otlp") from error
-        for signal in ("trace_exporter", "metric_exporter", "_log_exporter"):
+        for signal in ("trace_exporter", "metric_exporter"):
             # These loggers print what a collector answered, which may hold the credentials that it refused.
             logger(f"opentelemetry.exporter.otlp.proto.http.{signal}")
-        from opentelemetry.sdk._logs import LoggerProvider
-        from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
         from opentelemetry.sdk.metrics import MeterProvider
         from opentelemetry.sdk.metrics.export import MetricExportResult, PeriodicExportingMetricReader
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
-        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExportResult
 
         self._base = base
         project, process = identifier(project), os.getpid()
@@ -99,9 +73,23 @@ class Exporting:
                 mine = os.getpid() == process
                 return super().export(*args, **kwargs) if mine else MetricExportResult.SUCCESS
 
-        spans: Any = Counted(OTLPSpanExporter(f"{base}/v1/traces", headers=headers, timeout=EXPORT_S))
-        records: Any = Counted(OTLPLogExporter(f"{base}/v1/logs", headers=headers, timeout=EXPORT_S))
-        self._counted: dict[str, Counted] = {"spans_not_exported": spans, "log_records_not_exported": records}
+        class CountedSpans(OTLPSpanExporter):
+            """Counts how many spans it delivered and could not deliver."""
+
+            sent = lost = 0
+
+            def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+                result = SpanExportResult.FAILURE
+                try:
+                    result = super().export(spans)
+                finally:  # older exporters raise where no server listens
+                    if result is SpanExportResult.SUCCESS:
+                        self.sent += len(spans)
+                    else:
+                        self.lost += len(spans)
+                return result
+
+        self._spans: Any = CountedSpans(f"{base}/v1/traces", headers=headers, timeout=EXPORT_S)
         resource = Resource.create(
             {
                 "service.name": project,
@@ -127,50 +115,41 @@ class Exporting:
         self._due, self._closed = 0, False
         self.traces: TracerProvider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self.traces.add_span_processor(self._ended)
-        self.traces.add_span_processor(BatchSpanProcessor(spans))
+        self.traces.add_span_processor(BatchSpanProcessor(self._spans))
         readers = []
-        self.logs: LoggerProvider = LoggerProvider(resource=resource, shutdown_on_exit=False)
         if not spans_only:
             exporter = MetricsOfThisProcess(f"{base}/v1/metrics", headers=headers, timeout=EXPORT_S)
             readers.append(PeriodicExportingMetricReader(exporter))
-            self.logs.add_log_record_processor(BatchLogRecordProcessor(records))
         self.metrics: MeterProvider = MeterProvider(readers, resource=resource, shutdown_on_exit=False)
 
     def lost(self) -> Mapping[str, int]:
-        """Returns how much could not be delivered so far, by kind."""
-        return {what: exporter.lost for what, exporter in self._counted.items()}
+        """Returns how many spans could not be delivered so far."""
+        return {"spans_not_exported": self._spans.lost}
 
     def flush(self) -> None:
-        """Exports the spans and log records that wait; takes as long as the exporter's time limit for each batch."""
-        if self._closed:
-            return
-        self._due = self._ended.count
-        self.traces.force_flush()
-        self.logs.force_flush()
+        """Exports the spans that wait; takes as long as the exporter's time limit for each batch."""
+        if not self._closed:
+            self._due = self._ended.count
+            self.traces.force_flush()
 
     def undelivered(self) -> Mapping[str, int]:
-        """Returns how much of what waited at the last `flush` or `close` did not arrive, by kind and address."""
-        spans, records = self._counted.values()
-        missing = max(spans.lost, self._due - spans.sent)
-        counts = {f"spans to {self._base}": missing, f"log records to {self._base}": records.lost}
-        return {what: count for what, count in counts.items() if count}
+        """Returns how many spans that waited at the last `flush` or `close` did not arrive, by their address."""
+        missing = max(self._spans.lost, self._due - self._spans.sent)
+        return {f"spans to {self._base}": missing} if missing else {}
 
     def close(self) -> None:
-        """Exports all that waits; raises where some of it did not arrive.
-
-        A collector that is down costs one exporter's time limit, not three. Safe to call twice.
-        """
+        """Exports all that waits; raises where some spans did not arrive. Safe to call twice."""
         if self._closed:
             return
         self._closed = True
         self._due = self._ended.count
         # An exporter that hangs must not delay the end of the process.
-        threads = DaemonThreads(3, "ragguard-blocking")
-        wait([threads.submit(each.shutdown) for each in (self.traces, self.metrics, self.logs)])
+        threads = DaemonThreads(2, "ragguard-blocking")
+        wait([threads.submit(each.shutdown) for each in (self.traces, self.metrics)])
         threads.shutdown(wait=False)
-        if lost := {what: count for what, count in self.lost().items() if count}:
-            missing = ", ".join(f"{count} {what.replace('_', ' ')}" for what, count in lost.items())
-            raise ExportError(f"{missing} to {self._base}; is a collector listening there?")
+        if self._spans.lost:
+            lost = f"{self._spans.lost} spans not exported to {self._base}"
+            raise ExportError(f"{lost}; is a collector listening there?")
 
 
 def configured() -> bool:

@@ -105,7 +105,7 @@ def outputs_of(url, folder, spans):
     """What ragguard says, wherever it says anything, of a server that refuses every request."""
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(spans))
-    phoenix = PhoenixSink(url.removesuffix("/v1"), attempts=1)
+    phoenix = PhoenixSink(url.removesuffix("/v1"))
     rg = RagGuard(
         url, store=folder / "s.db", scorers=("utility",), sinks=[phoenix], tracer_provider=provider,
         capture_content=True,

@@ -97,8 +97,8 @@ def told():
 
 @pytest.fixture
 def rg(told):
-    _, (traces, logs) = told
-    sink = OtelSink(traces, logger_provider=logs, log_records=True, capture_content=True)
+    _, traces = told
+    sink = OtelSink(traces, capture_content=True)
     rg = RagGuard("nano", store=None, sinks=[sink], when="run")
     yield rg
     rg.close()
@@ -130,7 +130,7 @@ async def beside(name, told, rg, first):
     """Runs the agent beside another instrumentation, attached before or after us."""
     if first == "we":
         instrument(rg)
-    with other_instrumentation(name, told[1][0]):
+    with other_instrumentation(name, told[1]):
         instrument(rg)
         try:
             return await scored(rg)

@@ -148,7 +148,7 @@ def test_phoenix_can_show_what_it_computes_of_them(shown):
 
 
 async def test_a_refusal_is_an_error_of_ours(phoenix):
-    sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere", attempts=1)
+    sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere")
     with pytest.raises(PhoenixError, match="span_annotations"):
         await sink.submit(two_hops())
     with pytest.raises(ExportError, match="7 spans not exported"):

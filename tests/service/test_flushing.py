@@ -16,6 +16,7 @@ from support.scripted_pipeline import ScriptedSettings
 
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
+from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
@@ -252,7 +253,9 @@ def test_scores_failures_and_delete_take_the_run_itself(make):
 
 def test_a_phoenix_that_is_down_is_in_the_sentence_for_annotations_and_spans(make, monkeypatch):
     monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
-    rg = make(sinks=[PhoenixSink("http://127.0.0.1:9", attempts=1)])
+    once = RetrySchedule(1, first=0.5, longest=8.0, jitter=(1.0, 1.0))
+    monkeypatch.setattr("ragguard.telemetry.back_ends.ATTEMPTS", once)
+    rg = make(sinks=[PhoenixSink("http://127.0.0.1:9")])
     capture(rg, 2)
     report = rg.flush(10)
     assert not report

@@ -1,4 +1,4 @@
-"""An OTLP/HTTP collector of our own: takes spans, metrics and logs, shows what really arrived."""
+"""An OTLP/HTTP collector of our own: takes spans and metrics, shows what really arrived."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from support.polling import eventually
@@ -62,7 +61,6 @@ class Received:
     url: str = ""
     spans: list[Span] = field(default_factory=list)
     metrics: dict[str, list[Any]] = field(default_factory=dict)
-    logs: list[dict[str, Any]] = field(default_factory=list)
     requests: int = 0
 
     def of(self, role: str) -> list[Span]:
@@ -139,18 +137,4 @@ def _metrics(received: Received, body: bytes) -> None:
                 received.metrics.setdefault(metric.name, []).extend(data.data_points)
 
 
-def _logs(received: Received, body: bytes) -> None:
-    for resource in ExportLogsServiceRequest.FromString(body).resource_logs:
-        for scope in resource.scope_logs:
-            for record in scope.log_records:
-                received.logs.append(
-                    {
-                        "event": record.event_name,
-                        "trace_id": record.trace_id.hex(),
-                        "span_id": record.span_id.hex(),
-                        "attributes": attributes_of(record.attributes),
-                    }
-                )
-
-
-_TAKE = {"/v1/traces": _spans, "/v1/metrics": _metrics, "/v1/logs": _logs}
+_TAKE = {"/v1/traces": _spans, "/v1/metrics": _metrics}

@@ -1,4 +1,4 @@
-"""The telemetry that a scored run must give: which spans, events and log records, where, and with what on them.
+"""The telemetry that a scored run must give: which spans and events, where, and with what on them.
 
 The golden files hold the attributes themselves, in the words of the conventions.
 """
@@ -10,10 +10,7 @@ from collections.abc import Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk._logs import LoggerProvider
-from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from support.otlp_receiver import Received, Span
@@ -28,14 +25,11 @@ WRITER = Writer(Content.chosen(True), max_documents=20, max_text=4096)
 
 @contextmanager
 def exporting(received: Received):
-    """Providers of an application, which export each span and each log record at once."""
+    """The provider of an application, which exports each span at once."""
     traces = TracerProvider(shutdown_on_exit=False)
     traces.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{received.url}/v1/traces")))
-    logs = LoggerProvider(shutdown_on_exit=False)
-    logs.add_log_record_processor(SimpleLogRecordProcessor(OTLPLogExporter(f"{received.url}/v1/logs")))
-    yield traces, logs
+    yield traces
     traces.shutdown()
-    logs.shutdown()
 
 
 def outline(spans: Sequence[Span], scope: str = "") -> str:
@@ -63,7 +57,7 @@ def outline(spans: Sequence[Span], scope: str = "") -> str:
 
 
 def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreign: bool) -> None:
-    """Every span of ours with all that stands on it, every event and every log record, and nothing else."""
+    """Every span of ours with all that stands on it, every event, and nothing else."""
     spans = [span for span in received.spans if span.scope == "ragguard"]
     by_id = {span.span_id: span for span in received.spans}
     assert {span.trace_id for span in received.spans} == {spans[0].trace_id}
@@ -95,12 +89,6 @@ def assert_told(received: Received, run: Run, scores: Sequence[Score], *, foreig
         told = sorted((WRITER.event(score)[1] for score in mine if score.level != "passage"), key=_name)
         assert sorted((values for _, values in span.events), key=_name) == told
         assert {name for name, _ in span.events} == {"gen_ai.evaluation.result"}
-        logged = [log for log in received.logs if log["span_id"] == target.span_id]
-        assert sorted((log["attributes"] for log in logged), key=_name) == told
-        assert {(log["event"], log["trace_id"]) for log in logged} == {
-            ("gen_ai.evaluation.result", target.trace_id)
-        }
-    assert len(received.logs) == sum(len(span.events) for span in spans)
 
 
 def evaluation_of(attributes: dict[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,6 @@ from ragguard import Passage, RagGuard
 from ragguard.telemetry.otel import OtelSink
 from ragguard.telemetry.otlp import ExportError
 
-# The oldest supported SDK calls its own log records deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:LogRecord init")
-
 
 @pytest.fixture
 def collector():
@@ -116,9 +113,7 @@ def test_a_provider_that_is_shut_down_before_us_costs_its_spans_only(collector):
 async def test_unsampled_run_is_counted_in_the_metrics():
     reader = InMemoryMetricReader()
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    await OtelSink(TracerProvider(sampler=ALWAYS_OFF), meter_provider=meters, log_records=True).submit(
-        two_hops()
-    )
+    await OtelSink(TracerProvider(sampler=ALWAYS_OFF), meter_provider=meters).submit(two_hops())
     told = measured(reader)
     assert sum(point.count for point in told["ragguard.evaluation.score"]) == 10
     assert sum(point.value for point in told["ragguard.evaluation.failures"]) == 1
@@ -154,9 +149,9 @@ def test_the_metrics_tell_what_waits_and_what_was_lost(collector, how, caplog):
 
 async def test_spans_for_a_dead_collector_are_counted_as_not_exported(monkeypatch):
     monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
-    sink = OtelSink(otlp="http://127.0.0.1:9", log_records=True)
+    sink = OtelSink(otlp="http://127.0.0.1:9")
     await sink.submit(two_hops())
-    with pytest.raises(ExportError, match="7 spans not exported, 5 log records not exported to http://127"):
+    with pytest.raises(ExportError, match="7 spans not exported to http://127"):
         await sink.aclose()
     await sink.aclose()
 
