@@ -34,7 +34,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.machine import record
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
-from ragguard.records import Passage, RetrievalStep, Run, Score
+from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.runtime.faults import Faults
 from ragguard.service.configuration import Configuration
 from ragguard.service.intake import BATCH, Intake
@@ -233,7 +233,7 @@ def reading(runs: int) -> dict[str, Any]:
         count = 0
         began = time.perf_counter()
         for run, scores in scored(runs, (5, 500, 10_000)):
-            store.add_run(run)
+            store.add_scored([ScoredRun(run)])
             store.store_outcome(ScoringOutcome(run.id, "x", 1, scores))
             count += len(scores)
         wrote = time.perf_counter() - began

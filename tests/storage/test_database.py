@@ -5,7 +5,6 @@ import os
 import sqlite3
 import threading
 from contextlib import closing, suppress
-from types import SimpleNamespace
 
 import pytest
 from support.child import in_child
@@ -241,7 +240,7 @@ def test_writer_asks_every_millisecond_while_another_process_writes(tmp_path, mo
             if len(pauses) == 50:
                 other.execute("COMMIT")
 
-        monkeypatch.setattr("ragguard.storage.sqlite.database.sleep", sleep)
+        monkeypatch.setattr("ragguard.storage.sqlite.schema.time.sleep", sleep)
         other.execute("BEGIN IMMEDIATE")
         captured(store, a_run())
     assert pauses == [0.001] * 50
@@ -297,27 +296,3 @@ def test_another_process_that_makes_the_file_is_waited_for(tmp_path):
     leaves.join()
     other.close()
     assert store.run("r1") == a_run()
-
-
-def test_a_file_that_another_process_makes_meanwhile_is_not_taken_for_another_programs(tmp_path):
-    path = str(tmp_path / "s.db")
-    other = threading.Thread(target=lambda: Store(path).housekeep())
-
-    class Slow:
-        """A connection between whose reads others get to write."""
-
-        def __init__(self, db):
-            self.db = db
-
-        def execute(self, statement):
-            rows = self.db.execute(statement).fetchall()
-            if "application_id" in statement:
-                other.start()
-                other.join(0.5)
-            return SimpleNamespace(fetchone=lambda: rows[0])
-
-    db = schema.connect(path)
-    schema.check(Slow(db), "the store")
-    db.close()
-    other.join(20)
-    assert not other.is_alive()

@@ -8,10 +8,9 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
-from collections.abc import Callable
 from contextlib import closing, suppress
 from functools import cache
-from json.encoder import encode_basestring_ascii
+from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from ragguard.errors import SchemaMismatch, StoreError
@@ -148,11 +147,10 @@ PATIENCE = 10.0
 """The most seconds that a connection waits for another process that holds the file."""
 
 
-def connect(path: str, *, full: bool = False, patience: float | None = None) -> sqlite3.Connection:
+def connect(path: str, *, full: bool = False) -> sqlite3.Connection:
     """Returns a connection with the settings of a store; `full` waits for the disk at every commit."""
-    timeout = PATIENCE if patience is None else patience
     connection = sqlite3.connect(
-        path, timeout=timeout, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
+        path, timeout=PATIENCE, isolation_level=None, check_same_thread=False, cached_statements=_STATEMENTS
     )
     try:
         connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
@@ -163,22 +161,57 @@ def connect(path: str, *, full: bool = False, patience: float | None = None) -> 
     except BaseException:
         connection.close()
         raise
+    connection.row_factory = sqlite3.Row
     return connection
 
 
-def version_of(connection: sqlite3.Connection) -> int:
-    """Returns the schema version of a file; 0 for an empty one."""
-    return int(connection.execute("PRAGMA user_version").fetchone()[0])
+def connect_to_read(path: Path) -> sqlite3.Connection:
+    """Returns a connection that changes no data. It may write to the log's index, and as the last one it removes an
+    empty log."""
+    address = f"{path.absolute().as_uri()}?mode=rw"
+    connection = sqlite3.connect(
+        address, timeout=PATIENCE, isolation_level=None, check_same_thread=False, uri=True
+    )
+    connection.execute("PRAGMA query_only = ON")
+    connection.row_factory = sqlite3.Row
+    return connection
 
 
-def prepare(connection: sqlite3.Connection, path: str) -> None:
-    """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
-    if check(connection, path):
-        return
-    _write_ahead(connection)
-    connection.execute("BEGIN IMMEDIATE")
+def execute_patiently(connection: sqlite3.Connection, statement: str) -> None:
+    """Executes a statement; asks again every millisecond while another process writes.
+
+    SQLite itself asks ever more rarely, up to every 100 ms, so that of two busy processes one waits for long.
+    """
+    until = time.monotonic() + PATIENCE
+    connection.execute("PRAGMA busy_timeout = 0")
     try:
-        if not version_of(connection):  # else another process has made them meanwhile
+        while True:
+            try:
+                connection.execute(statement)
+                return
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
+                    raise
+            time.sleep(0.001)
+    finally:
+        connection.execute(f"PRAGMA busy_timeout = {round(1000 * PATIENCE)}")
+
+
+def prepare(connection: sqlite3.Connection, name: str, *, read_only: bool = False) -> None:
+    """Makes the tables in an empty file, in one transaction; refuses a file that is no store of this version."""
+    if _has_tables(connection, name):
+        return
+    if read_only:
+        raise StoreError(
+            f"{name} is an empty file; capture some runs into it, or name another. Where it is a copy of a store in "
+            "use, copy the -wal file beside that one with it, or close its RagGuard first"
+        )
+    execute_patiently(
+        connection, "PRAGMA journal_mode = WAL"
+    )  # or a rollback journal, where the disk has no WAL
+    execute_patiently(connection, "BEGIN IMMEDIATE")
+    try:
+        if not _has_tables(connection, name):  # else another process has made them meanwhile
             for statement in TABLES:
                 connection.execute(statement)
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -191,110 +224,63 @@ def prepare(connection: sqlite3.Connection, path: str) -> None:
         raise
 
 
-def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Turns the write-ahead log on. A file system that cannot do that keeps its rollback journal.
-
-    For this statement SQLite itself does not wait until another process, which makes the same file at this
-    moment, is done.
-    """
-    until = time.monotonic() + PATIENCE
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-            return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > until:
-                raise
-            time.sleep(0.01)
-
-
-def check(connection: sqlite3.Connection, path: str) -> bool:
-    """Returns whether a file has the tables, False for an empty one; refuses a file of another program or version."""
-    # Another process may be making the file: everything is read in one transaction.
-    connection.execute("BEGIN")
-    try:
-        found = version_of(connection)
-        owner = int(connection.execute("PRAGMA application_id").fetchone()[0])
-        tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
-    finally:
-        with suppress(sqlite3.OperationalError):  # some faults have rolled back already
-            connection.execute("ROLLBACK")
-    if found > VERSION:
+def _has_tables(connection: sqlite3.Connection, name: str) -> bool:
+    """Returns whether a file has the tables, False for an empty one. Raises StoreError for a file of another program or
+    version, or with other tables, and sqlite3.DatabaseError for a damaged one."""
+    # One statement, since another process may be making the file.
+    version, program, tables = connection.execute(
+        "SELECT (SELECT user_version FROM pragma_user_version), "
+        "(SELECT application_id FROM pragma_application_id), (SELECT count(*) FROM sqlite_master)"
+    ).fetchone()
+    if not tables and not version:
+        return False
+    if program != APPLICATION_ID:
+        raise StoreError(f"{name} is an SQLite file of another program; name another file for the store")
+    if version > VERSION:
         raise SchemaMismatch(
-            f"{path} was written by a newer ragguard (schema {found}; this one knows {VERSION}). "
+            f"{name} was written by a newer ragguard (schema {version}; this one knows {VERSION}). "
             "Upgrade ragguard, or name another file"
         )
-    if tables and owner != APPLICATION_ID:
-        raise StoreError(f"{path} is an SQLite file of another program; name another file for the store")
-    if found == VERSION or not (found or tables):
-        return bool(found)
-    if _tables(connection) == _expected():
-        raise StoreError(
-            f"{path} has the tables of schema {VERSION} and says that it has schema {found}; if you did not copy it "
-            f"together from others, `PRAGMA user_version = {VERSION}` in SQLite's own shell mends it"
+    if version < VERSION:
+        raise SchemaMismatch(
+            f"{name} was written by an older ragguard (schema {version}; this one knows {VERSION} alone). Read it with "
+            "that version, or name another file"
         )
-    raise SchemaMismatch(
-        f"{path} was written by an older ragguard (schema {found}; this one knows {VERSION} alone). Read it with that "
-        "version, or name another file"
-    )
-
-
-def check_tables(connection: sqlite3.Connection, path: str) -> None:
-    """Raises StoreError where a file of the present version lacks a column or an index, or has a trigger; raises
-    sqlite3.DatabaseError where its schema or its list of free pages is damaged."""
-    found, expected = _tables(connection), _expected()
-    wrong = sorted(name for name in expected if found.get(name) != expected[name])
-    triggers = [row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'")]
-    if wrong or triggers:
+    found = _definitions(connection)
+    wrong = [one for one, definition in _expected().items() if found.get(one) != definition]
+    wrong += [one for one, (kind, _) in found.items() if kind == "trigger"]
+    if wrong:
         raise StoreError(
-            f"{path} has not the tables of schema {VERSION}: {', '.join(wrong + triggers)} "
-            f"{'are' if len(wrong + triggers) > 1 else 'is'} not as ragguard made it. Restore the file from a copy, "
-            "drop triggers of your own, or name another file"
+            f"{name} has not the tables of schema {VERSION}: not as ragguard made it: {', '.join(wrong)}. Restore the "
+            "file from a copy, drop triggers of your own, or name another file"
         )
     # Of one table this checks no content: it takes a millisecond, however large the file is.
     said = connection.execute("PRAGMA quick_check('sqlite_master')").fetchone()[0]
     if said != "ok":
         raise sqlite3.DatabaseError(said)
+    return True
 
 
-def _tables(connection: sqlite3.Connection) -> dict[str, list[tuple[Any, ...]]]:
-    """Returns the columns of each table and index: name, type, whether it may be null, place in the primary key."""
-    names = [
-        (row[0], "index_info" if row[1] == "index" else "table_info")
-        for row in connection.execute("SELECT name, type FROM sqlite_master WHERE type IN ('table', 'index')")
-    ]
-    return {
-        name: [tuple(row) for row in connection.execute(f"SELECT * FROM pragma_{info}(?)", (name,))]
-        for name, info in names
-    }
+def _definitions(connection: sqlite3.Connection) -> dict[str, tuple[str, str]]:
+    """Returns the type and the SQL of each table, index and trigger."""
+    rows = connection.execute("SELECT name, type, sql FROM sqlite_master WHERE sql IS NOT NULL")
+    return {name: (type, " ".join(sql.split())) for name, type, sql in rows}
 
 
 @cache
-def _expected() -> dict[str, list[tuple[Any, ...]]]:
-    """Returns the columns of the tables and indexes of a new file."""
+def _expected() -> dict[str, tuple[str, str]]:
+    """Returns the definitions in a new file."""
     with closing(sqlite3.connect(":memory:")) as fresh:
         for statement in TABLES:
             fresh.execute(statement)
-        return _tables(fresh)
+        return _definitions(fresh)
 
 
 DIGEST_BYTES: Final = 16
 
 Data: TypeAlias = dict[str, Any]
 """The values of a row that have no column of their own; they stand in its column `body` as JSON."""
-
-
-def _encoder() -> Callable[[object], str]:
-    """Returns Python's JSON encoder in C, made once; `JSONEncoder.encode` makes one for each value."""
-    made = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False)
-    in_c: Any = getattr(json.encoder, "c_make_encoder", None)
-    if in_c is None:
-        return made.encode
-    encode = in_c(None, made.default, encode_basestring_ascii, None, ":", ",", False, False, False)
-    return lambda value: "".join(encode(value, 0))
-
-
-_encode = _encoder()
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, check_circular=False).encode
 
 
 def dump(value: object) -> str:
