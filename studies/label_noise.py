@@ -10,15 +10,14 @@ import math
 import random
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ragguard.engines.base import Engine, EngineInfo, LabelProbs, Prompt
+from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer
 from ragguard.engines.labels import LabelRequest
-from ragguard.engines.requests import R, Request
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import InvalidInput
 
 _LEAST = 1e-12
@@ -50,14 +49,14 @@ class LabelNoise(Layer):
                 raise InvalidInput("scales", scale, "0 or more, for each tuple of labels")
         self._scales, self._seed = dict(scales), seed
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Sends the request, and adds noise to the reply about labels that have a scale."""
         reply = await super().send(request)
         if not isinstance(request, LabelRequest) or not self._scales.get(request.labels):
             return reply
-        probs = cast(LabelProbs, reply)
+        probs = request.told(reply)
         draws = [standard_normal(self._seed, prompt) for prompt in request.prompts]
-        return cast(R, replace(probs, p=tilted(probs.p, self._scales[request.labels], draws)))
+        return request.read(replace(probs, p=tilted(probs.p, self._scales[request.labels], draws)))
 
     async def info(self) -> EngineInfo:
         """Returns what the wrapped engine is, under a fingerprint of its own."""

@@ -7,9 +7,20 @@ wraps an engine and is an engine. This file knows no HTTP, no model and no probe
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, get_args, overload, runtime_checkable
+from typing import (
+    Any,
+    Generic,
+    Literal,
+    NamedTuple,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    get_args,
+    runtime_checkable,
+)
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +28,7 @@ from numpy.typing import NDArray
 from ragguard.errors import InvalidInput
 from ragguard.records import Usage
 
+T = TypeVar("T")
 Role = Literal["system", "user", "assistant"]
 LabelMode = Literal["first_token", "sequence"]
 HowAnswered = Literal["first_token", "sequence", "sampled"]
@@ -159,26 +171,25 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Samples(Sequence[list[Sample]]):
+class AnswerRows(Sequence[list[T]], Generic[T]):
     """A list of answers for each prompt, in the order of the prompts."""
 
-    answers: list[list[Sample]]
+    rows: list[list[T]]
     usage: Usage = field(default_factory=Usage)
     truncated: dict[int, int] = field(default_factory=dict)
-    """Prompt index → tokens that were cut from it to make it fit."""
+    """Prompt index → the most tokens that were cut from it to make it fit."""
 
     def __len__(self) -> int:
-        return len(self.answers)
+        return len(self.rows)
 
-    def __iter__(self) -> Iterator[list[Sample]]:
-        return iter(self.answers)
+    def __getitem__(self, index: int) -> list[T]:  # type: ignore[override] # slices are not worth an overload
+        return self.rows[index]
 
-    @overload
-    def __getitem__(self, index: int) -> list[Sample]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[Sample]]: ...
-    def __getitem__(self, index: int | slice) -> list[Sample] | list[list[Sample]]:
-        return self.answers[index]
+
+class Samples(AnswerRows[Sample]):
+    """The sampled answers to each prompt."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,27 +211,10 @@ class Continuation:
         return sum(self.logprobs)
 
 
-@dataclass(frozen=True, slots=True)
-class Continuations(Sequence[list[Continuation]]):
-    """The given texts of each prompt with their probabilities, in the order of the prompts."""
+class Continuations(AnswerRows[Continuation]):
+    """The given texts of each prompt with their probabilities."""
 
-    rows: list[list[Continuation]]
-    usage: Usage = field(default_factory=Usage)
-    truncated: dict[int, int] = field(default_factory=dict)
-    """Prompt index → the most tokens that were cut from it to make it fit with one of its texts."""
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __iter__(self) -> Iterator[list[Continuation]]:
-        return iter(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> list[Continuation]: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[list[Continuation]]: ...
-    def __getitem__(self, index: int | slice) -> list[Continuation] | list[list[Continuation]]:
-        return self.rows[index]
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragguard.engines.base import (
@@ -28,7 +28,7 @@ from ragguard.engines.base import (
     check_sampling,
 )
 from ragguard.engines.labels import LabelRequest
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, R, Request
+from ragguard.engines.requests import ContinuationRequest, DrawRequest, Reply, Request
 from ragguard.errors import EngineRejected, EngineUnreachable, InvalidInput
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
@@ -58,9 +58,10 @@ class Verbs(ABC):
         running_loop("engine.sample()")
         check_sampling(n, max_tokens, temperature)
         asked = tuple(as_prompts(prompts))
-        return await self.send(
-            DrawRequest(asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority)
+        request = DrawRequest(
+            asked, n, max_tokens, temperature, seed=seed, deadline=deadline, priority=priority
         )
+        return request.told(await self.send(request))
 
     async def label_probs(
         self,
@@ -74,9 +75,9 @@ class Verbs(ABC):
         running_loop("engine.label_probs()")
         names = as_labels(labels)
         check_mode(mode)
-        return await self.send(
-            LabelRequest(tuple(as_prompts(prompts)), names, mode, deadline, priority=priority)
-        )
+        asked = tuple(as_prompts(prompts))
+        request = LabelRequest(asked, names, mode, deadline=deadline, priority=priority)
+        return request.told(await self.send(request))
 
     async def continuations(
         self,
@@ -92,17 +93,17 @@ class Verbs(ABC):
         running_loop("engine.continuations()")
         asked = as_continued(prompts, texts)
         flat = tuple(prompt for row in asked for prompt in row)
-        reply = await self.send(ContinuationRequest(flat, deadline, priority))
-        rows, cuts, first = list[list[Continuation]](), dict[int, int](), 0
+        reply = await self.send(ContinuationRequest(flat, deadline=deadline, priority=priority))
+        values, rows, cuts = iter(reply.values), list[list[Continuation]](), dict[int, int]()
         for index, row in enumerate(asked):
-            own = range(first, first := first + len(row))
-            rows.append([reply.rows[at][0] for at in own])
-            if cut := max((reply.truncated.get(at, 0) for at in own), default=0):
+            own = [(prompt.text, *next(values)) for prompt in row]
+            rows.append([Continuation(text, logprobs) for text, logprobs, _ in own])
+            if cut := max((cut for *_, cut in own), default=0):
                 cuts[index] = cut
         return Continuations(rows, reply.usage, cuts)
 
     @abstractmethod
-    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Answers a request."""
 
 
@@ -117,7 +118,7 @@ class Layer(Verbs):
         """The engine that the layer wraps; it may be a layer, too."""
         return self._engine
 
-    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends the request to the wrapped engine."""
         return send_to(self._engine, request)
 
@@ -135,7 +136,7 @@ class Layer(Verbs):
         await self.wrapped.aclose()
 
 
-def send_to(engine: Engine, request: Request[R]) -> Coroutine[Any, Any, R]:
+def send_to(engine: Engine, request: Request) -> Coroutine[Any, Any, Reply]:
     """Sends a request to an engine of the package; calls the verb of an engine from elsewhere."""
     return engine.send(request) if isinstance(engine, Verbs) else request.ask(engine)
 
@@ -157,7 +158,7 @@ class ConnectedEngine(Layer):
         """The outermost layer of this process."""
         return self._layers.get()
 
-    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Answers a request."""
         return self._layers.get().send(request)
 
@@ -177,7 +178,7 @@ class ConnectedLater(Verbs):
         self._engine = self._engine or self._connect()
         return self._engine
 
-    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends the request to the engine."""
         return send_to(self._connected(), request)
 
@@ -246,26 +247,22 @@ class ModelEngine(Verbs):
     async def look(self) -> FoundModel:
         """Finds out what the model is."""
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Answers a request; a request about no prompts is answered without the model."""
         if not request.prompts:
-            return request.empty()
+            return Reply(())
         model = await self.found(request.deadline)
         try:
             # One branch for each kind of request.
             if isinstance(request, LabelRequest):
-                return cast(R, await model.labels(request))
+                return request.read(await model.labels(request))
             if isinstance(request, ContinuationRequest):
-                return cast(R, await model.continuations(request))
+                return request.read(await model.continuations(request))
             assert isinstance(request, DrawRequest)
-            return cast(R, await model.draws(request))
-        except EngineUnreachable:
-            # A server may come back as another one.
-            self._found.forget()
-            raise
-        except EngineRejected as error:
-            # Or it has come back already, unseen between two calls.
-            if error.status == 404:
+            return request.read(await model.draws(request))
+        except (EngineUnreachable, EngineRejected) as error:
+            # A server may come back as another one, or has come back already, unseen between two calls.
+            if isinstance(error, EngineUnreachable) or error.status == 404:
                 self._found.forget()
             raise
 

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.entailer import Entailer, Entailments, Pair
-from ragguard.engines.requests import R, Request
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
 from ragguard.runtime.deadline import in_words
 from ragguard.runtime.faults import NOTICES, catch_exit
@@ -116,7 +116,7 @@ class ForeignEngine(Layer):
         self._calls = PerProcess(lambda: ForeignCalls(f"the engine {type(engine).__name__}", seconds))
         self._info: tuple[float, EngineInfo] | None = None
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Sends the request to the engine."""
         return await self._calls.get().result(lambda: send_to(self._engine, request))
 

@@ -10,37 +10,24 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs, Prompt
-from ragguard.engines.requests import Request, Value, cuts_of
+from ragguard.engines.base import Engine, EngineInfo, LabelMode, LabelProbs
+from ragguard.engines.requests import Reply, Request, Value
 from ragguard.errors import EngineProtocolError
-from ragguard.records import Usage
 from ragguard.text.language import ABSTENTION as ABSTENTION
 
 
 @dataclass(frozen=True, slots=True)
-class LabelRequest(Request[LabelProbs]):
-    """A request for the probability of each label as what follows each prompt."""
+class LabelRequest(Request):
+    """A request for the probability of each label as what follows each prompt. Its values are `(p, exact, mode, bound,
+    standard error, tokens cut)`, as in LabelProbs."""
 
-    prompts: tuple[Prompt, ...]
     labels: tuple[str, ...]
     mode: LabelMode | None = None
-    deadline: float | None = None
-    priority: int = 0
-
-    @property
-    def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt: the first one identifies all labels."""
-        return 1
-
-    @property
-    def repeatable(self) -> bool:
-        """True: equal prompts have equal probabilities."""
-        return True
 
     @property
     def columns(self) -> frozenset[str]:
@@ -51,16 +38,15 @@ class LabelRequest(Request[LabelProbs]):
         typed = info.capabilities & {"decisions", "typed_questions"}
         return bool(typed) and all(prompt.options for prompt in self.prompts)
 
-    async def ask(self, engine: Engine) -> LabelProbs:
-        reply = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
-        given = (reply.bound, reply.stderr)
-        for numbers in (reply.p, *(array for array in given if array is not None)):
-            if np.shape(numbers) != (len(self.prompts), len(self.labels)):
+    async def ask(self, engine: Engine) -> Reply:
+        probs = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
+        for numbers in (probs.p, probs.bound, probs.stderr):
+            if numbers is not None and np.shape(numbers) != (len(self.prompts), len(self.labels)):
                 raise EngineProtocolError(
                     f"{len(self.prompts)} prompts with {len(self.labels)} labels were asked; "
                     f"the engine gave numbers of shape {np.shape(numbers)}"
                 )
-        return reply
+        return self.read(probs)
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one. Their labels may differ where one token
@@ -72,7 +58,7 @@ class LabelRequest(Request[LabelProbs]):
             any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
-    def joined(self, others: Sequence[Request[LabelProbs]]) -> LabelRequest:
+    def joined(self, others: Sequence[Request]) -> Self:
         """Returns one request about all prompts with the labels of all requests."""
         labels = dict.fromkeys(self.labels)
         for other in others:
@@ -80,7 +66,7 @@ class LabelRequest(Request[LabelProbs]):
         # The base class's method cannot be called by `super()` in a dataclass with slots.
         return replace(Request.joined(self, others), labels=tuple(labels))
 
-    def taken(self, values: Sequence[Value], whole: Request[LabelProbs]) -> Sequence[Value]:
+    def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
         """Returns the values of this request's own labels."""
         asked = whole.labels if isinstance(whole, LabelRequest) else self.labels
         if asked == self.labels:
@@ -92,48 +78,46 @@ class LabelRequest(Request[LabelProbs]):
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} label_probs {self.mode or info.mode} {self.mode is None} {self.labels!r}"
 
-    def values(self, reply: LabelProbs) -> list[Value]:
-        """Returns `(p, exact, mode, bound, standard error, tokens cut)` for each prompt, as in LabelProbs."""
-        bounds = (
-            [None] * len(reply.p) if reply.bound is None else [tuple(row) for row in reply.bound.tolist()]
-        )
-        stderr = (
-            [None] * len(reply.p) if reply.stderr is None else [tuple(row) for row in reply.stderr.tolist()]
-        )
-        return [
+    def weight(self, value: Value) -> int:
+        return len(self.labels)
+
+    def read(self, probs: LabelProbs) -> Reply:
+        """Returns the values of an engine's answer."""
+        rows = zip(probs.p.tolist(), _rows(probs.bound, probs), _rows(probs.stderr, probs), strict=True)
+        values = [
             (
                 tuple(p),
                 # Bounds are known value by value: a row may be exact where its neighbours are not.
-                reply.exact if bound is None or error is not None else not any(bound),
-                reply.mode,
+                probs.exact if bound is None or stderr is not None else not any(bound),
+                probs.mode,
                 bound,
-                error,
-                reply.truncated.get(row, 0),
+                stderr,
+                probs.truncated.get(index, 0),
             )
-            for row, (p, bound, error) in enumerate(zip(reply.p.tolist(), bounds, stderr, strict=True))
+            for index, (p, bound, stderr) in enumerate(rows)
         ]
+        return Reply(values, probs.usage)
 
-    def reply(self, values: Sequence[Value], usage: Usage) -> LabelProbs:
-        if not values:
-            return LabelProbs(np.zeros((0, len(self.labels))), mode=self.mode or "first_token", usage=usage)
-        p, exact, modes, bounds, stderr, _ = zip(*values, strict=True)
+    def told(self, reply: Reply) -> LabelProbs:
+        """Returns the answer as the verb gives it."""
+        if not reply.values:
+            none = np.zeros((0, len(self.labels)))
+            return LabelProbs(none, mode=self.mode or "first_token", usage=reply.usage)
+        p, exact, modes, bounds, stderr, _ = zip(*reply.values, strict=True)
         zeros = (0.0,) * len(self.labels)
         return LabelProbs(
             np.array(p, dtype=np.float64),
             exact=all(exact),
             mode=modes[0],
-            usage=usage,
+            usage=reply.usage,
             bound=np.array([row or zeros for row in bounds], dtype=np.bool_) if any(bounds) else None,
             stderr=np.array([row or zeros for row in stderr]) if any(stderr) else None,
-            truncated=cuts_of(values),
+            truncated=reply.cuts,
         )
 
-    def weight(self, value: Value) -> int:
-        return len(self.labels)
 
-    def decoded(self, data: Any) -> Value:
-        p, exact, mode, bound, stderr, cut = data
-        return tuple(p), exact, mode, bound and tuple(bound), stderr and tuple(stderr), cut
+def _rows(numbers: NDArray[Any] | None, probs: LabelProbs) -> list[tuple[Any, ...] | None]:
+    return [None] * len(probs) if numbers is None else [tuple(row) for row in numbers.tolist()]
 
 
 CONTRASTS = ("No", "Norway", "None", "N")

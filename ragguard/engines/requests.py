@@ -1,7 +1,8 @@
 """Requests: each is one call to an engine as one value, which the layers send on, join with others, split, and keep.
 
 `DrawRequest` asks for sampled answers, `ContinuationRequest` for the probabilities of given texts; the one for labels
-is in `labels.py`. Another kind needs its keys, a verb, and a method of `FoundModel` in `engine.py`; no layer changes.
+is in `labels.py`. A reply is one plain value for each prompt. Layers put values together; only the verbs of an engine
+make of them what a caller gets. Another kind of request needs a verb and a method of `FoundModel` in `engine.py`.
 """
 
 from __future__ import annotations
@@ -9,57 +10,51 @@ from __future__ import annotations
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, Self, TypeAlias, TypeVar, cast
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeAlias
 
-from ragguard.engines.base import Continuation, Continuations, Engine, EngineInfo, Prompt, Sample, Samples
+from ragguard.engines.base import Continuations, Engine, EngineInfo, Prompt, Sample, Samples
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
-R = TypeVar("R", bound="Reply")
-
 Value: TypeAlias = tuple[Any, ...]
-"""The answer to one prompt as it is kept in memory: a tuple of plain values, since the garbage collector does not look
-at those. The last one is the number of tokens that were cut from the prompt."""
+"""The answer to one prompt: a tuple of plain values, which JSON can hold and the garbage collector does not look at.
+The last one is the number of tokens that were cut from the prompt."""
 
 
-class Reply(Protocol):
-    """The part that the replies to all kinds of requests have in common."""
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answers to a request."""
+
+    values: Sequence[Value]
+    """The answer to each prompt, in the order of the prompts."""
+    usage: Usage = field(default_factory=Usage)
 
     @property
-    def usage(self) -> Usage:
-        """The cost of the answer."""
-        ...
-
-    @property
-    def truncated(self) -> dict[int, int]:
+    def cuts(self) -> dict[int, int]:
         """The tokens that were cut from prompts, by the index of the prompt."""
-        ...
-
-    def __len__(self) -> int: ...
+        return {index: value[-1] for index, value in enumerate(self.values) if value[-1]}
 
 
-class Request(ABC, Generic[R]):
+@dataclass(frozen=True, slots=True)
+class Request(ABC):
     """A question about several prompts. A request never changes: a layer that asks for less makes a new one."""
 
-    __slots__ = ()
-
     prompts: tuple[Prompt, ...]
-    """The prompts that are asked about."""
-    deadline: float | None
+    deadline: float | None = field(default=None, kw_only=True)
     """The instant of `time.monotonic()` past which nobody waits for the reply."""
-    priority: int
+    priority: int = field(default=0, kw_only=True)
     """The urgency: the lowest number goes first."""
 
     @property
-    @abstractmethod
     def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt."""
+        """The most tokens that the model writes for one prompt: by default one, which nobody reads."""
+        return 1
 
     @property
-    @abstractmethod
     def repeatable(self) -> bool:
         """True where the same request has the same reply, so that the reply may be kept."""
+        return True
 
     @property
     def columns(self) -> frozenset[str]:
@@ -67,75 +62,57 @@ class Request(ABC, Generic[R]):
         return frozenset()
 
     @abstractmethod
-    async def ask(self, engine: Engine) -> R:
-        """Puts the request to an engine by its verb, and checks the shape of the reply."""
+    async def ask(self, engine: Engine) -> Reply:
+        """Puts the request to an engine from elsewhere by its verb, and checks the shape of the answer."""
 
     @abstractmethod
     def stem(self, info: EngineInfo) -> str:
         """Returns everything that a prompt's answer depends on, but the prompt."""
 
     @abstractmethod
-    def values(self, reply: R) -> list[Value]:
-        """Returns the value of each prompt in a reply."""
-
-    @abstractmethod
-    def reply(self, values: Sequence[Value], usage: Usage) -> R:
-        """Returns the reply that holds these values, one for each prompt."""
-
-    @abstractmethod
     def weight(self, value: Value) -> int:
         """Returns the memory that a value takes, as the number of label probabilities that take as much."""
 
-    def encoded(self, value: Value) -> Any:
-        """Returns a value in the form in which it is kept as JSON."""
-        return value
-
-    @abstractmethod
-    def decoded(self, data: Any) -> Value:
-        """Returns a value that was kept as JSON; raises ValueError or TypeError for anything else."""
-
     def about(self, prompts: Sequence[Prompt]) -> Self:
         """Returns the same request about other prompts."""
-        return cast(Self, replace(cast(Any, self), prompts=tuple(prompts)))
+        return replace(self, prompts=tuple(prompts))
 
     def halves(self) -> tuple[Self, Self] | None:
         """Returns two requests that together ask for the same; None for what cannot be asked for in less."""
         middle = len(self.prompts) // 2
         return (self.about(self.prompts[:middle]), self.about(self.prompts[middle:])) if middle else None
 
-    def rejoined(self, replies: Sequence[R]) -> R:
+    def rejoined(self, replies: Sequence[Reply]) -> Reply:
         """Returns one reply from the replies about consecutive parts of the prompts."""
-        values = [value for reply in replies for value in self.values(reply)]
-        return self.reply(values, sum((one.usage for one in replies), Usage()))
-
-    def empty(self) -> R:
-        """Returns the reply to a request about no prompts."""
-        return self.reply((), Usage())
+        usage = sum((reply.usage for reply in replies), Usage())
+        return Reply([value for reply in replies for value in reply.values], usage)
 
     def group(self, info: EngineInfo | None) -> Hashable:
         """Returns a key that is equal for requests that may go out as one; they may differ in prompts and deadline, and
         in their labels where that changes no number of this engine."""
-        return cast(Hashable, replace(cast(Any, self), prompts=(), deadline=None))
+        return replace(self, prompts=(), deadline=None)
 
-    def joined(self, others: Sequence[Request[R]]) -> Self:
+    def joined(self, others: Sequence[Request]) -> Self:
         """Returns one request about the prompts of this request and of others of its group."""
-        requests: list[Request[R]] = [self, *others]
-        prompts = tuple(prompt for request in requests for prompt in request.prompts)
-        known = [request.deadline for request in requests if request.deadline is not None]
-        deadline = max(known) if len(known) == len(requests) else None
-        return cast(Self, replace(cast(Any, self), prompts=prompts, deadline=deadline))
+        requests: list[Request] = [self, *others]
+        deadlines = [request.deadline for request in requests if request.deadline is not None]
+        return replace(
+            self,
+            prompts=tuple(prompt for request in requests for prompt in request.prompts),
+            deadline=max(deadlines) if len(deadlines) == len(requests) else None,
+        )
 
-    def shares(self, reply: R, requests: Sequence[Request[R]]) -> list[R]:
+    def shares(self, reply: Reply, requests: Sequence[Request]) -> list[Reply]:
         """Returns the parts of the reply to this request that answer the requests of which it was made."""
-        values, first, found = self.values(reply), 0, []
+        first, found = 0, []
         for request in requests:
             last = first + len(request.prompts)
-            usage = usage_share(reply.usage, first, last, len(self.prompts))
-            found.append(request.reply(request.taken(values[first:last], self), usage))
+            usage = _usage_share(reply.usage, first, last, len(self.prompts))
+            found.append(Reply(request.taken(reply.values[first:last], self), usage))
             first = last
         return found
 
-    def taken(self, values: Sequence[Value], whole: Request[R]) -> Sequence[Value]:
+    def taken(self, values: Sequence[Value], whole: Request) -> Sequence[Value]:
         """Returns the part of each value of the reply to `whole` that this request asks for."""
         return values
 
@@ -145,7 +122,7 @@ class Request(ABC, Generic[R]):
         return [_digest(stem, prompt) for prompt in self.prompts]
 
 
-def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
+def _usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
     """Returns the share of prompts `first` to `last` in what `of` prompts cost. All shares add up to the whole."""
 
     def part(total: int) -> int:
@@ -159,11 +136,6 @@ def usage_share(usage: Usage, first: int, last: int, of: int) -> Usage:
         seconds=usage.seconds * (last - first) / of,
         cached=part(usage.cached),
     )
-
-
-def cuts_of(values: Sequence[Value]) -> dict[int, int]:
-    """Returns the tokens that were cut from prompts, which are the last of each value, by the index of the prompt."""
-    return {index: value[-1] for index, value in enumerate(values) if value[-1]}
 
 
 def _digest(stem: str, prompt: Prompt) -> bytes:
@@ -182,16 +154,13 @@ def _digest(stem: str, prompt: Prompt) -> bytes:
 
 
 @dataclass(frozen=True, slots=True)
-class DrawRequest(Request[Samples]):
-    """A request for `n` sampled answers to each prompt."""
+class DrawRequest(Request):
+    """A request for `n` sampled answers to each prompt. Its values are `(samples, tokens cut)`."""
 
-    prompts: tuple[Prompt, ...]
     n: int
     max_tokens: int
     temperature: float
     seed: int | None = None
-    deadline: float | None = None
-    priority: int = 0
 
     @property
     def output_tokens(self) -> int:
@@ -199,21 +168,20 @@ class DrawRequest(Request[Samples]):
 
     @property
     def repeatable(self) -> bool:
-        """True where the same request has the same reply: with a seed."""
         return self.seed is not None
 
-    async def ask(self, engine: Engine) -> Samples:
-        reply = await engine.sample(
+    async def ask(self, engine: Engine) -> Reply:
+        answers = await engine.sample(
             self.prompts, self.n, self.max_tokens, self.temperature, self.seed,
             deadline=self.deadline, priority=self.priority,
         )  # fmt: skip
-        if len(reply) != len(self.prompts):
+        if len(answers) != len(self.prompts):
             raise EngineProtocolError(
-                f"{len(self.prompts)} prompts were asked; the engine answered {len(reply)}"
+                f"{len(self.prompts)} prompts were asked; the engine answered {len(answers)}"
             )
-        return reply
+        return self.read(answers)
 
-    def halves(self) -> tuple[DrawRequest, DrawRequest] | None:
+    def halves(self) -> tuple[Self, Self] | None:
         """Returns two requests for half of the prompts each; for one prompt, two for half of its answers each, with
         the seeds that a server gives to its own choices."""
         if len(self.prompts) > 1:
@@ -224,57 +192,43 @@ class DrawRequest(Request[Samples]):
         rest = replace(self, n=self.n - first, seed=None if seed is None else seed + first)
         return replace(self, n=first), rest
 
-    def rejoined(self, replies: Sequence[Samples]) -> Samples:
-        """Returns one reply from the replies to the halves."""
+    def rejoined(self, replies: Sequence[Reply]) -> Reply:
         whole = Request.rejoined(self, replies)
         if len(self.prompts) > 1:
             return whole
-        rows = [values for reply in replies for values in self.values(reply)]
-        joined = tuple(sample for samples, _ in rows for sample in samples), max(cut for _, cut in rows)
-        return self.reply([joined], replace(whole.usage, prompts=1))
+        samples = tuple(sample for drawn, _ in whole.values for sample in drawn)
+        cut = max(cut for _, cut in whole.values)
+        return Reply([(samples, cut)], replace(whole.usage, prompts=1))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} sample {self.n} {self.max_tokens} {self.temperature!r} {self.seed}"
 
-    def values(self, reply: Samples) -> list[Value]:
-        """Returns `(samples, tokens cut)` for each prompt."""
-        return [(tuple(row), reply.truncated.get(index, 0)) for index, row in enumerate(reply.answers)]
-
-    def reply(self, values: Sequence[Value], usage: Usage) -> Samples:
-        return Samples([list(samples) for samples, _ in values], usage, cuts_of(values))
-
     def weight(self, value: Value) -> int:
-        samples, _ = value
-        return 1 + sum(len(sample.logprobs) for sample in samples) // 8
+        return 1 + sum(len(logprobs) for _, logprobs, _ in value[0]) // 8
 
-    def encoded(self, value: Value) -> Any:
-        samples, cut = value
-        return [(sample.text, sample.logprobs, sample.finished) for sample in samples], cut
+    def read(self, answers: Samples) -> Reply:
+        """Returns the values of an engine's answers."""
+        rows = [
+            (
+                tuple((sample.text, sample.logprobs, sample.finished) for sample in row),
+                answers.truncated.get(index, 0),
+            )
+            for index, row in enumerate(answers.rows)
+        ]
+        return Reply(rows, answers.usage)
 
-    def decoded(self, data: Any) -> Value:
-        rows, cut = data
-        return tuple(Sample(text, tuple(logprobs), finished) for text, logprobs, finished in rows), cut
+    def told(self, reply: Reply) -> Samples:
+        """Returns the answers as the verb gives them."""
+        rows = [[Sample(*sample) for sample in samples] for samples, _ in reply.values]
+        return Samples(rows, reply.usage, reply.cuts)
 
 
 @dataclass(frozen=True, slots=True)
-class ContinuationRequest(Request[Continuations]):
-    """A request for the log-probabilities of the text behind each prompt."""
+class ContinuationRequest(Request):
+    """A request for the log-probabilities of the text behind each prompt. Its values are `(log-probabilities, tokens
+    cut)`."""
 
-    prompts: tuple[Prompt, ...]
-    deadline: float | None = None
-    priority: int = 0
-
-    @property
-    def output_tokens(self) -> int:
-        """The most tokens that the model writes for one prompt: a server writes one that nobody needs."""
-        return 1
-
-    @property
-    def repeatable(self) -> bool:
-        """True: equal prompts with equal texts have equal probabilities."""
-        return True
-
-    async def ask(self, engine: Engine) -> Continuations:
+    async def ask(self, engine: Engine) -> Reply:
         """Asks an engine from elsewhere, which has the verb if it has an attribute of its name."""
         verb = getattr(engine, "continuations", None)
         if verb is None:
@@ -282,28 +236,17 @@ class ContinuationRequest(Request[Continuations]):
                 f"{type(engine).__name__} has no method `continuations`, so it cannot tell how probable a given text "
                 "is: use smol, hf:MODEL, or a vLLM server"
             )
-        reply = await verb(
-            [prompt.without_cuts() for prompt in self.prompts], [[p.text] for p in self.prompts]
-        )
-        return Continuations([list(row) for row in reply], getattr(reply, "usage", Usage()))
+        prompts = [prompt.without_cuts() for prompt in self.prompts]
+        rows = await verb(prompts, [[prompt.text] for prompt in self.prompts])
+        return self.read(Continuations([list(row) for row in rows], getattr(rows, "usage", Usage())))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} continuation"
 
-    def values(self, reply: Continuations) -> list[Value]:
-        """Returns `(the text's log-probabilities, tokens cut)` for each prompt."""
-        return [(one.logprobs, reply.truncated.get(index, 0)) for index, (one,) in enumerate(reply.rows)]
-
-    def reply(self, values: Sequence[Value], usage: Usage) -> Continuations:
-        rows = [
-            [Continuation(prompt.text, logprobs)]
-            for prompt, (logprobs, _) in zip(self.prompts, values, strict=False)
-        ]
-        return Continuations(rows, usage, cuts_of(values))
-
     def weight(self, value: Value) -> int:
         return 1 + len(value[0]) // 8
 
-    def decoded(self, data: Any) -> Value:
-        logprobs, cut = data
-        return tuple(float(one) for one in logprobs), cut
+    def read(self, found: Continuations) -> Reply:
+        """Returns the values of an engine's answer, which has one text for each prompt."""
+        rows = [(one.logprobs, found.truncated.get(index, 0)) for index, (one,) in enumerate(found.rows)]
+        return Reply(rows, found.usage)

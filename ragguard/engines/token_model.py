@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -125,7 +125,7 @@ class TokenModel(Protocol):
         """Returns what the model reports about itself; a server is tried with a question about these tokens."""
         ...
 
-    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
+    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Returns the log-probabilities of each ask's tokens, behind each prompt of the request and `ask.after`.
 
         Raises PromptTooLong where a prompt does not fit together with the longest `after`.

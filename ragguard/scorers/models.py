@@ -149,13 +149,15 @@ class Models:
 
     async def _texts(self, questions: Sequence[TextQuestion]) -> list[TextAnswer]:
         prompts = tuple(question.prompt for question in questions)
-        request = ContinuationRequest(prompts, self.deadline, self.priority)
+        request = ContinuationRequest(prompts, deadline=self.deadline, priority=self.priority)
         reply = await send_to(self._engine(questions[0]), request)
-        if len(reply) != len(questions):
-            raise EngineProtocolError(f"{len(questions)} texts were asked about, {len(reply)} answers came")
+        if len(reply.values) != len(questions):
+            raise EngineProtocolError(
+                f"{len(questions)} texts were asked about, {len(reply.values)} answers came"
+            )
         return [
-            TextAnswer(found.logprobs, reply.truncated.get(row, 0), usage)
-            for row, ((found,), usage) in enumerate(zip(reply, _shares(reply.usage, questions), strict=True))
+            TextAnswer(logprobs, cut, usage)
+            for (logprobs, cut), usage in zip(reply.values, _shares(reply.usage, questions), strict=True)
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:

@@ -178,7 +178,7 @@ async def test_without_log_probabilities_answers_are_counted():
     class Silent(type(reader())):
         async def sample(self, *args, **more):
             drawn = await super().sample(*args, **more)
-            for row in drawn.answers:
+            for row in drawn.rows:
                 row[:] = [type(sample)(sample.text, ()) for sample in row]
             return drawn
 

@@ -93,7 +93,7 @@ class VllmModel:
         (choice,), _ = await self._ask(rendered, 1, body, request)
         return _text(choice)
 
-    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
+    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
         as_text = None not in texts
@@ -154,7 +154,7 @@ class VllmModel:
         return found, usage
 
     async def _label_logprobs(
-        self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request[Any]
+        self, prompts: Sequence[Rendered], tokens: Sequence[int], request: Request
     ) -> tuple[NDArray[np.float64], Usage]:
         """Returns (prompts, tokens) log-probabilities of the next token."""
         body: dict[str, Any] = {
@@ -179,7 +179,7 @@ class VllmModel:
         return logprobs, usage
 
     async def _ask(
-        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request[Any]
+        self, prompts: Sequence[Rendered], n: int, body: Mapping[str, Any], request: Request
     ) -> tuple[list[Mapping[str, Any]], Usage]:
         """Returns the choices for all prompts in order, from as many requests as their size needs."""
         # A chat template contains the model's first token; where there is none, the server must put it there.

@@ -18,7 +18,7 @@ from typing import TypedDict
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests import R, Request
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import BudgetExceeded, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.arguments import LARGEST, number_between
@@ -208,7 +208,7 @@ class Budget(Layer):
         super().__init__(engine)
         self.account = account
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Sends the request on, if no limit is reached."""
         if not request.prompts:
             return await send_to(self._engine, request)

@@ -1,7 +1,7 @@
 """Cache: asks no question twice. Memory first, then a file that processes may share, then the engine.
 
 A kept value belongs to the model's fingerprint, one prompt and the parameters, its labels included; requests say what
-their values and keys are. A request whose reply is meant to differ each time is never kept.
+their keys are. A request whose reply is meant to differ each time is never kept.
 
 What is in flight is not asked again. The first call that looks for a key is its leader; others follow and wait for
 the leader's answer. When a leader is cancelled, or fails in a way that may be its own, its followers ask again, and
@@ -17,15 +17,15 @@ import sqlite3
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests import R, Request, Value
+from ragguard.engines.requests import Reply, Request, Value
 from ragguard.errors import CircuitOpen, Closed, EngineError
 from ragguard.records import Usage
 from ragguard.runtime.arguments import file_path, whole_number
@@ -69,7 +69,7 @@ class Cache(Layer):
         self._lock = threading.Lock()
         self._closed = False
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Replies with the kept values, and asks the engine for the others."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
@@ -77,34 +77,18 @@ class Cache(Layer):
             return await send_to(self._engine, request)
         keys = request.keys(await self.info_within(request.deadline))
         prompt_of = dict(zip(keys, request.prompts, strict=True))
-        paid: list[Usage] = []
-        found: dict[bytes, Value] = {}
+        found, paid = dict[bytes, Value](), list[Usage]()
         while missing := [key for key in prompt_of if key not in found]:
             leader, followed = self._claim(missing, request.priority, found)
-            if leader is not None:
-                try:
-                    fetched = await self._fetched({key: prompt_of[key] for key in leader.keys}, request, paid)
-                except BaseException as error:
-                    self._finish(leader, {}, error)
-                    # Breaks the reference cycle between the error, this frame and the leader, which holds it.
-                    del leader
-                    raise
-                self._finish(leader, fetched, None)
-                found.update(fetched)
-            for coming in followed:
+            if leader.keys:
+                part = request.about([prompt_of[key] for key in leader.keys])
+                found.update(await self._lead(leader, part, paid))
+            for other in followed:
                 async with until(request.deadline, "a call that waited for an equal one"):
-                    brought = await asyncio.wrap_future(coming)
+                    brought = await asyncio.wrap_future(other)
                 found.update((key, brought[key]) for key in missing if key in brought)
         known = len(keys) - sum(usage.prompts for usage in paid)
-        return request.reply([found[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
-
-    async def info(self) -> EngineInfo:
-        """Returns the description of the wrapped engine, with a note where the cache's file was given up."""
-        info = await self._engine.info()
-        if self._disk is not None and self._disk.lost:
-            note = f"the answer cache {self._disk.path} was given up: answers are kept in memory only"
-            info = replace(info, notes=(*info.notes, note))
-        return info
+        return Reply([found[key] for key in keys], sum(paid, Usage(prompts=known, cached=known)))
 
     async def aclose(self) -> None:
         """Writes what is left, closes the file and the wrapped engine."""
@@ -115,67 +99,67 @@ class Cache(Layer):
         await self._engine.aclose()
 
     def _claim(
-        self, keys: Iterable[bytes], priority: int, found: dict[bytes, Value]
-    ) -> tuple[_Leader | None, Iterable[Future[Values]]]:
+        self, keys: Sequence[bytes], priority: int, found: dict[bytes, Value]
+    ) -> tuple[_Leader, set[_Leader]]:
         """Adds the values in memory to `found`. Returns this call as the leader of the keys that no other call asks
-        for, if there are any, and the futures of the others."""
-        followed: dict[_Leader, Future[Values]] = {}
-        mine = []
+        for, and the leaders of the others."""
+        leader, followed = _Leader(priority), set[_Leader]()
         with self._lock:
             for key in keys:
+                other = self._in_flight.get(key)
                 if kept := self._kept.get(key):
                     self._kept.move_to_end(key)
                     found[key] = kept[1]
-                elif (leader := self._in_flight.get(key)) is not None and leader.priority <= priority:
-                    followed[leader] = leader.follow()
+                elif other is not None and other.priority <= priority:
+                    followed.add(other)
                 else:
-                    mine.append(key)
-            led = _Leader(priority, mine) if mine else None
-            if led is not None:
-                self._in_flight.update(dict.fromkeys(mine, led))
-        return led, followed.values()
+                    leader.keys.append(key)
+                    self._in_flight[key] = leader
+        return leader, followed
 
-    def _finish(self, leader: _Leader, values: Values, error: BaseException | None) -> None:
-        """Ends what a leader began, with values or an error."""
+    async def _lead(self, leader: _Leader, request: Request, paid: list[Usage]) -> Values:
+        """Returns the values of the request's prompts, from the file or from the engine, keeps them, and gives them to
+        the followers. What the engine's reply cost is added to `paid`."""
+        values: dict[bytes, Value] = {}
+        try:
+            if self._disk is not None:
+                values = await self._disk.read(leader.keys)
+                self._keep(values, request)
+            asked = {
+                key: prompt
+                for key, prompt in zip(leader.keys, request.prompts, strict=True)
+                if key not in values
+            }
+            if asked:
+                reply = await send_to(self._engine, request.about([*asked.values()]))
+                paid.append(replace(reply.usage, prompts=len(asked)))
+                fresh = dict(zip(asked, reply.values, strict=True))
+                self._keep(fresh, request)
+                if self._disk is not None:
+                    self._disk.write(fresh)
+                values |= fresh
+        except BaseException as error:
+            self._end(leader)
+            # Followers would get the same error of a server that is down, but not of the leader's own bad prompt.
+            if isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable):
+                leader.set_exception(error)
+            else:
+                leader.set_result({})
+            del (
+                leader
+            )  # Breaks the reference cycle between the error, this frame and the leader, which holds it.
+            raise
+        self._end(leader)
+        leader.set_result(values)
+        return values
+
+    def _end(self, leader: _Leader) -> None:
         with self._lock:
             for key in leader.keys:
                 if self._in_flight.get(key) is leader:
                     del self._in_flight[key]
-        leader.finish(values, error)
 
-    async def _fetched(
-        self, asked: Mapping[bytes, Prompt], request: Request[R], paid: list[Usage]
-    ) -> dict[bytes, Value]:
-        """Returns the values of these prompts, from the file or from the engine, and keeps them. What the engine's
-        reply cost is added to `paid`."""
-        found = await self._read(list(asked), request)
-        self._keep(found, request)
-        missing = [key for key in asked if key not in found]
-        if missing:
-            part = request.about([asked[key] for key in missing])
-            reply = await send_to(self._engine, part)
-            paid.append(replace(reply.usage, prompts=len(missing)))
-            fresh = dict(zip(missing, part.values(reply), strict=True))
-            self._keep(fresh, request)
-            if self._disk is not None:
-                self._disk.write(
-                    {key: json.dumps(request.encoded(value)).encode() for key, value in fresh.items()}
-                )
-            found |= fresh
-        return found
-
-    async def _read(self, keys: Sequence[bytes], request: Request[Any]) -> dict[bytes, Value]:
-        """Returns what the file has of these keys."""
-        found: dict[bytes, Value] = {}
-        for key, data in (await self._disk.read(keys)).items() if self._disk is not None else ():
-            try:
-                found[key] = request.decoded(json.loads(data))
-            except (ValueError, TypeError):
-                # A damaged row counts as missing: it is asked again and overwritten.
-                continue
-        return found
-
-    def _keep(self, values: Values, request: Request[Any]) -> None:
+    def _keep(self, values: Values, request: Request) -> None:
         """Keeps values in memory; the least recently used go where there are too many."""
         with self._lock:
             for key, value in values.items():
@@ -187,33 +171,14 @@ class Cache(Layer):
                 self._weight -= weight
 
 
-class _Leader:
-    """The one call that brings the values of some keys."""
+class _Leader(Future[Values]):
+    """The one call that brings the values of some keys: a future of these, with none where followers must ask again."""
 
-    __slots__ = ("_values", "keys", "priority")
-
-    def __init__(self, priority: int, keys: Sequence[bytes]) -> None:
-        self.priority, self.keys = priority, keys
-        # Most leaders have no followers, and a future that threads may share is a dozen objects.
-        self._values: Future[Values] | None = None
-
-    def follow(self) -> Future[Values]:
-        """Returns a future of the values, with none where followers must ask again. To be called before `finish`."""
-        if self._values is None:
-            self._values = Future()
-            # A follower that stops waiting must not cancel the future for the others.
-            self._values.set_running_or_notify_cancel()
-        return self._values
-
-    def finish(self, values: Values, error: BaseException | None) -> None:
-        """Gives the values to the followers, or an error that they would get as well: of a server that is down, but
-        not of the leader's own bad prompt."""
-        if self._values is None:
-            return
-        if isinstance(error, CircuitOpen) or (isinstance(error, EngineError) and error.retryable):
-            self._values.set_exception(error)
-        else:
-            self._values.set_result(values)
+    def __init__(self, priority: int) -> None:
+        super().__init__()
+        self.priority = priority
+        self.keys: list[bytes] = []
+        self.set_running_or_notify_cancel()  # a follower that stops waiting must not cancel it for the others
 
 
 _log = logger("ragguard.cache")
@@ -227,55 +192,57 @@ CREATE TABLE IF NOT EXISTS {_TABLE} (key BLOB PRIMARY KEY, value BLOB NOT NULL, 
   WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS {_TABLE}_written ON {_TABLE} (written);
 """
+_PRUNE = f"""
+DELETE FROM {_TABLE} WHERE written <= (SELECT written FROM {_TABLE} ORDER BY written DESC LIMIT 1 OFFSET ?)
+"""
 _AT_ONCE = 500
 _PRUNE_EVERY = 1000
 
 
 class DiskCache:
-    """Keeps at most about `max_items` answers in the file at `path`; removes the oldest first."""
+    """Keeps at most about `max_items` answers in the file at `path`, as JSON; removes the oldest first."""
 
     def __init__(self, path: Path, max_items: int) -> None:
         self.path = path
-        self.lost = False
-        """True once the file was given up."""
         self.lock = threading.RLock()
         """Held while the file is used."""
         self._max_items = max_items
-        self._closed = False
+        self._lost = self._closed = False
         self._file: sqlite3.Connection | None = None
         self._since_pruned = 0
         # Only this thread uses the file, so that a read sees every earlier write.
         self._thread = DaemonThreads(1, "ragguard-cache")
         disconnect_before_forks(self)
 
-    async def read(self, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    async def read(self, keys: Sequence[bytes]) -> dict[bytes, Value]:
         """Returns what the file has of these keys."""
-        found: dict[bytes, bytes] = {}
+        found: dict[bytes, Value] = {}
 
         def read(file: sqlite3.Connection) -> None:
             for start in range(0, len(keys), _AT_ONCE):
                 some = keys[start : start + _AT_ONCE]
                 marks = ",".join("?" * len(some))
-                found.update(file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some))
+                rows = file.execute(f"SELECT key, value FROM {_TABLE} WHERE key IN ({marks})", some)
+                found.update((key, _as_tuples(json.loads(value))) for key, value in rows)
 
-        if not self.lost and not self._closed:
+        if not self._lost and not self._closed:
             await asyncio.wrap_future(self._thread.submit(self._use, "read", read))
         return found
 
-    def write(self, items: Mapping[bytes, bytes]) -> None:
+    def write(self, values: Values) -> None:
         """Queues answers, which the cache's thread writes soon; does nothing once the cache is closed."""
 
         def write(file: sqlite3.Connection) -> None:
             now = time.time_ns()
+            rows = [(key, json.dumps(value).encode(), now) for key, value in values.items()]
             with file:
-                rows = [(key, value, now) for key, value in items.items()]
                 file.executemany(f"INSERT OR REPLACE INTO {_TABLE} VALUES (?, ?, ?)", rows)
                 self._since_pruned += len(rows)
                 if self._since_pruned >= _PRUNE_EVERY:
                     self._since_pruned = 0
-                    self._prune(file)
+                    file.execute(_PRUNE, (self._max_items,))
 
-        if not self.lost and not self._closed:
+        if not self._lost and not self._closed:
             self._thread.submit(self._use, "written", write)
 
     async def close(self) -> None:
@@ -300,10 +267,10 @@ class DiskCache:
         """Does some work with the file, or gives the file up; `what` says in the warning what could not be done."""
         with self.lock:
             try:
-                if not self.lost:
+                if not self._lost:
                     work(self._file or self._open())
-            except (sqlite3.Error, OSError) as error:
-                self.lost = True
+            except (sqlite3.Error, OSError, ValueError) as error:
+                self._lost = True
                 _log.warning(
                     "The answer cache %s cannot be %s (%s). Going on in memory only: after a restart, answers are "
                     "asked and paid for again. Delete the file, or give another path.",
@@ -321,12 +288,7 @@ class DiskCache:
         self._file.executescript(_SCHEMA)
         return self._file
 
-    def _prune(self, file: sqlite3.Connection) -> None:
-        (count,) = file.execute(f"SELECT count(*) FROM {_TABLE}").fetchone()
-        if count > self._max_items:
-            # A tenth more than needed, so that this happens rarely.
-            surplus = count - self._max_items + self._max_items // 10
-            file.execute(
-                f"DELETE FROM {_TABLE} WHERE key IN (SELECT key FROM {_TABLE} ORDER BY written LIMIT ?)",
-                (surplus,),
-            )
+
+def _as_tuples(data: Any) -> Any:
+    """Returns what JSON holds as it was written: its lists were tuples."""
+    return tuple(map(_as_tuples, data)) if isinstance(data, list) else data

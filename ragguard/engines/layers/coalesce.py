@@ -12,43 +12,33 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Generic
 
-from ragguard.engines.base import Engine, Prompt
+from ragguard.engines.base import Engine
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.requests import R, Request
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import CircuitOpen, Closed, EngineError, EngineTimeout, InvalidInput
 from ragguard.runtime.deadline import remaining, until
 
-# A rough estimate is enough, since it only bounds the size of a batch.
-_CHARACTERS_PER_TOKEN = 4
 _MOST_LABELS = 16
 """The most labels of one batch: each prompt is answered for every one of them."""
 
 
 @dataclass(eq=False, slots=True)
-class _Caller(Generic[R]):
-    """A call that waits for its share of a batch's reply."""
-
-    request: Request[R]
-    tokens: int
-    answer: asyncio.Future[R]
-
-
-@dataclass(eq=False, slots=True)
 class _CallBatch:
-    """The calls that go out together."""
+    """The calls that go out together, each known by an object of its own. All are of one event loop."""
 
-    group: Hashable
     loop: asyncio.AbstractEventLoop
-    callers: list[_Caller[Any]] = field(default_factory=list)
-    labels: frozenset[str] = frozenset()
+    group: Hashable
+    requests: dict[object, Request] = field(default_factory=dict)
+    """The requests of the callers that still wait."""
     prompts: int = 0
-    tokens: int = 0
-    timer: asyncio.TimerHandle | None = None
-    task: asyncio.Task[None] | None = None
-    """The task that asks the engine, once the batch is sent."""
+    labels: frozenset[str] = frozenset()
+    ready: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the batch waits for no further calls."""
+    task: asyncio.Task[dict[object, Reply | BaseException]] | None = None
+    """Waits for further calls and asks the engine; no caller's cancellation reaches it. Returns the share of each."""
 
 
 class Coalesce(Layer):
@@ -57,136 +47,97 @@ class Coalesce(Layer):
     Args:
         engine: The engine that the layer wraps.
         window_ms: For how many milliseconds a batch waits for further calls, 0 to 1000.
-        max_prompts: How many prompts a batch holds at most; a larger call goes on alone.
-        max_tokens: How many tokens a batch holds at most, estimated.
+        max_prompts: How many prompts a batch holds at most, 1 or more; a larger call goes on alone.
     """
 
-    def __init__(
-        self, engine: Engine, window_ms: float = 3.0, max_prompts: int = 256, max_tokens: int = 131_072
-    ) -> None:
+    def __init__(self, engine: Engine, window_ms: float = 3.0, max_prompts: int = 256) -> None:
         if not 0 <= window_ms <= 1000:
             raise InvalidInput("window_ms", window_ms, "0 to 1000")
-        for name, value in (("max_prompts", max_prompts), ("max_tokens", max_tokens)):
-            if value < 1:
-                raise InvalidInput(name, value, "1 or more")
+        if max_prompts < 1:
+            raise InvalidInput("max_prompts", max_prompts, "1 or more")
         super().__init__(engine)
-        self._window = window_ms / 1000
-        self._max_prompts, self._max_tokens = max_prompts, max_tokens
+        self._window, self._max_prompts = window_ms / 1000, max_prompts
         # Keyed by loop: a batch belongs to one loop alone, so nothing here is shared between threads.
         self._open: dict[tuple[asyncio.AbstractEventLoop, Hashable], _CallBatch] = {}
         self._closed = False
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Sends the request in a batch with others, and returns its share of the reply."""
         if self._closed:
             raise Closed("this engine was closed; connect again")
         # The engine is looked at only where the labels of calls may differ.
-        group = (
-            request.group(await self.info_within(request.deadline))
-            if request.columns
-            else request.group(None)
-        )
+        info = await self.info_within(request.deadline) if request.columns else None
         size = len(request.prompts)
         remaining(request.deadline, f"a call of {size} prompts")
-        tokens = sum(_tokens(prompt) + request.output_tokens for prompt in request.prompts)
-        if not size or size >= self._max_prompts or tokens >= self._max_tokens:
+        if not size or size >= self._max_prompts:
             return await send_to(self._engine, request)
-        batch = self._batch_for(request, group, tokens)
-        caller = _Caller[R](request, tokens, batch.loop.create_future())
-        batch.callers.append(caller)
+        batch, caller = self._batch_for(request, request.group(info)), object()
+        assert batch.task is not None
+        batch.requests[caller] = request
         batch.prompts += size
-        batch.tokens += tokens
-        if batch.prompts == self._max_prompts or batch.tokens >= self._max_tokens:
+        if batch.prompts == self._max_prompts:
             self._close_batch(batch)
         try:
             async with until(request.deadline, f"a merged call of {size} prompts"):
-                return await caller.answer
+                share = (await asyncio.shield(batch.task))[caller]
+            if isinstance(share, BaseException):
+                raise share
+            return share
         finally:
-            self._leave(batch, caller)
-            del (
-                caller
-            )  # Breaks the reference cycle between an error, this frame and the future that holds the error.
+            del batch.requests[caller]
+            if not batch.requests:
+                self._close_batch(batch)
+                batch.task.cancel()
+            # Breaks the reference cycles of an error, this frame and the task that holds the error.
+            share = batch = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
         """Refuses whoever still waits to be merged, and closes the wrapped engine."""
         self._closed = True
         for batch in list(self._open.values()):
-            batch.loop.call_soon_threadsafe(self._refuse, batch)
+            batch.loop.call_soon_threadsafe(self._close_batch, batch)
         await self._engine.aclose()
 
-    def _batch_for(self, request: Request[Any], group: Hashable, tokens: int) -> _CallBatch:
-        """Returns the open batch of the group if this much still goes in, else a new one."""
+    def _batch_for(self, request: Request, group: Hashable) -> _CallBatch:
+        """Returns the open batch of the group if the request still goes in, else a new one."""
         loop = asyncio.get_running_loop()
         batch = self._open.get((loop, group))
         if batch is not None:
-            fits = batch.prompts + len(request.prompts) <= self._max_prompts
             labels = batch.labels | request.columns
             apart = labels != batch.labels and (len(labels) > _MOST_LABELS or _may_begin_alike(labels))
-            if fits and batch.tokens + tokens <= self._max_tokens and not apart:
+            if batch.prompts + len(request.prompts) <= self._max_prompts and not apart:
                 batch.labels = labels
                 return batch
             self._close_batch(batch)
-        batch = self._open[loop, group] = _CallBatch(group, loop, labels=request.columns)
-        batch.timer = loop.call_later(self._window, self._close_batch, batch)
+        batch = self._open[loop, group] = _CallBatch(loop, group, labels=request.columns)
+        batch.task = loop.create_task(self._answered(batch))
         return batch
 
     def _close_batch(self, batch: _CallBatch) -> None:
-        """Closes the batch for further callers and sends it, in a task that no caller's cancellation reaches."""
-        if batch.timer is not None:
-            batch.timer.cancel()
+        """Closes the batch for further callers and has it sent."""
+        batch.ready.set()
         if self._open.get((batch.loop, batch.group)) is batch:
             del self._open[batch.loop, batch.group]
-        if batch.callers:
-            batch.task = batch.loop.create_task(self._send_together(list(batch.callers)))
 
-    def _leave(self, batch: _CallBatch, caller: _Caller[Any]) -> None:
-        """Removes a caller that has its answer or was cancelled. A batch for which no caller waits is not sent."""
-        if caller.answer.done() and not caller.answer.cancelled():
-            caller.answer.exception()
-        else:
-            caller.answer.cancel()
-        batch.callers = [other for other in batch.callers if other is not caller]
-        if batch.task is None:
-            batch.prompts -= len(caller.request.prompts)
-            batch.tokens -= caller.tokens
-            if not batch.callers:
-                self._close_batch(batch)
-        elif not batch.callers:
-            batch.task.cancel()
-
-    async def _send_together(self, callers: list[_Caller[Any]]) -> None:
-        """Sends the calls as one; gives each caller its share of the reply, or the error, and empties the list."""
-        requests = [caller.request for caller in callers]
-        whole, apart = requests[0].joined(requests[1:]), False
-        try:
-            try:
-                reply = await send_to(self._engine, whole)
-                for caller, share in zip(callers, whole.shares(reply, requests), strict=True):
-                    if not caller.answer.done():
-                        caller.answer.set_result(share)
-            except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
-                apart = len(callers) > 1 and _may_be_one_prompt(error)
-                if not apart:
-                    _fail(callers, error)
-            if apart:
-                await asyncio.gather(*(self._send_together([caller]) for caller in callers))
-        finally:
-            while callers:
-                # Only a cancelled task (the loop is being torn down) leaves someone without an answer. The list is
-                # emptied: an error's frames hold this frame, which must not hold the futures that hold the error.
-                callers.pop().answer.cancel()
-
-    def _refuse(self, batch: _CallBatch) -> None:
-        _fail(batch.callers, Closed("the engine was closed before this call was sent"))
-        batch.callers = []
+    async def _answered(self, batch: _CallBatch) -> dict[object, Reply | BaseException]:
+        """Sends the calls of a batch as one when its time has come; returns each caller's share of the reply, or its
+        error."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._window):
+                await batch.ready.wait()
         self._close_batch(batch)
-
-
-def _fail(callers: list[_Caller[Any]], error: Exception) -> None:
-    """Gives the error to each caller that still waits."""
-    for caller in callers:
-        if not caller.answer.done():
-            caller.answer.set_exception(error)
+        callers, requests = [*batch.requests], [*batch.requests.values()]
+        if self._closed:
+            return dict.fromkeys(callers, Closed("the engine was closed before this call was sent"))
+        whole = requests[0].joined(requests[1:])
+        try:
+            reply = await send_to(self._engine, whole)
+            return dict(zip(callers, whole.shares(reply, requests), strict=True))
+        except Exception as error:  # noqa: BLE001 - whatever it is, the callers get it
+            if len(callers) == 1 or not _may_be_one_prompt(error):
+                return dict.fromkeys(callers, error)
+        alone = [send_to(self._engine, request) for request in requests]
+        return dict(zip(callers, await asyncio.gather(*alone, return_exceptions=True), strict=True))
 
 
 def _may_be_one_prompt(error: Exception) -> bool:
@@ -200,7 +151,3 @@ def _may_begin_alike(labels: Collection[str]) -> bool:
     """True where two labels may have one first token, so that an engine answers them another way together than alone:
     only if they have one first byte."""
     return len({label.strip().encode("utf-8", "replace")[:1] for label in labels}) < len(labels)
-
-
-def _tokens(prompt: Prompt) -> int:
-    return sum(len(message.content) for message in prompt.messages) // _CHARACTERS_PER_TOKEN + 1

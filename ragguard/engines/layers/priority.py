@@ -12,13 +12,12 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.labels import LabelRequest
 from ragguard.engines.layers.retry import failure_since
-from ragguard.engines.requests import DrawRequest, R, Request, Value
+from ragguard.engines.requests import DrawRequest, Reply, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
 from ragguard.records import Usage
 from ragguard.runtime.limiter import LEAST, Place, WorkWindow
@@ -49,9 +48,9 @@ class Priority(Layer):
         super().__init__(engine)
         self._seconds = seconds
         self._window = WorkWindow(start)
-        self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request[Any], Value]] = OrderedDict()
+        self._kept: OrderedDict[tuple[Hashable, Prompt], tuple[Request, Value]] = OrderedDict()
 
-    async def send(self, request: Request[R]) -> R:
+    async def send(self, request: Request) -> Reply:
         """Sends the request in parts, each when its turn has come. Where one fails for good no further part is sent,
         and the call fails when those that were sent have ended."""
         if request.priority < 0 or not request.prompts:
@@ -61,7 +60,7 @@ class Priority(Layer):
         rest = request.about([prompt for at, prompt in enumerate(request.prompts) if at not in known])
         if not known and self._fitting(rest, info) == len(rest.prompts):
             return await self._answer(rest, info, await self._enter(rest, info))
-        began, parts, tasks = time.monotonic(), list[Request[R]](), list[asyncio.Task[R]]()
+        began, parts, tasks = time.monotonic(), list[Request](), list[asyncio.Task[Reply]]()
         try:
             while rest.prompts and not any(task.done() and task.exception() for task in tasks):
                 size = self._fitting(rest, info)
@@ -78,17 +77,15 @@ class Priority(Layer):
                 task.cancel()
             for part, reply in zip(parts, await asyncio.gather(*tasks, return_exceptions=True), strict=False):
                 if not isinstance(reply, BaseException):
-                    self._keep(part, part.values(reply), info)
+                    self._keep(part, reply.values, info)
             self._keep(request.about([request.prompts[at] for at in known]), [*known.values()], info)
             raise
-        fresh = iter(
-            [value for part, reply in zip(parts, replies, strict=True) for value in part.values(reply)]
-        )
+        fresh = iter([value for reply in replies for value in reply.values])
         values = [known[at] if at in known else next(fresh) for at in range(len(request.prompts))]
         usage = sum((reply.usage for reply in replies), Usage(prompts=len(known), cached=len(known)))
-        return request.reply(values, replace(usage, seconds=time.monotonic() - began))
+        return Reply(values, replace(usage, seconds=time.monotonic() - began))
 
-    def _fitting(self, request: Request[Any], info: EngineInfo) -> int:
+    def _fitting(self, request: Request, info: EngineInfo) -> int:
         """Returns how many of the request's prompts go out as one: one where the engine takes no more."""
         if not (info.capabilities & {"batch", "decisions"} or _is_typed(request, info)):
             return min(1, len(request.prompts))
@@ -99,11 +96,11 @@ class Priority(Layer):
                 return at
         return len(request.prompts)
 
-    async def _enter(self, part: Request[Any], info: EngineInfo) -> Place:
+    async def _enter(self, part: Request, info: EngineInfo) -> Place:
         work = sum(_work(part, prompt, info) for prompt in part.prompts)
         return await self._window.enter(max(LEAST, work), part.priority, part.deadline)
 
-    async def _answer(self, part: Request[R], info: EngineInfo, place: Place) -> R:
+    async def _answer(self, part: Request, info: EngineInfo, place: Place) -> Reply:
         """Returns the reply to a request that has its place; in halves where it takes too long."""
         began, alone = time.monotonic(), place.need >= self._window.size
         try:
@@ -124,7 +121,7 @@ class Priority(Layer):
             return await self._answer(part, info, await self._enter(part, info))
         return part.rejoined([await self.send(half) for half in halves])
 
-    def _keep(self, part: Request[R], values: Sequence[Value], info: EngineInfo) -> None:
+    def _keep(self, part: Request, values: Sequence[Value], info: EngineInfo) -> None:
         """Keeps what a call that failed had answered."""
         if part.repeatable:
             group = part.group(info)
@@ -134,7 +131,7 @@ class Priority(Layer):
             while len(self._kept) > _MOST_KEPT:
                 self._kept.popitem(last=False)
 
-    def _taken(self, request: Request[Any], info: EngineInfo) -> dict[int, Value]:
+    def _taken(self, request: Request, info: EngineInfo) -> dict[int, Value]:
         """Returns what is kept of the request's prompts, by their index, and keeps it no longer."""
         found, group = dict[int, Value](), request.group(info)
         for at, prompt in enumerate(request.prompts):
@@ -150,11 +147,11 @@ def _leave(place: Place, _: object) -> None:
     place.leave()
 
 
-def _is_typed(request: Request[Any], info: EngineInfo) -> bool:
+def _is_typed(request: Request, info: EngineInfo) -> bool:
     return isinstance(request, LabelRequest) and request.is_typed(info)
 
 
-def _work(request: Request[Any], prompt: Prompt, info: EngineInfo) -> int:
+def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
     """Returns the work that one prompt is, in tokens to write."""
     thinking = info.thinking_tokens * (request.n if isinstance(request, DrawRequest) else 0)
     of_labels = 1 if _is_typed(request, info) else info.label_tokens

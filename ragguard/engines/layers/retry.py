@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, layers_of, send_to
-from ragguard.engines.requests import R, Request
+from ragguard.engines.requests import Reply, Request
 from ragguard.errors import (
     CircuitOpen,
     EngineError,
@@ -153,7 +153,7 @@ class Retry(Layer):
         self._patience = patience or Patience()
         self._last: EngineInfo | None = None
 
-    def send(self, request: Request[R]) -> Coroutine[Any, Any, R]:
+    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends the request, and repeats it as long as that may help."""
         return self._patience.persist(lambda: send_to(self._engine, request), request.deadline)
 

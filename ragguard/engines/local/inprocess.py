@@ -76,11 +76,11 @@ class _InProcessModel:
     async def load(self) -> Loaded:
         return await self._on_own_loop(self._load())
 
-    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request) -> Logprobs:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._logprobs(rows, asks, request.priority))
 
-    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request) -> list[list[float]]:
         async with until(request.deadline, f"vLLM with {self._name}"):
             return await self._on_own_loop(self._text_logprobs(rows, texts, request.priority))
 

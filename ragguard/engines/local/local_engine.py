@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,7 +155,7 @@ class LocalModel(Protocol):
         """Reads the weights, the first time."""
         ...
 
-    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
 
         Only the deadline and the priority of the request are used.
@@ -166,7 +166,7 @@ class LocalModel(Protocol):
         """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         ...
 
-    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         ...
 
@@ -203,7 +203,7 @@ class ThreadModel:
     async def load(self) -> Loaded:
         return await self._worker.run(lambda model, still_wanted: model[0])
 
-    async def logprobs(self, rows: Rows, asks: Asks, request: Request[Any]) -> Logprobs:
+    async def logprobs(self, rows: Rows, asks: Asks, request: Request) -> Logprobs:
         """Has the log-probabilities computed in the thread."""
         return await self._worker.run(
             lambda model, still_wanted: model[1].logprobs(rows, asks, still_wanted), request.deadline
@@ -215,7 +215,7 @@ class ThreadModel:
             lambda model, still_wanted: model[1].draw(rows, request, still_wanted), request.deadline
         )
 
-    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request[Any]) -> list[list[float]]:
+    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request) -> list[list[float]]:
         """Has the log-probabilities computed in the thread."""
         return await self._worker.run(
             lambda model, still_wanted: model[1].text_logprobs(rows, texts, still_wanted), request.deadline
@@ -261,7 +261,7 @@ class LoadedModel:
         ((one,),) = await self._model.draw(await self._rows(request, 8), request)
         return await self.tokens.text_of(one.ids)
 
-    async def next_tokens(self, request: Request[Any], asks: Asks) -> NextTokens:
+    async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Computes the log-probabilities of each ask's tokens."""
         rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
         return NextTokens(await self._model.logprobs(rows, asks, request), _usage(rows, len(rows)))
@@ -281,7 +281,7 @@ class LoadedModel:
         read = Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))
         return await self._model.text_logprobs(rows, texts, request), read
 
-    async def _rows(self, request: Request[Any], output: int) -> list[list[int]]:
+    async def _rows(self, request: Request, output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
         rows = await self.tokens.rows(request.prompts)
         limit = (self.loaded.report.info.context or sys.maxsize) - output
