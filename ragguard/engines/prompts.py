@@ -12,11 +12,11 @@ import os
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from ragguard.engines.base import Message, Prompt, Role, Span, as_labels
 from ragguard.engines.chat_frames import neutralise
@@ -46,17 +46,13 @@ _SETS = {
     "decisions": files("ragguard.engines") / "prompt_sets" / "decisions.toml",
     "nano": files("ragguard.engines") / "nano" / "prompts.toml",
 }
-_FIELDS: Mapping[str, tuple[type, str]] = {
-    "user": (str, "text"),
-    "system": (str, "text"),
-    "passage": (str, "text with {text} in it"),
-    "separator": (str, "text"),
-    "labels": (list, "a list of texts"),
-    "criteria": (list, "a list of texts, one for each label"),
-    "grades": (list, "a list of whole numbers, one for each label"),
-    "max_tokens": (int, "a whole number"),
-    "longest": (int, "a whole number"),
+_KINDS = {
+    "str": (str, "text"),
+    "int": (int, "a whole number"),
+    "tuple[str, ...]": (str, "a list of texts"),
+    "tuple[int, ...]": (int, "a list of whole numbers"),
 }
+"""The types of a template's fields: the Python type of a value or of the items of a list, and their name in errors."""
 _SLOT = re.compile(r"\{(\w+)\}")
 
 
@@ -139,20 +135,14 @@ def _fixed(role: Role, text: str) -> Message:
     return Message(role, text)
 
 
-@lru_cache(maxsize=256)
-def _slots(text: str) -> tuple[tuple[tuple[str, str], ...], str]:
-    """Returns the (text before, name) of each slot of a template, and the text after the last slot."""
-    split = _SLOT.split(text)
-    return tuple(zip(split[:-1:2], split[1::2], strict=True)), split[-1]
-
-
 def _fill(
     text: str, template: Template, passages: Sequence[str], slots: Mapping[str, str], cuttable: Sequence[str]
 ) -> tuple[str, list[tuple[int, int]]]:
     filled = ""
     cuts: list[tuple[int, int]] = []
-    parts, end = _slots(text)
-    for before, name in parts:
+    # Texts and the names of slots by turns, a text first and last.
+    *parts, end = _SLOT.split(text)
+    for before, name in zip(parts[::2], parts[1::2], strict=True):
         filled += before
         if name != "passages":
             if name not in slots:
@@ -194,36 +184,33 @@ def _template(where: str, table: object, shared: Mapping[str, str]) -> Template:
     """Returns the template in a task's table if each field has the right type."""
     if not isinstance(table, dict):
         raise InvalidInput(where, table, "a table with at least `user`")
+    kinds = {field.name: str(field.type) for field in fields(Template)}
+    if "user" not in table or table.keys() - kinds:
+        raise InvalidInput(where, sorted(table), f"`user`, and of {', '.join(kinds)} what is needed")
+    values: dict[str, Any] = {**shared}
     for key, value in table.items():
-        kind, what = _FIELDS.get(key, (object, ""))
+        kind, what = _KINDS[kinds[key]]
+        listed = kinds[key].startswith("tuple")
         # true is a number to Python.
-        if not isinstance(value, kind) or isinstance(value, bool):
+        items_fit = (type(item) is kind for item in (value if isinstance(value, list) else [value]))
+        if isinstance(value, list) != listed or not all(items_fit):
             raise InvalidInput(f"{where} {key}", value, what)
-    labels = as_labels(table["labels"]) if "labels" in table else ()
-    grades = table.get("grades", [])
-    if grades and (len(grades) != len(labels) or not all(type(grade) is int for grade in grades)):
-        raise InvalidInput(f"{where} grades", grades, _FIELDS["grades"][1])
-    criteria = table.get("criteria", [])
-    if criteria and (len(criteria) != len(labels) or not all(isinstance(text, str) for text in criteria)):
-        raise InvalidInput(f"{where} criteria", criteria, _FIELDS["criteria"][1])
-    table = {**shared, **table, "labels": labels, "criteria": tuple(criteria), "grades": tuple(grades)}
-    try:
-        return Template(**table)
-    except TypeError as error:
-        raise InvalidInput(
-            where, sorted(table), f"`user`, and of {', '.join(_FIELDS)} what is needed"
-        ) from error
+        values[key] = tuple(value) if listed else value
+    labels = as_labels(values["labels"]) if "labels" in values else ()
+    for key in ("grades", "criteria"):
+        if len(values.get(key) or labels) != len(labels):
+            raise InvalidInput(f"{where} {key}", values[key], f"{_KINDS[kinds[key]][1]}, one for each label")
+    return Template(**values)
 
 
-def _with_known_slots(prompts: PromptSet, origin: str) -> PromptSet:
-    """Returns the same set if its templates have no slot that the task does not fill."""
+def _check_slots(prompts: PromptSet, origin: str) -> None:
+    """Raises UnknownName for a template with a slot that its task does not fill."""
     for task, template in prompts.templates.items():
         usual = _shipped("default").templates[task]
         known = {"passages", *_SLOT.findall(usual.system + usual.user)}
         if unknown := set(_SLOT.findall(template.system + template.user)) - known:
             named = ", ".join(f"{{{slot}}}" for slot in sorted(known))
-            raise UnknownName(f"{origin}: [{task}] slot", sorted(unknown)[0], named)
-    return prompts
+            raise UnknownName(f"{origin}: [{task}] slot", min(unknown), named)
 
 
 @cache
@@ -247,6 +234,6 @@ def load_prompts(source: str | Path | PromptSet) -> PromptSet:
         return replace(typed.completed(asked), name=source, version=f"{asked.version}+{typed.version}")
     if not isinstance(source, str | Path) or not os.path.isfile(source):
         raise UnknownName("prompts", source, f"{', '.join(_SETS)}, or a path to a TOML file")
-    return _with_known_slots(
-        parse_prompts(Path(source).read_text(encoding="utf-8"), str(source)), str(source)
-    )
+    prompts = parse_prompts(Path(source).read_text(encoding="utf-8"), str(source))
+    _check_slots(prompts, str(source))
+    return prompts

@@ -13,11 +13,9 @@ from ragguard.engines.entailer import Entailer, Pair
 from ragguard.engines.layers import Patience
 from ragguard.engines.nli_models import ClassifyEntailer
 from ragguard.errors import (
-    EngineOverloaded,
     EngineProtocolError,
     EngineRejected,
     EngineTimeout,
-    EngineUnreachable,
     InvalidInput,
     PromptTooLong,
 )
@@ -237,41 +235,15 @@ async def test_answers_that_cannot_be_right_are_errors_and_never_numbers(served,
     await entailer.aclose()
 
 
-@pytest.mark.parametrize(
-    ("reply", "error"),
-    [
-        (Reply({"error": "x"}, 503), EngineOverloaded),
-        (Reply({"error": "x"}, 429, {"retry-after": "0"}), EngineOverloaded),
-        (Reply({"error": "x"}, 500), EngineOverloaded),
-        (Reply("no JSON"), EngineProtocolError),
-        (Reply(rows([0.2, 0.5, 0.3]), reset_after=10), EngineUnreachable),
-        (Reply(reset_after=-1), EngineUnreachable),
-    ],
-)
-async def test_passing_troubles_are_outlasted_and_lasting_ones_told(served, reply, error):
+async def test_passing_trouble_is_outlasted_and_a_late_answer_is_an_error(served):
     _, server = served
     entailer = quick(server)
     await entailer.info()
-    server.script([reply, reply], "/classify")
+    server.script([Reply({"error": "x"}, 503), Reply("no JSON")], "/classify")
     assert (await entailer.entail([PAIR])).p.shape == (1, 3)
-    server.script([reply] * 5, "/classify")
-    with pytest.raises(error, match="given up after 5 attempts"):
-        await entailer.entail([PAIR])
-    await entailer.aclose()
-
-
-async def test_a_server_that_is_not_there_or_slow(served):
-    _, server = served
-    entailer = quick(server)
-    await entailer.info()
     server.script([Reply(rows([0.2, 0.5, 0.3]), wait_s=5)], "/classify")
     with pytest.raises(EngineTimeout):
         await entailer.entail([PAIR], deadline=time.monotonic() + 0.1)
-    await server.stop()
-    with pytest.raises(EngineUnreachable):
-        await entailer.entail([PAIR])
-    await server.start()
-    assert (await entailer.entail([PAIR])).p.shape == (1, 3)
     await entailer.aclose()
 
 

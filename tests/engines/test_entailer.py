@@ -12,7 +12,7 @@ import pytest
 from support.reader import TableEntailer, reader, two_hops
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.connected_entailer import ConnectedEntailer, connect_entailer, open_entailer
+from ragguard.engines.connected_entailer import connect_entailer, open_entailer
 from ragguard.engines.entailer import (
     EngineEntailer,
     Entailer,
@@ -175,14 +175,6 @@ async def test_wrong_reply_of_an_entailer_is_refused_and_not_kept():
 
     with pytest.raises(EngineProtocolError, match="shape"):
         await connect_entailer(asked).entail([ONE])
-
-
-async def test_the_least_recently_used_pairs_go_first():
-    asked = TableEntailer()
-    cached = ConnectedEntailer(lambda: asked, most_pairs=2)
-    for pairs in ([ONE], [OTHER], [ONE], [THIRD], [ONE], [OTHER]):
-        await cached.entail(pairs)
-    assert asked.pairs == [ONE, OTHER, THIRD, OTHER]
 
 
 async def test_cuts_and_mass_are_kept_with_the_answer():

@@ -68,7 +68,7 @@ def test_child_takes_no_lock_that_a_thread_of_its_parent_held():
             and len(await entailer.entail([pair])) == 1
         )
 
-    with cache.wrapped._lock, account._lock.get(), entailer._opened.get().lock:
+    with cache.wrapped._lock, account._lock.get():
         in_time(answered)
 
 
