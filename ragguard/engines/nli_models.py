@@ -148,7 +148,13 @@ class ClassifyEntailer:
         specials = await self._specials(model.id)
         separator = self._separator if self._separator is not None else _separator(specials, model.id)
         broken_up = frozenset({*_SPECIAL, *specials, separator})
-        served = _Served(model.id, model.context, separator, broken_up, self._labels or {})
+        served = _Served(
+            model=model.id,
+            context=model.context,
+            separator=separator,
+            specials=broken_up,
+            names=self._labels or {},
+        )
         p, labels, _ = await self._classify(served, _PLAIN, None)
         names = self._labels or dict(zip(p.argmax(axis=1).tolist(), labels, strict=True))
         if self._labels is None and len(names) < p.shape[1]:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar, cast
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -23,13 +23,12 @@ from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong, 
 from ragguard.metrics import arrays
 from ragguard.metrics.agreement import auc
 from ragguard.metrics.answers import query_gain
-from ragguard.scorers.exam.record import ExamRecord
+from ragguard.scorers.exam.record import NEEDED, ExamRecord
 from ragguard.scorers.models import Models
 from ragguard.scorers.probes import abstention, belief, grade, likelihood, query_likelihood, relevance
-from ragguard.scorers.question import Answer, EntailQuestion, LabelAnswer, Question, SampleQuestion
+from ragguard.scorers.question import EntailQuestion, Question, SampleQuestion
 from ragguard.text.language import normalise
 
-T = TypeVar("T")
 Tell = Callable[[int, int], None]
 """Takes how many questions are answered, and how many there are."""
 BRIEF_CASES = 10
@@ -111,19 +110,8 @@ def exam_cases() -> Cases:
     )
 
 
-@dataclass(slots=True)
-class _Paper:
-    """The questions of one examination by probe and case, and the answers so far."""
-
-    asked: dict[tuple[str, str, int], Question] = field(default_factory=dict)
-    answers: dict[tuple[str, str, int], Answer] = field(default_factory=dict)
-    reasons: dict[str, str] = field(default_factory=dict)
-    """The reason for which a probe has no answers."""
-
-    def values(self, probe: str, case: str, read: Callable[[Any], T]) -> list[T]:
-        """Returns what `read` makes of the answers to a probe about the passages of one kind, by question."""
-        found = sorted(key for key in self.answers if key[:2] == (probe, case))
-        return [read(self.answers[key]) for key in found]
+Key: TypeAlias = tuple[str, str, int]
+"""A probe, the kind of the passage or answer that it is about, and the number of the question."""
 
 
 async def examine(engine: Engine, prompts: PromptSet, tell: Tell = lambda done, of: None) -> ExamRecord:
@@ -131,53 +119,48 @@ async def examine(engine: Engine, prompts: PromptSet, tell: Tell = lambda done, 
 
     Raises the error of the engine where it does not answer at all.
     """
-    began, info = time.monotonic(), await engine.info()
-    paper = _Paper(_questions(prompts))
-    await _answer(engine, prompts, paper, tell)
-    figures = _figures(paper)
-    return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
-        figures={name: round(value, 4) for name, value in figures.items()}, reasons=paper.reasons,
-        log_odds=_log_odds(paper),
-    )  # fmt: skip
+    return await _record(engine, prompts, _questions(prompts), tell)
 
 
 async def examine_briefly(engine: Engine, prompts: PromptSet) -> ExamRecord:
     """Returns the record of the short form: ten cases, `BRIEF_PROMPTS` prompts."""
-    began, info = time.monotonic(), await engine.info()
-    paper = _Paper()
+    asked: dict[Key, Question] = {}
     for at, one in enumerate(exam_cases().questions[: BRIEF_CASES // 2]):
         for case in ("gold", "near"):
-            _ask_labels(paper.asked, prompts, at, one, case)
-    await _answer(engine, prompts, paper, lambda done, of: None)
-    figures = {
-        "abstention": _auc(_abstains(paper, "near"), _abstains(paper, "gold")),
-        "relevance": _auc(_relevant(paper, "gold"), _relevant(paper, "near")),
-    }
+            _ask_labels(asked, prompts, at, one, case)
+    record = await _record(engine, prompts, asked, lambda done, of: None)
+    figures = {name: figure for name, figure in record.figures.items() if name in NEEDED}
+    return replace(record, brief=True, figures=figures, log_odds=None)
+
+
+async def _record(
+    engine: Engine, prompts: PromptSet, asked: Mapping[Key, Question], tell: Tell
+) -> ExamRecord:
+    began, info = time.monotonic(), await engine.info()
+    answers, reasons = await _answer(engine, prompts, asked, tell)
+    numbers = {key: _number(key, answer, answers) for key, answer in answers.items() if key[1] != "alone"}
+    figures = {name: round(value, 4) for name, value in _figures(numbers).items() if np.isfinite(value)}
     return ExamRecord(
-        info.model, info.fingerprint, prompts.identity, brief=True, seconds=round(time.monotonic() - began, 1),
-        figures={name: value for name, value in figures.items() if np.isfinite(value)}, reasons=paper.reasons,
+        info.model, info.fingerprint, prompts.identity, seconds=round(time.monotonic() - began, 1),
+        figures=figures, reasons=reasons, log_odds=_log_odds(numbers),
     )  # fmt: skip
 
 
 async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
     """Returns `ExamRecord.spread`: twenty questions, each asked `TIMES` times one after the other. The engine must have
     no cache of its own. To be called before the examination, so that a server has not seen the questions either."""
-    asked = dict[tuple[str, str, int], Question]()
+    asked: dict[Key, Question] = {}
     for at, one in enumerate(exam_cases().questions[-REPEATED // 2 :]):
         _ask_labels(asked, prompts, at, one, "near")
     models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
-    by_probe = {
-        probe: [one for key, one in asked.items() if key[0] == probe] for probe in ("abstention", "relevance")
-    }
-    found, cold = dict[str, float](), list[float]()
-    for probe, questions in by_probe.items():
+    found: dict[str, float] = {}
+    cold: list[float] = []
+    for probe in ("abstention", "relevance"):
+        questions = {key: question for key, question in asked.items() if key[0] == probe}
         rounds = []
         for _ in range(TIMES):
-            answers = cast(Sequence[LabelAnswer], await models.respond(questions))
-            rounds.append(
-                [one.p[0] / (max(sum(one.p), 1e-300) if probe == "relevance" else 1) for one in answers]
-            )
+            answers = await models.respond(list(questions.values()))
+            rounds.append([_number(key, answer, {}) for key, answer in zip(questions, answers, strict=True)])
         table = np.array(rounds)
         found[probe] = round(float(np.sqrt(table.var(axis=0, ddof=1).mean())), 6)
         cold += np.abs(table[0] - table[1:].mean(axis=0)).tolist()
@@ -185,17 +168,17 @@ async def repeated(engine: Engine, prompts: PromptSet) -> dict[str, float]:
 
 
 def _ask_labels(
-    asked: dict[tuple[str, str, int], Question], prompts: PromptSet, at: int, one: ExamQuestion, case: str
+    asked: dict[Key, Question], prompts: PromptSet, at: int, one: ExamQuestion, case: str
 ) -> None:
     passage = getattr(one, case)
     asked["abstention", case, at] = abstention(prompts, one.question, passage)
     asked["relevance", case, at] = relevance(prompts, one.question, passage)
 
 
-def _questions(prompts: PromptSet) -> dict[tuple[str, str, int], Question]:
+def _questions(prompts: PromptSet) -> dict[Key, Question]:
     """Returns the questions of the whole form. What decides no verdict, or is told by few cases, is asked of every
     second question: written answers, passages on the subject without the answer, grades, second hops."""
-    cases, asked = exam_cases(), dict[tuple[str, str, int], Question]()
+    cases, asked = exam_cases(), dict[Key, Question]()
     for at, one in enumerate(cases.questions):
         second = at % 2 == 0
         for case in _GRADES:
@@ -228,101 +211,82 @@ def _greedy(prompts: PromptSet, question: str, passages: Sequence[str]) -> Sampl
     return SampleQuestion(asked.prompt, 1, min(16, asked.max_tokens), 0.0, seed=0)
 
 
-async def _answer(engine: Engine, prompts: PromptSet, paper: _Paper, tell: Tell) -> None:
-    """Asks the questions, a few of each probe at a time; a probe whose question fails is asked no more."""
+async def _answer(
+    engine: Engine, prompts: PromptSet, asked: Mapping[Key, Question], tell: Tell
+) -> tuple[dict[Key, Any], dict[str, str]]:
+    """Returns the answers, and the reasons for which probes have none. A few questions of each probe are asked at a
+    time; a probe whose question fails is asked no more."""
     models = Models(engine, engine, EngineEntailer(engine, prompts), PRIORITY)
-    todo: dict[str, list[tuple[str, str, int]]] = {}
-    for key in sorted(paper.asked, key=lambda key: (key[2], key[1])):
+    answers: dict[Key, Any] = {}
+    reasons: dict[str, str] = {}
+    todo: dict[str, list[Key]] = {}
+    for key in sorted(asked, key=lambda key: (key[2], key[1])):
         todo.setdefault(key[0], []).append(key)
+    probes = len(todo)
 
-    async def few(probe: str, keys: Sequence[tuple[str, str, int]]) -> None:
+    async def few(probe: str, keys: Sequence[Key]) -> None:
         try:
-            answers = await models.respond([paper.asked[key] for key in keys])
+            answers.update(zip(keys, await models.respond([asked[key] for key in keys]), strict=True))
         except _OF_THE_PROBE as error:
-            if len(paper.reasons) + 1 == len({key[0] for key in paper.asked}):  # nothing at all is answered
+            if len(reasons) + 1 == probes:  # nothing at all is answered
                 raise
-            paper.reasons[probe] = str(error)
-            todo[probe] = []
-        else:
-            paper.answers.update(zip(keys, answers, strict=True))
+            reasons[probe] = str(error)
 
-    while any(todo.values()):
-        now = {probe: keys[:_AT_ONCE] for probe, keys in todo.items() if keys}
-        todo = {probe: keys[_AT_ONCE:] for probe, keys in todo.items()}
+    while todo:
         # Together, so that questions about one passage are read together.
-        await asyncio.gather(*(few(probe, keys) for probe, keys in now.items()))
-        tell(len(paper.answers), len(paper.asked))
-    for probe in paper.reasons:  # a part of the cases would be another examination
-        paper.answers = {key: answer for key, answer in paper.answers.items() if key[0] != probe}
+        await asyncio.gather(*(few(probe, keys[:_AT_ONCE]) for probe, keys in todo.items()))
+        todo = {
+            probe: keys[_AT_ONCE:] for probe, keys in todo.items() if keys[_AT_ONCE:] and probe not in reasons
+        }
+        tell(len(answers), len(asked))
+    # A part of the cases would be another examination.
+    return {key: answer for key, answer in answers.items() if key[0] not in reasons}, reasons
 
 
-def _figures(paper: _Paper) -> dict[str, float]:
-    """Returns the figures that the answers give."""
-    gain = {case: _gains(paper, case) for case in _GRADES}
-    likely = {case: paper.values("likelihood", case, _mean) for case in ("gold", *_MISLEADING)}
-    graded = [
-        (g, float(_GRADES[case])) for case in _GRADES for g in paper.values("grades", case, _expected_grade)
-    ]
-    held = [p >= 0.5 for case in _WITHOUT for p in _abstains(paper, case)]
+def _number(key: Key, answer: Any, answers: Mapping[Key, Any]) -> float:
+    """Returns what an answer says as a number: a probability, a log-probability, a grade, or whether it is right."""
+    probe, case, at = key
+    if probe == "abstention":
+        return float(answer.p[0])
+    if probe == "relevance":
+        return float(answer.p[0] / max(sum(answer.p), 1e-300))
+    if probe == "grades":
+        return float(np.dot(answer.p, range(1, len(answer.p) + 1)) / max(sum(answer.p), 1e-300))
+    if probe == "query_gain":
+        return query_gain(answer.logprobs, answers[probe, "alone", at].logprobs)
+    if probe == "likelihood":
+        return float(answer.mean)
+    if probe == "entailment":
+        return float(np.argmax(answer.p) == (0 if case == "same" else 2))
     cases = exam_cases()
-    answers = [one.answer for one in cases.questions[::2]], [one.answer for one in cases.two_hop[::2]]
-    right = [_holds(paper.values("right", case, _text), wanted) for case, wanted in
-             zip(("gold", "two_hop"), answers, strict=True)]  # fmt: skip
-    verdicts = [
-        *paper.values("entailment", "same", lambda answer: float(np.argmax(answer.p) == 0)),
-        *paper.values("entailment", "wrong", lambda answer: float(np.argmax(answer.p) == 2)),
-    ]
-    found = {
-        "abstention": _auc(_both(paper, _abstains), _abstains(paper, "gold")),
-        "relevance": _auc(_relevant(paper, "gold"), _both(paper, _relevant)),
-        "query_gain": _auc(gain["gold"], [*gain["near"], *gain["other"]]),
-        "likelihood": _auc(likely["gold"], [*likely["contradiction"], *likely["near"]]),
+    of = cases.questions[at] if case == "gold" else cases.two_hop[::2][at - len(cases.questions)]
+    return float(f" {normalise(of.answer)} " in f" {normalise(answer.samples[0].text)} ")
+
+
+def _figures(numbers: Mapping[Key, float]) -> dict[str, float]:
+    """Returns the figures that the answers give; nan where nothing was asked."""
+
+    def of(probe: str, *cases: str) -> list[float]:
+        return _of(numbers, probe, *cases)
+
+    graded = [(number, float(_GRADES[key[1]])) for key, number in numbers.items() if key[0] == "grades"]
+    return {
+        "abstention": _auc(of("abstention", *_WITHOUT), of("abstention", "gold")),
+        "relevance": _auc(of("relevance", "gold"), of("relevance", *_WITHOUT)),
+        "query_gain": _auc(of("query_gain", "gold"), of("query_gain", *_WITHOUT)),
+        "likelihood": _auc(of("likelihood", "gold"), of("likelihood", *_MISLEADING)),
         "grades": _spearman(graded),
-        "entailment": _share(verdicts),
-        "partial": _auc(gain["gold"], gain["partial"]),
-        "right": _share(right[0]),
-        "right_two_hop": _share(right[1]),
-        "abstains": _share(held),
+        "entailment": _share(of("entailment", "same", "wrong")),
+        "partial": _auc(of("query_gain", "gold"), of("query_gain", "partial")),
+        "right": _share(of("right", "gold")),
+        "right_two_hop": _share(of("right", "two_hop")),
+        "abstains": _share([p >= 0.5 for p in of("abstention", *_WITHOUT)]),
     }
-    return {name: value for name, value in found.items() if np.isfinite(value)}
 
 
-def _both(paper: _Paper, read: Callable[[_Paper, str], list[float]]) -> list[float]:
-    return [value for case in _WITHOUT for value in read(paper, case)]
-
-
-def _abstains(paper: _Paper, case: str) -> list[float]:
-    return paper.values("abstention", case, lambda answer: float(answer.p[0]))
-
-
-def _relevant(paper: _Paper, case: str) -> list[float]:
-    return paper.values("relevance", case, lambda answer: answer.p[0] / max(sum(answer.p), 1e-300))
-
-
-def _gains(paper: _Paper, case: str) -> list[float]:
-    found = sorted(key for key in paper.answers if key[:2] == ("query_gain", case))
-    pairs = [(paper.answers[key], paper.answers["query_gain", "alone", key[2]]) for key in found]
-    return [query_gain(one.logprobs, other.logprobs) for one, other in cast(Any, pairs)]
-
-
-def _mean(answer: Any) -> float:
-    return float(answer.mean)
-
-
-def _text(answer: Any) -> str:
-    return str(answer.samples[0].text)
-
-
-def _expected_grade(answer: Any) -> float:
-    return float(np.dot(answer.p, range(1, len(answer.p) + 1)) / max(sum(answer.p), 1e-300))
-
-
-def _holds(texts: Sequence[str], wanted: Sequence[str]) -> list[bool]:
-    """Returns, for each text, whether it holds the words of the wanted answer."""
-    return [
-        f" {normalise(answer)} " in f" {normalise(text)} "
-        for text, answer in zip(texts, wanted, strict=False)
-    ]
+def _of(numbers: Mapping[Key, float], probe: str, *cases: str) -> list[float]:
+    """Returns the numbers of a probe about passages of these kinds, by question."""
+    return [numbers[key] for case in cases for key in sorted(numbers) if key[:2] == (probe, case)]
 
 
 def _share(values: Sequence[float]) -> float:
@@ -342,10 +306,10 @@ def _spearman(pairs: Sequence[tuple[float, float]]) -> float:
     return float(np.asarray(np.corrcoef(arrays.ranks(table)))[0, 1])
 
 
-def _log_odds(paper: _Paper) -> tuple[float, float] | None:
+def _log_odds(numbers: Mapping[Key, float]) -> tuple[float, float] | None:
     """Fits the log-odds of an answering passage by its query gain, with both kinds weighted alike, so that a half means
     that neither is likelier; a small penalty keeps the slope finite where the gains separate the kinds."""
-    good, bad = _gains(paper, "gold"), _both(paper, _gains)
+    good, bad = _of(numbers, "query_gain", "gold"), _of(numbers, "query_gain", *_WITHOUT)
     if not good or not bad:
         return None
     x = np.stack([np.ones(len(good) + len(bad)), np.array([*good, *bad])], axis=1)

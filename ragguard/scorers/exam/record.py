@@ -11,14 +11,16 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.prompts import PromptSet
 from ragguard.errors import ProbeFailed, shown_apart
 
+_SHIPPED = files("ragguard.scorers.exam") / "records"
 VERSION = 2
 """The version of the examination's cases; a model is examined anew when it changes."""
 NEEDED: Mapping[str, float] = {
@@ -44,25 +46,24 @@ ABOUT: Mapping[str, str] = {
     "abstains": "abstains where no passage has the answer",
 }
 """The meaning of each figure, in the order in which they are shown."""
-_PROBES: Mapping[str, tuple[str, ...]] = {
-    "p_abstain": ("abstention",),
-    "p_relevant": ("relevance",),
-    **dict.fromkeys(
-        ("utility", "distracting_effect", "udcg", "udcg_context", "delta_udcg_selection", "learned_udcg"),
-        ("abstention", "relevance"),
-    ),
-    "utility_given": ("abstention", "relevance"),
-    **dict.fromkeys(("grade", "ra_nwg", "proc", "pct_proc", "selection_efficiency", "t"), ("grades",)),
-    **dict.fromkeys(("n_recall", "precision_at_grade", "harm"), ("grades",)),
-    **dict.fromkeys(("coverage", "delta_coverage", "alpha_ndcg", "coverage_total", "density"), ("grades",)),
-    **dict.fromkeys(("answerability", "answer_coverage", "answer_density"), ("grades",)),
-    **dict.fromkeys(("seper", "seper_hard", "seper_closed_book", "semantic_entropy"), ("entailment",)),
-    **dict.fromkeys(("delta_seper", "delta_seper_alone", "delta_seper_total"), ("entailment",)),
-    **dict.fromkeys(("delta_seper_selection", "delta_semantic_entropy"), ("entailment",)),
-    **dict.fromkeys(("likelihood", "likelihood_total", "delta_likelihood", "log_gain"), ("likelihood",)),
-    **dict.fromkeys(("delta_likelihood_alone", "delta_likelihood_total"), ("likelihood",)),
-    "query_gain": ("query_gain",),
+_RESTING: Mapping[tuple[str, ...], str] = {
+    ("abstention",): "p_abstain",
+    ("relevance",): "p_relevant",
+    (
+        "abstention",
+        "relevance",
+    ): "utility utility_given distracting_effect udcg udcg_context delta_udcg_selection learned_udcg",
+    (
+        "grades",
+    ): "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
+    "delta_coverage alpha_ndcg coverage_total density answerability answer_coverage answer_density",
+    ("entailment",): "seper seper_hard seper_closed_book semantic_entropy delta_seper delta_seper_alone "
+    "delta_seper_total delta_seper_selection delta_semantic_entropy",
+    ("likelihood",): "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
+    "delta_likelihood_total",
+    ("query_gain",): "query_gain",
 }
+"""The metrics that rest on examined probes, by these probes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +114,6 @@ class ExamRecord:
         return f"{self.model} failed {form} in {failed}" if failed else ""
 
 
-def probes_of(metric: str) -> tuple[str, ...]:
-    """Returns the examined probes on which a metric rests."""
-    return _PROBES.get(metric, ())
-
-
 def remarks_on(engines: Iterable[str]) -> list[str]:
     """Returns a sentence for each of these engines, by fingerprint, that failed its examination in something."""
     known = records()
@@ -128,9 +124,10 @@ def failed_behind(metric: str, origins: Iterable[str]) -> str:
     """Returns why a metric must not decide anything, given the engines and settings that scored it: one of the models
     failed in a probe that the metric rests on. "" where none did."""
     texts = list(origins)
+    probes = {probe for tried, metrics in _RESTING.items() if metric in metrics.split() for probe in tried}
     for fingerprint, record in records().items():
         failed = record.failed.keys() - ({"relevance"} if record.replaces_relevance else set())
-        if failed.intersection(probes_of(metric)) and any(fingerprint in text for text in texts):
+        if failed & probes and any(fingerprint in text for text in texts):
             return record.remark
     return ""
 
@@ -156,30 +153,24 @@ def answers_file(examinee: str) -> Path:
 def known_record(info: EngineInfo, prompts: PromptSet) -> ExamRecord | None:
     """Returns the record of a model with these prompts; None where it was never examined."""
     name = _name(info, prompts)
-    for place in (exams_folder() / name, files("ragguard.scorers.exam") / "records" / name):
-        try:
-            data = json.loads(place.read_text(encoding="utf-8"))
-            log_odds = data.pop("log_odds")
-            return ExamRecord(**data, log_odds=None if log_odds is None else (log_odds[0], log_odds[1]))
-        except (OSError, ValueError, TypeError, KeyError):  # none there, or one of another version
-            continue
-    return None
+    return _read(exams_folder() / name) or _read(_SHIPPED / name)
 
 
 def records() -> dict[str, ExamRecord]:
     """Returns all records that are kept, by the model's fingerprint."""
-    found: dict[str, ExamRecord] = {}
-    ours = files("ragguard.scorers.exam") / "records"
-    places = [*(ours.iterdir() if ours.is_dir() else ()), *sorted(exams_folder().glob("*.json"))]
-    for place in places:
-        try:
-            data = json.loads(place.read_text(encoding="utf-8"))
-            record = ExamRecord(**data)
-        except (OSError, ValueError, TypeError):
-            continue
-        if record.cases == VERSION:
-            found[record.fingerprint] = record
-    return found
+    places = [*_SHIPPED.iterdir(), *sorted(exams_folder().glob("*.json"))]
+    return {record.fingerprint: record for place in places if (record := _read(place))}
+
+
+def _read(place: Traversable) -> ExamRecord | None:
+    """Returns the record in a file; None where there is none, or one of another version."""
+    try:
+        record = ExamRecord(**json.loads(place.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+    if record.log_odds is not None:
+        record = replace(record, log_odds=(record.log_odds[0], record.log_odds[1]))
+    return record if record.cases == VERSION else None
 
 
 def keep_record(record: ExamRecord, path: Path) -> bool:
@@ -248,12 +239,14 @@ def verdicts_of(
         (read, ("abstention", "likelihood", "query_gain")),
         (judged, ("relevance", "grades", *(("entailment",) if judge_compares else ()))),
     ):
-        for probe, why in (record.failed if record else {}).items():
-            if probe in probes:
-                failed[probe] = (
-                    f"{record.model if record else ''} failed its examination in {probe.replace('_', ' ')} ({why}), so "
-                    f"it is not asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
-                )
+        if record is None:
+            continue
+        failed |= {
+            probe: f"{record.model} failed its examination in {probe.replace('_', ' ')} ({why}), so it is not "
+            f"asked; use a larger model, or set {SWITCH}=off to have such numbers all the same"
+            for probe, why in record.failed.items()
+            if probe in probes
+        }
     if "grades" in failed:  # ratings of sub-questions are digits on a scale as well
         failed["ratings"] = failed["grades"]
     spread = {
