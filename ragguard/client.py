@@ -248,18 +248,12 @@ class RagGuard:
             dry_run: True returns a Plan of the requests, prompts and tokens that scoring would take, and asks nothing
                 but the few short requests that find out what a server can.
         """
-        if not isinstance(run, RunHandle):
-            if dry_run:
-                return await self._service.on_demand.plan(run)
-            scored = await self._service.on_demand.evaluate_record(run)
-        elif not run.sampled:
-            return Plan() if dry_run else Scores([])
-        elif dry_run:
-            return await self._service.on_demand.plan_captured(run)
-        elif run.closed:
-            scored = await self._service.on_demand.evaluate_captured(run)
-        else:
-            scored = await self._service.on_demand.evaluate_open(run)
+        on_demand, sampled = self._service.on_demand, not isinstance(run, RunHandle) or run.sampled
+        if dry_run:
+            return await on_demand.plan(run) if sampled else Plan()
+        if not sampled:
+            return Scores([])
+        scored = await on_demand.evaluate(run)
         return Scores(scored.scores, scored.failures)
 
     def score_runs(

@@ -3,7 +3,7 @@
 A hook puts an event into a queue and returns after a few microseconds; the writer gathers events for some milliseconds
 and commits a batch. Writes of the scorer go through the same queue, so that all writes have one order. The queue is
 bounded by count and by bytes; beyond that events are dropped and counted, and a run that lost some says so. A hook that
-is called on an event loop never waits.
+is called on an event loop never waits. A batch that the disk does not take now is tried again with pauses.
 """
 
 from __future__ import annotations
@@ -12,27 +12,21 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import TypeVar
+from dataclasses import replace
+from typing import Final, Protocol, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.open_runs import WholeRun
-from ragguard.errors import Closed
-from ragguard.runtime.faults import Faults
-from ragguard.service.batches import PatientWriter, Redactor, storable_event
+from ragguard.errors import Closed, RagguardError, StoreError, StoreUnavailable
+from ragguard.runtime.circuit_breaker import RetrySchedule
+from ragguard.runtime.faults import NOTICES, Faults, describe
+from ragguard.service.batches import Redactor, storable_event
 from ragguard.service.configuration import Configuration
-from ragguard.service.queue import (
-    UNMEASURED,
-    AwaitedEvent,
-    EventQueue,
-    LostEvents,
-    QueueItem,
-    WriterJob,
-    WriterListener,
-    size_of,
-)
+from ragguard.service.queue import UNMEASURED, EventQueue, QueueItem, WriterJob, size_of
 from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.secret_filter import logger
 
 T = TypeVar("T")
@@ -56,8 +50,33 @@ PACE = 0.005
 """The most seconds that a hook on a thread waits while the queue is more than half full and the disk keeps up."""
 STUCK = 1.0
 """The seconds without work of the writer after which no hook waits for it, unless `block(SECONDS)` asks for more."""
-_NO_THREADS = "Python ends and starts no thread any more (3.12.0 and 3.12.1 as soon as main() has returned)"
-_SAY_EVERY = 60.0
+LOST: Final = "ragguard.events_lost"
+"""Metadata key of a run that says how many of its events were lost."""
+_RUNS_KEPT = 10_000
+"""The most runs with lost events that are remembered until they end."""
+_PAUSES = RetrySchedule(first=0.1, longest=5.0)
+"""The pauses between two attempts at writing a batch."""
+_OUTAGE = (
+    "%s. What is captured waits in memory, at most %s bytes, and is tried again every few seconds; beyond that the "
+    "oldest is dropped, and what waits is lost if this process ends. Free the disk"
+)
+
+
+class WriterListener(Protocol):
+    """The owner of a writer, which is told of its progress."""
+
+    def started(self) -> None:
+        """Reports that the writer was started; called once, by the thread that captured first."""
+        ...
+
+    def stored(self, changed: Mapping[str, bool], *, ended: bool) -> None:
+        """Reports that events are stored: the open runs of which steps have ended or changed, each with whether other
+        steps of the turn are still open, and whether runs have ended. Called on the writer's thread."""
+        ...
+
+    def tick(self) -> None:
+        """Does the owner's housekeeping; called on the writer's thread every `tick_seconds`."""
+        ...
 
 
 class Intake:
@@ -73,23 +92,21 @@ class Intake:
         redactor: Redactor | None = None,
     ) -> None:
         self._store, self._faults, self._listener = store, faults, listener
+        self._redactor = redactor or Redactor(None, faults)
         self._full, self._bounds = settings.durability == "full", settings.bounds
         self._tick_seconds = settings.tick_seconds
-        self._redactor = redactor
-        self._queue: EventQueue = EventQueue(self._bounds)
+        self._queue = EventQueue(self._bounds)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
         self._last: Callable[[], object] = lambda: None
-        self._batch: list[QueueItem] = []
-        """The items that the writer has taken out of the queue and not yet written."""
         self._worked = time.monotonic()
         """The time at which the writer last began or ended a batch, on the monotonic clock."""
-        self._hurried = False
-        """True where a step is to be written without waiting for further events."""
-        self._patient = PatientWriter(self._store, self._queue, self._bounds.bytes)
-        self._lost = LostEvents()
-        self._said: dict[str, float] = {}
+        self._next_tick = self._awake_until = self._worked
+        self._try_now = False
+        """True where a disk that has failed is to be tried without a pause."""
+        self._lost: dict[str, int] = {}
+        """How many events were lost of runs that have not ended in the store."""
 
     @property
     def depth(self) -> int:
@@ -109,16 +126,15 @@ class Intake:
             if self.closed:
                 self._lose([event], "it came after close()")
                 return
-            if self._full and type(event) is not RunStarted and self._may_wait():
-                if not self._store.outage:
-                    self._put_and_wait(event)
-                    return
-                self._unconfirmed()
-            if not self._queue.put(event):
+            waiting = len(self._queue)
+            if waiting < UNMEASURED:
+                self._queue.append(event)
+            else:
                 self._offer(event)
-            elif type(event) is StepEnded and self._listener is not None and self._listener.waits_for_steps:
-                self._hurried = True
-                self._queue.wake()
+            if self._full and type(event) is not RunStarted and self._may_wait():
+                self._wait_for_disk()
+            elif waiting == UNMEASURED - 1:
+                self._queue.hurry()  # the batch is complete, and the next hook would have to measure its event
         except Closed as error:
             self._lose([event], str(error))
         except Exception as error:  # noqa: BLE001 - whatever it is, the host must not see it
@@ -130,13 +146,10 @@ class Intake:
         if self._thread is None or self.closed:
             return
         if self._full:
-            if self._store.outage:
-                self._unconfirmed()
-                return
             try:
                 async with asyncio.timeout(DISK_WAIT):
-                    await asyncio.wrap_future(self.do(lambda: None))
-            except (TimeoutError, Closed):
+                    await asyncio.wrap_future(self.do(_nothing, awaits_disk=True))
+            except (TimeoutError, RagguardError):
                 self._unconfirmed()
             return
         if self._queue.crowded and self._keeps_up():
@@ -148,7 +161,7 @@ class Intake:
     def not_awaited(self) -> None:
         """Warns that `durability="full"` cannot hold for a run that ends on an event loop without `async with`."""
         if self._full and not self._may_wait():
-            self._say(
+            NOTICES.warn(
                 "not awaited",
                 'durability="full" cannot wait in `with rg.run(...)` on an event loop; use `async with rg.run(...)`',
             )
@@ -158,37 +171,35 @@ class Intake:
         with self._lock:
             if self._thread is not None or self.closed:
                 return
-            thread = threading.Thread(
-                target=self._write_all, args=(self._queue,), name="ragguard-writer", daemon=True
-            )
+            thread = threading.Thread(target=self._write_all, name="ragguard-writer", daemon=True)
             try:
                 thread.start()
             except RuntimeError as error:
-                raise Closed(_NO_THREADS) from error
+                raise Closed("Python is ending and starts no thread any more") from error
             self._thread = thread
         if self._listener is not None:
             self._listener.started()
 
-    def do(self, work: Callable[[], T], *, wake: bool = True) -> Future[T]:
+    def do(self, work: Callable[[], T], *, wake: bool = True, awaits_disk: bool = False) -> Future[T]:
         """Calls a function on the writer's thread, after everything that was put in before; returns the future result.
 
-        With `wake` the writer wakes at once; without it the function waits for the batch of the events before it.
+        With `wake` the writer wakes at once; without it the function waits for the batch of the events before it. With
+        `awaits_disk` the result is the error where the disk does not take these events now.
         """
         done: Future[T] = Future()
-        if self.closed:
-            done.set_exception(Closed("the service was closed; make a new RagGuard"))
-            return done
         try:
+            if self.closed:
+                raise Closed("the service was closed; make a new RagGuard")
             self.start()
         except Closed as error:
             done.set_exception(error)
             return done
-        # Woken before the job is queued: a wake after the writer has taken the job would hurry the events behind it.
+        job = WriterJob(work, done, awaits_disk)
         if wake:
-            self._patient.try_now = True
-            self._queue.wake()
-        job: WriterJob[T] = WriterJob(work, done)
-        self._queue.append(job)
+            self._try_now = True
+            self._queue.hurry(job)
+        else:
+            self._queue.append(job)
         return done
 
     def is_current(self) -> bool:
@@ -198,8 +209,10 @@ class Intake:
     def close(self, timeout: float, last: Callable[[], object] = lambda: None) -> bool:
         """Writes what is queued, calls `last` and ends the thread; returns False where that took too long."""
         with self._lock:
-            self.closed = self._patient.ending = self._patient.try_now = True
+            self.closed = self._try_now = True
             thread, self._last = self._thread, last
+        if thread is threading.current_thread():
+            return True
         if thread is None:
             thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
             try:
@@ -207,11 +220,7 @@ class Intake:
             except RuntimeError:  # Python 3.12 starts none while the process ends
                 self._guarded(last)
                 return True
-        elif thread is threading.current_thread():
-            return True
-        else:
-            self._queue.wake()
-            self._queue.append(None)
+        self._queue.hurry()
         thread.join(timeout)
         return not thread.is_alive()
 
@@ -227,165 +236,163 @@ class Intake:
         size, block = size_of(event), self._bounds.block
         if self._queue.offer(event, size):
             if self._queue.crowded and self._keeps_up() and self._may_wait():
-                self._queue.wait_below_half(PACE)
+                self._queue.wait(lambda: not self._queue.crowded, PACE)
             return
         patience = min(block, self._worked + max(block, STUCK) - time.monotonic())
-        if patience > 0 and self._may_wait() and self._queue.offer_within(event, size, patience):
-            return
-        dropped = self._queue.force(event, size)
+        if patience > 0 and self._may_wait():
+            self._queue.wait(lambda: self._queue.fits(event, size), patience)
         self._lose(
-            dropped,
+            self._queue.force(event, size),
             f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes; look at the "
             "disk, raise queue_bytes= or queue_size=, or slow threads down with on_overflow='block(SECONDS)'",
         )
 
-    def _put_and_wait(self, event: Event | WholeRun) -> None:
-        awaited = AwaitedEvent(event, threading.Event())
-        self._queue.wake()
-        self._queue.append(awaited)
-        if not awaited.written.wait(DISK_WAIT) or not awaited.on_disk:
+    def _wait_for_disk(self) -> None:
+        """Waits until what was captured so far is on the disk, as `durability="full"` promises a thread."""
+        try:
+            if self._store.outage:
+                raise StoreUnavailable(self._store.outage)
+            self.do(_nothing, awaits_disk=True).result(DISK_WAIT)
+        except (TimeoutError, RagguardError):
             self._unconfirmed()
 
     def _unconfirmed(self) -> None:
         self._store.count("events_unconfirmed")
-        self._say(
+        NOTICES.warn(
             "unconfirmed",
             f"a step was not on the disk after {DISK_WAIT:g} s, or the disk takes nothing now; "
-            'durability="full" does not hold for what is captured now',
+            'durability="full" does not hold for what is captured now (counted)',
         )
 
-    def _lose(self, events: Sequence[QueueItem], why: str) -> None:
-        if number := self._lost.note(events):
-            self._store.count("events_lost", number)
-            self._say("lost", f"what is captured now is lost: {why}")
+    def _lose(self, items: Sequence[QueueItem], why: str) -> None:
+        """Counts events that are lost; called from any thread."""
+        lost = 0
+        for item in items:
+            if isinstance(item, WriterJob):
+                continue
+            lost += 3 if isinstance(item, WholeRun) else 1  # a whole run began, retrieved and ended
+            run_id = getattr(item, "run_id", "")
+            if run_id and (run_id in self._lost or len(self._lost) < _RUNS_KEPT):
+                self._lost[run_id] = self._lost.get(run_id, 0) + 1
+        if lost:
+            self._store.count("events_lost", lost)
+            NOTICES.warn("lost", f"what is captured now is lost (and counted): {why}")
 
-    def _say(self, what: str, message: str) -> None:
-        """Logs an error message, each kind at most once a minute."""
-        now = time.monotonic()
-        if now - self._said.get(what, -_SAY_EVERY) >= _SAY_EVERY:
-            self._said[what] = now
-            _log.error("%s (counted, and said again in a minute where it goes on)", message)
-
-    def _write_all(self, queue: EventQueue) -> None:
-        """Writes until the intake is closed. After an error that gets here (an exception raised into the thread from
-        outside, no memory left) the batch is tried once more, and is lost when that fails, too."""
-        failed: list[QueueItem] = []
-        while True:
+    def _write_all(self) -> None:
+        """Writes until the intake is closed and all is written."""
+        while not self.closed or self._queue:
+            batch: list[QueueItem] = []
             try:
-                self._serve(queue)
-                break
+                batch = self._gathered()
+                self._write(batch)
             except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
-                self._faults.note("the writer was started again; it", error)
-                self._store.count("writer_restarts")
-                if failed is self._batch:
-                    self._give_up(error)
-                failed = self._batch
-                time.sleep(LINGER)  # an error that comes back at once must not keep the processor busy
+                self._faults.note("the writer", error)
+                for item in batch:
+                    if isinstance(item, WriterJob):
+                        item.fail(StoreError(f"the writer failed: {describe(error)}"))
+                self._lose(batch, "the store failed")
+            del batch  # frees thousands of objects here, and not while the next hook runs
+            self._worked = time.monotonic()
         self._guarded(self._last)
 
-    def _serve(self, queue: EventQueue) -> None:
-        next_tick = awake_until = time.monotonic()
-        while True:
-            if (now := time.monotonic()) >= next_tick:
-                next_tick = now + self._tick_seconds
-                if self._listener is not None:
-                    self._guarded(self._listener.tick)
-            if not self._batch:
-                rested = now < awake_until and not queue and not queue.rest(LINGER)
-                if not queue:
-                    if not rested:
-                        queue.sleep(next_tick - time.monotonic())
-                    continue
-                first = queue.first()
-                if first is not None and not isinstance(first, (WriterJob, AwaitedEvent)):
-                    awake_until = time.monotonic() + AWAKE
-                    if not rested and not self._hurried and len(queue) < UNMEASURED:
-                        queue.rest(LINGER)
-                self._hurried = False
-                self._batch = queue.take(BATCH, BATCH_BYTES)
-                # After `take`: a wake that stays behind its job would have the next events written one by one.
-                queue.forget_wakes()
-            self._worked = time.monotonic()
-            running = None not in self._batch
-            self._write(self._batch)
-            self._batch = []  # frees thousands of objects here, and not while the next hook runs
-            self._worked = time.monotonic()
-            if not running:
-                return
+    def _gathered(self) -> list[QueueItem]:
+        """Waits for events and gathers some; returns them, or nothing where there are none yet."""
+        queue, now = self._queue, time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = now + self._tick_seconds
+            if self._listener is not None:
+                self._guarded(self._listener.tick)
+        if now < self._awake_until and len(queue) < UNMEASURED:
+            queue.rest(LINGER)
+        elif not queue:
+            queue.sleep(self._next_tick - now)
+            if queue:
+                self._awake_until = time.monotonic() + AWAKE  # gathers what comes behind the first event
+            return []
+        self._worked = time.monotonic()
+        batch = queue.take(BATCH, BATCH_BYTES)
+        if not all(isinstance(item, WriterJob) for item in batch):
+            self._awake_until = self._worked + AWAKE
+        return batch
 
     def _write(self, batch: Sequence[QueueItem]) -> None:
-        items: list[Event | WholeRun] = []
-        waiting: list[AwaitedEvent] = []
+        events: list[Event | WholeRun] = []
+        waiting: list[WriterJob[object]] = []
         for item in batch:
-            if isinstance(item, WriterJob):
-                self._record(items, waiting)
-                items, waiting = [], []
-                if not item.done.done():  # a batch may be repeated
-                    item.run()
-            elif isinstance(item, AwaitedEvent):
-                items.append(item.event)
+            if not isinstance(item, WriterJob):
+                events.append(item)
+            elif item.awaits_disk:
                 waiting.append(item)
-            elif item is not None:
-                items.append(item)
-        self._record(items, waiting)
+            else:
+                self._record(events, waiting)
+                events, waiting = [], []
+                item.run()
+        self._record(events, waiting)
 
-    def _record(self, items: Sequence[Event | WholeRun], waiting: Sequence[AwaitedEvent]) -> None:
-        if not items:
-            return
-        why = "the disk took nothing until the end"
-        try:
+    def _record(self, events: Sequence[Event | WholeRun], waiting: Sequence[WriterJob[object]]) -> None:
+        """Writes events, then ends the jobs that wait for them."""
+        if events:
             # Each event is built, made into rows and let go before the next one is built: the garbage collector would
             # visit all passages of a batch again and again.
-            changed = self._patient.write(self._store.prepare(self._prepared(items)), waiting)
-        except BaseException as error:  # noqa: BLE001 - whatever it is, the writer goes on
-            self._faults.note("the store", error)
-            changed, why = None, "the store failed"
-        for awaited in waiting:
-            awaited.on_disk = changed is not None
-            awaited.written.set()
-        if changed is None:
-            self._lose(items, why)
-            return
-        kinds = Counter(map(type, items))
-        whole = sum(isinstance(item, WholeRun) for item in items)
-        self._store.count("steps_captured", kinds[StepEnded] + whole)
-        if (kinds[RunEnded] or whole) and self._listener is not None:
-            self._guarded(self._listener.runs_due)
-        if changed and (listener := self._listener) is not None:
-            self._guarded(lambda: listener.steps_ended(changed))
+            changed = self._persist(self._store.prepare(self._prepared(events)), waiting)
+            if changed is None:
+                self._lose(events, "the disk took nothing until the end")
+                return
+            kinds = Counter(map(type, events))
+            self._store.count("steps_captured", kinds[StepEnded] + kinds[WholeRun])
+            if (listener := self._listener) is not None:
+                ended = bool(kinds[RunEnded] or kinds[WholeRun])
+                self._guarded(lambda: listener.stored(changed, ended=ended))
+        for job in waiting:
+            if not job.done.done():
+                job.run()
+
+    def _persist(self, batch: EventBatch, waiting: Sequence[WriterJob[object]]) -> dict[str, bool] | None:
+        """Writes a batch, with pauses until the disk takes it; returns what `Store.write` does, or None where the disk
+        takes nothing until the end. The callers that wait for the batch hear of the first failure."""
+        failures = 0
+        while True:
+            self._try_now = False
+            try:
+                changed = self._store.write(batch)
+            except StoreUnavailable as error:
+                failures += 1
+                if failures == 1:
+                    self._store.count("outages")
+                    _log.error(_OUTAGE, error, f"{self._bounds.bytes:,}")
+                for job in waiting:
+                    job.fail(error)
+                if self.closed and not self._try_now:
+                    return None
+                self._queue.wait(lambda: self._try_now, _PAUSES.wait(failures))
+            else:
+                if failures:
+                    _log.warning("the disk takes what is captured again: what waited is written")
+                return changed
 
     def _prepared(self, items: Iterable[Event | WholeRun]) -> Iterator[Event]:
         """Yields the events as they may be written; one that cannot be read or redacted is left out and counted."""
         for item in items:
             try:
                 event = item.as_event() if isinstance(item, WholeRun) else item
-                event = storable_event(self._lost.marked(event))
-                if self._redactor is not None:
-                    event = self._redactor.event(event)
+                if isinstance(event, RunEnded) and (lost := self._lost.pop(event.run_id, 0)):
+                    event = replace(event, metadata={**event.metadata, LOST: lost})
+                event = self._redactor.event(storable_event(event))
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
-                if self._redactor is None:
-                    self._faults.note("an event", error)
-                else:
+                if self._redactor.redacts:
                     self._faults.note_without_text("an event", error)
+                else:
+                    self._faults.note("an event", error)
                 self._store.count("events_refused")
                 continue
             yield event
-
-    def _give_up(self, error: BaseException) -> None:
-        """Gives up the batch at hand; callers that wait for a part of it get the error."""
-        batch, self._batch = self._batch, []
-        for item in batch:
-            if isinstance(item, WriterJob) and not item.done.done():
-                item.done.set_exception(error)
-            elif isinstance(item, AwaitedEvent):
-                item.written.set()
-        events = [item.event if isinstance(item, AwaitedEvent) else item for item in batch]
-        self._lose([item for item in events if item is not None and not isinstance(item, WriterJob)], "twice")
-        if None in batch:
-            self._queue.append(None)
 
     def _guarded(self, work: Callable[[], object]) -> None:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
             self._faults.note("the writer", error)
+
+
+def _nothing() -> None:
+    """Does nothing: the job of a caller that waits for what it has captured."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
@@ -14,18 +13,14 @@ from ragguard.errors import EngineError, InvalidInput, RagguardError
 from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import bounded
-from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
 from ragguard.scorers.evaluation import evaluate
 from ragguard.scorers.models import DEMANDED
-from ragguard.scorers.pipeline import Inquiry, ScoringPipeline
+from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View
-from ragguard.service.batches import Redactor
-from ragguard.service.intake import Intake
 from ragguard.service.run_scoring import RunScoring
-from ragguard.storage.sqlite.store import Store
 
 _REDACTED = (
     "advice is judged from what redact= leaves of questions, queries and passages, and not from what the model reads: "
@@ -38,29 +33,57 @@ class ScoringOnDemand:
     """Scores the runs that a caller names."""
 
     def __init__(
-        self,
-        store: Store,
-        intake: Intake,
-        *,
-        loop: BackgroundLoop,
-        pipeline: PerProcess[ScoringPipeline],
-        scoring: RunScoring,
-        redactor: Redactor | None,
-        send_again: Callable[[], None] | None,
+        self, scoring: RunScoring, loop: BackgroundLoop, send_again: Callable[[], None] | None
     ) -> None:
         """Takes `send_again`, which has runs sent once more of which something was said after their end; None where no
         service is to know of it."""
-        self._store, self._intake, self._loop, self._send_again = store, intake, loop, send_again
-        self._pipeline, self._scoring, self._redactor = pipeline, scoring, redactor
+        self._scoring, self._loop, self._send_again = scoring, loop, send_again
+        self._store, self._redactor = scoring.store, scoring.redactor
 
-    async def evaluate_record(self, run: Run) -> ScoredRun:
-        """Scores a run and stores the result."""
-        self._intake.start()
-        return await self._loop.within(self._scoring.bring_up_to_date(self._redacted(run), DEMANDED))
+    async def evaluate(self, run: Run | RunHandle) -> ScoredRun:
+        """Scores a run and stores the result; of a captured run that is open, what is known so far, without storing
+        anything."""
+        known = self._record(run)
+
+        async def work() -> ScoredRun:
+            if not isinstance(run, RunHandle):
+                return await self._scoring.bring_up_to_date(known, DEMANDED)
+            about = await self._captured(run.id, known)
+            if run.closed:
+                return await self._scoring.bring_up_to_date(about, DEMANDED)
+            return await evaluate(about, self._scoring.pipeline.get().results(about, priority=DEMANDED))
+
+        return await self._loop.within(work())
+
+    async def plan(self, run: Run | RunHandle) -> Plan:
+        """Returns the plan of scoring the run as it stands, without asking any model."""
+        known = self._record(run)
+
+        async def work() -> Plan:
+            about = await self._captured(run.id, known) if isinstance(run, RunHandle) else known
+            return await self._scoring.pipeline.get().plan(about)
+
+        return await self._loop.within(work())
+
+    async def evaluate_each(
+        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
+    ) -> AsyncGenerator[ScoredRun, None]:
+        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
+
+        async def one(run: Run) -> ScoredRun:
+            try:
+                return await self.evaluate(run)
+            except RagguardError as error:
+                named = run if isinstance(run, Run) else Run()
+                return ScoredRun(
+                    named, [], [Failure("run", type(error).__name__, str(error), run_id=named.id)]
+                )
+
+        async for scored in bounded(runs, one, concurrency):
+            yield scored
 
     async def add(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
         """Stores runs, which are due afterwards; returns the errors of those that were refused, by their ids."""
-        self._intake.start()
         good: list[Run] = []
         refused: dict[str, InvalidInput] = {}
         for run in runs:
@@ -68,8 +91,7 @@ class ScoringOnDemand:
                 good.append(self._redacted(run))
             except InvalidInput as error:
                 refused[str(run.id)] = error
-        written = await asyncio.wrap_future(self._intake.do(lambda: self._store.add_due(good)))
-        return {**refused, **written}
+        return {**refused, **await self._scoring.written(lambda: self._store.add_due(good))}
 
     def feedback(self, run_id: Callable[[], str], thumb: str, note: str) -> Future[bool]:
         """Keeps what somebody says of a run, behind all that was captured before; the future says whether the run is
@@ -78,49 +100,26 @@ class ScoringOnDemand:
             raise InvalidInput("thumb", thumb, "'up' or 'down'")
         if not isinstance(note, str):
             raise InvalidInput("note", note, "a text")
-        kept = [note] if self._redactor is None else self._redactor.texts([note])
-        said = {FEEDBACK: {"thumb": thumb, "note": "".join(kept or ())}}
+        said = {FEEDBACK: {"thumb": thumb, "note": "".join(self._redactor.texts([note]) or ())}}
 
         def keep() -> bool:
-            if self._send_again is None:
-                return self._store.add_metadata(self.stored_id(run_id()), said)
-            known = self._store.add_metadata(self.stored_id(run_id()), said, due=True)
-            self._send_again()
+            again = self._send_again
+            known = self._store.add_metadata(self.stored_id(run_id()), said, due=again is not None)
+            if again is not None:
+                again()
             return known
 
-        return self._intake.do(keep)
-
-    async def evaluate_captured(self, captured: RunHandle) -> ScoredRun:
-        """Scores a captured run as it is stored, or as it was captured where the store does not have it."""
-        self._intake.start()
-
-        async def find() -> ScoredRun:
-            run = await self._scoring.written(lambda: self._store.run(self.stored_id(captured.id)))
-            return await self._scoring.bring_up_to_date(
-                self._redacted(captured.record()) if run is None else run, DEMANDED
-            )
-
-        return await self._loop.within(find())
-
-    async def evaluate_open(self, captured: RunHandle) -> ScoredRun:
-        """Scores a run that has not ended, without storing anything."""
-        known = captured.record()
-
-        async def find() -> ScoredRun:
-            run = await self.captured_run(captured.id, known) if captured.names.resumes else None
-            run = self._redacted(known) if run is None else run
-            return await evaluate(run, self._pipeline.get().results(run, priority=DEMANDED))
-
-        return await self._loop.within(find())
+        return self._scoring.writer.do(keep)
 
     async def captured_run(self, run_id: str, known: Run | None) -> Run | None:
         """Returns a run as it was captured so far, redacted, open or not, with what is `known` of it where the store
         lacks that; None where nothing of it is kept or known."""
-        self._intake.start()
+        if known is not None:
+            return await self._captured(run_id, self._redacted(known))
+        return await self._scoring.written(lambda: self._store.run(self.stored_id(run_id)))
+
+    async def _captured(self, run_id: str, known: Run) -> Run:
         run = await self._scoring.written(lambda: self._store.run(self.stored_id(run_id)))
-        if known is None:
-            return run
-        known = self._redacted(known)
         if run is None:
             return known
         return replace(
@@ -143,57 +142,24 @@ class ScoringOnDemand:
         """Returns a coroutine in which inquiries ask the models about a run, for the scorer's event loop; nothing is
         stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
 
-        if self._redactor is not None:
+        if self._redactor.redacts:
             NOTICES.once("advice on redacted texts", _REDACTED)
-
-        async def ask() -> View:
-            about = run if redacted else self._redacted(run)
-            return await self._pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
-
-        return ask()
+        about = run if redacted else self._redacted(run)
+        return self._scoring.pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
 
     def failure_since(self, since: float) -> EngineError | None:
         """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
         to any of the models; None where there is none."""
-        built = self._pipeline.made
+        built = self._scoring.pipeline.made
         failed = [failure_since(engine, since) for engine in (built.engines if built is not None else ())]
         return next((error for error in failed if error is not None), None)
 
-    async def evaluate_each(
-        self, runs: Iterable[Run] | AsyncIterable[Run], concurrency: int
-    ) -> AsyncGenerator[ScoredRun, None]:
-        """Scores runs, at most `concurrency` at once, and yields each as soon as it is done."""
-
-        async def one(run: Run) -> ScoredRun:
-            try:
-                return await self.evaluate_record(run)
-            except RagguardError as error:
-                named = run if isinstance(run, Run) else Run()
-                return ScoredRun(
-                    named, [], [Failure("run", type(error).__name__, str(error), run_id=named.id)]
-                )
-
-        async for scored in bounded(runs, one, concurrency):
-            yield scored
-
-    async def plan(self, run: Run) -> Plan:
-        """Returns the plan of scoring the run, without asking any model."""
-        return await self._loop.within(self._pipeline.get().plan(self._redacted(run)))
-
-    async def plan_captured(self, captured: RunHandle) -> Plan:
-        """Returns the plan of scoring a captured run, open or not, with the steps before those of this process."""
-        known = captured.record()
-
-        async def find() -> Plan:
-            run = await self.captured_run(captured.id, known)
-            return await self._pipeline.get().plan(self._redacted(known) if run is None else run)
-
-        return await self._loop.within(find())
-
     def stored_id(self, run_id: str) -> str:
         """Returns the id under which a run is kept: redaction may have changed it."""
-        return run_id if self._redactor is None else self._redactor.id(run_id)
+        return self._redactor.id(run_id)
+
+    def _record(self, run: Run | RunHandle) -> Run:
+        return self._redacted(run.record() if isinstance(run, RunHandle) else run)
 
     def _redacted(self, run: Run) -> Run:
-        run = checked_run(run)
-        return run if self._redactor is None else self._redactor.run(run)
+        return self._redactor.run(checked_run(run))

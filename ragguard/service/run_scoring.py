@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from ragguard.errors import EngineError, PromptTooLong
 from ragguard.records import Failure, Run, Score, ScoredRun
@@ -34,16 +34,8 @@ T = TypeVar("T")
 _log = logger("ragguard")
 
 _CAUSE_CHARACTERS = 240
-
-
-class ScoringAttempt(NamedTuple):
-    """The result of one attempt at scoring a run."""
-
-    scored: ScoredRun
-    answered: bool
-    """False where no engine answered."""
-    again: bool
-    """True where the run is to be scored again."""
+_OF_ENGINE = {kind.__name__ for kind in EngineError.__subclasses__()} - {PromptTooLong.__name__}
+"""The errors by which an engine failed, and not one prompt, one reply or one passage."""
 
 
 class RunScoring:
@@ -57,13 +49,15 @@ class RunScoring:
         *,
         pipeline: PerProcess[ScoringPipeline],
         delivery: Delivery,
-        progress: threading.Condition,
-        redactor: Redactor | None,
+        redactor: Redactor,
     ) -> None:
-        self._references, self._retry = settings.find_references, settings.retry
-        self._store, self._writer, self._redactor = store, writer, redactor
-        self._pipeline, self._delivery, self._progress = pipeline, delivery, progress
-        self.tally = FailureTally()
+        self.settings, self.store, self.writer = settings, store, writer
+        self.pipeline, self.delivery, self.redactor = pipeline, delivery, redactor
+        self.progress = threading.Condition()
+        """Notified when a run was scored or released."""
+        self.cause_retrying = self.cause_failed = ""
+        """The latest failure that is tried again, and the latest one that is not."""
+        self._find = settings.find_references
         self._busy: dict[str, asyncio.Event] = {}
         self._delivering: dict[str, asyncio.Task[None]] = {}
         """The task that delivers a run on which a scoring task still works."""
@@ -89,9 +83,9 @@ class RunScoring:
     def _let_go(self, run_id: str, done: asyncio.Event) -> None:
         self._busy.pop(run_id, None)
         done.set()
-        self._store.release(run_id)
-        with self._progress:
-            self._progress.notify_all()
+        self.store.release(run_id)
+        with self.progress:
+            self.progress.notify_all()
 
     async def bring_up_to_date(self, run: Run, priority: int) -> ScoredRun:
         """Scores a run unless the same settings have scored it already; returns all its scores and failures."""
@@ -100,141 +94,108 @@ class RunScoring:
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self.exclusively(run.id):
             identity = await self._identity()
-            mark = _mark(identity)
-            submission = await self.written(lambda: self._store.submit(run, mark))
+            submission = await self.written(lambda: self.store.submit(run, _mark(identity)))
             if identity is None or not submission.scored:
-                return (await self.attempt(run, submission.due, priority, identity)).scored
-            scores = await self.written(lambda: self._store.scores(run.id))
-            failures = await self.written(lambda: self._store.failures(run.id))
-            return ScoredRun(run, _latest(scores, identity), failures)
+                return await self.attempt(run, submission.due, priority)
+            scores, failures = await self.written(
+                lambda: (self.store.scores(run.id), self.store.failures(run.id))
+            )
+            ours = {(one.scorer, one.version) for one in identity.scorers}
+            # The latest of each kind: with the references that are known now.
+            latest = {one.key[:-1]: one for one in scores if (one.scorer, one.version) in ours}
+            return ScoredRun(run, [*latest.values()], failures)
 
-    async def attempt(
-        self, run: Run, due: Due, priority: int, identity: Identity | None = None
-    ) -> ScoringAttempt:
+    async def attempt(self, run: Run, due: Due, priority: int) -> ScoredRun:
         """Scores a run, stores the result and starts to deliver it. The run must be held by `exclusively`."""
-        identity = identity or await self._identity()
         found, unfound = await self.find_references(run)
         if found:
             run = replace(run, references=found)
-        scored = await evaluate(run, self._pipeline.get().results(run, priority=priority))
-        if scored.scores or not all(failure.will_retry for failure in scored.failures):
-            identity = identity or await self._identity()
+        scored = await evaluate(run, self.pipeline.get().results(run, priority=priority))
+        identity = await self._identity() if answered(scored) else None
         uncertain = {(one.scorer, one.step_id) for one in scored.failures if one.will_retry}
         attempts = due.attempts + 1
-        wait = self._retry.after(attempts) if any(failure.will_retry for failure in scored.failures) else None
-        failures = [
+        wait = self.settings.retry.after(attempts) if uncertain else None
+        failures = self.redactor.failures(
             replace(one, attempts=attempts, will_retry=one.will_retry and wait is not None, run_id=run.id)
             for one in (*unfound, *scored.failures)
-        ]
-        if self._redactor is not None:
-            failures = self._redactor.failures(failures)
-        self.tally.note(failures)
+        )
+        self._note(failures)
         scored = replace(scored, failures=failures)
         outcome = ScoringOutcome(
             run.id, _mark(identity), due.revision, scores=scored.scores, failures=failures,
-            retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self._delivery),
+            retry_ns=None if wait is None else now_ns() + int(wait * 1e9), emit=bool(self.delivery),
             attempts=attempts, references=found, uncertain=uncertain,
         )  # fmt: skip
         empty = not any(step.candidates or step.passages for step in run.steps)
         new = await self.written(lambda: self._store_outcome(outcome, empty=empty))
-        if self._delivery and (new or outcome.says_something):
+        if self.delivery and (new or outcome.says_something):
             await self.deliver(replace(scored, scores=new))
-        answered = bool(scored.scores) or not failures or not all(one.will_retry for one in failures)
-        return ScoringAttempt(scored, answered, wait is not None)
+        return scored
 
     async def deliver(self, scored: ScoredRun) -> None:
         """Starts to deliver a scored run to the sinks; once they have taken it, that is noted. The run must be held by
         `exclusively`."""
         run_id = scored.run.id
-        self._delivering[run_id] = await self._delivery.start(
-            scored, lambda: self.written(lambda: self._store.emitted(run_id))
+        self._delivering[run_id] = await self.delivery.start(
+            scored, lambda: self.written(lambda: self.store.emitted(run_id))
         )
 
     async def written(self, work: Callable[[], T]) -> T:
         """Calls a function on the writer's thread and returns its result."""
-        return await asyncio.wrap_future(self._writer.do(work))
+        return await asyncio.wrap_future(self.writer.do(work))
+
+    async def find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
+        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
+        if self._find is None:
+            return None, []
+        found, failures = await find_references(self._find, run)
+        return self.redactor.texts(found), failures
 
     def _store_outcome(self, outcome: ScoringOutcome, *, empty: bool) -> list[Score]:
         """Stores and counts an outcome, on the writer's thread, so that `flush` sees both or neither."""
-        new = self._store.store_outcome(outcome)
+        new = self.store.store_outcome(outcome)
         if outcome.retry_ns is None:
-            said = "runs_scored" if outcome.scores else "runs_unscored"
-            self._store.count("runs_failed" if outcome.failures else said)
+            scored = "runs_scored" if outcome.scores else "runs_unscored"
+            self.store.count("runs_failed" if outcome.failures else scored)
             if empty:
-                self._store.count("runs_empty")
+                self.store.count("runs_empty")
         return new
 
     async def _identity(self) -> Identity | None:
         """Returns the identity of the settings; None where an engine cannot be reached."""
         try:
-            return await self._pipeline.get().identity()
+            return await self.pipeline.get().identity()
         except Exception as error:  # noqa: BLE001 - scoring records the same error as a failure
             _log.debug("no identity yet: %s", describe(error))
             return None
 
-    async def find_references(self, run: Run) -> tuple[list[str] | None, list[Failure]]:
-        """Returns the redacted references of a run that has none of its own, and the failures of finding them."""
-        if self._references is None:
-            return None, []
-        found, failures = await find_references(self._references, run)
-        if found and self._redactor is not None:
-            found = self._redactor.texts(found)
-        return found, failures
+    def _note(self, failures: Sequence[Failure]) -> None:
+        """Keeps the latest causes; warns where an engine failed, each kind once a minute."""
+        for failure in failures:
+            cause = f"{failure.scorer}, {failure.error}: {failure.message}"
+            if len(cause) > _CAUSE_CHARACTERS:
+                cause = cause[: _CAUSE_CHARACTERS - 3] + "..."
+            goes_on = "it is tried again, and waits until then"
+            if failure.will_retry:
+                self.cause_retrying = cause
+            else:
+                self.cause_failed = cause
+                goes_on = (
+                    "it is not tried again: `ragguard score STORE --store STORE` asks for what is missing"
+                )
+            if failure.error in _OF_ENGINE:
+                NOTICES.warn(
+                    f"scoring: {failure.error}, {failure.will_retry}",
+                    f"the run {failure.run_id!r} could not be scored by {failure.scorer}; {goes_on}. "
+                    f"{failure.error}: {failure.message}",
+                )
+
+
+def answered(scored: ScoredRun) -> bool:
+    """Returns False where no engine answered."""
+    return bool(scored.scores) or not scored.failures or not all(one.will_retry for one in scored.failures)
 
 
 def _mark(identity: Identity | None) -> str:
     """Returns a digest of the settings; '' where they are not known."""
     return "" if identity is None else hashlib.sha256(repr(identity).encode("utf-8")).hexdigest()[:16]
-
-
-def _latest(scores: Sequence[Score], identity: Identity) -> list[Score]:
-    """Returns the latest score of each kind that these settings gave: with the references that are known now."""
-    ours = {(one.scorer, one.version) for one in identity.scorers}
-    latest = {score.key[:-1]: score for score in scores if (score.scorer, score.version) in ours}
-    return list(latest.values())
-
-
-def _names(kind: type[EngineError]) -> Iterable[str]:
-    yield kind.__name__
-    for special in kind.__subclasses__():
-        yield from _names(special)
-
-
-def _is_of_engine(failure: Failure) -> bool:
-    """Returns True where an engine failed, and not one prompt, one reply or one passage."""
-    return failure.error in {*_names(EngineError)} - {PromptTooLong.__name__}
-
-
-class FailureTally:
-    """The latest failure that is tried again, and the latest one that is not."""
-
-    def __init__(self) -> None:
-        self.for_now = self.for_good = ""
-
-    def note(self, failures: Sequence[Failure]) -> None:
-        """Takes the failures of one attempt at one run; warns where an engine failed, each kind once a minute."""
-        for failure in failures:
-            cause = f"{failure.scorer}, {failure.error}: {failure.message}"
-            if len(cause) > _CAUSE_CHARACTERS:
-                cause = cause[: _CAUSE_CHARACTERS - 3] + "..."
-            if failure.will_retry:
-                self.for_now = cause
-            else:
-                self.for_good = cause
-            if _is_of_engine(failure):
-                _warn(failure)
-
-
-def _warn(failure: Failure) -> None:
-    goes_on = (
-        "it is tried again, and waits until then"
-        if failure.will_retry
-        else (
-            "it is not tried again by itself: `ragguard score STORE --store STORE` asks for what is missing"
-        )
-    )
-    NOTICES.warn(
-        f"scoring: {failure.error}, {failure.will_retry}",
-        f"the run {failure.run_id!r} could not be scored by {failure.scorer}; {goes_on}. {failure.error}: "
-        f"{failure.message}",
-    )

@@ -63,27 +63,21 @@ class Service:
             most_waiting=settings.queue_size,
             scored=settings.scored,
         )
-        redactor = None if settings.redact is None else Redactor(settings.redact, self.faults)
-        self._progress = threading.Condition()
-        """Notified when a run was scored or released."""
+        redactor = Redactor(settings.redact, self.faults)
         self.intake = Intake(settings, self.store, faults=self.faults, listener=self, redactor=redactor)
         self.delivery = Delivery(settings, self.store, self.faults)
         self._scoring = RunScoring(
-            settings, self.store, self.intake, pipeline=self.pipeline, delivery=self.delivery,
-            progress=self._progress, redactor=redactor,
-        )  # fmt: skip
-        self.on_demand = ScoringOnDemand(
-            self.store, self.intake, loop=SCORER, pipeline=self.pipeline, scoring=self._scoring,
-            redactor=redactor, send_again=self.runs_due if settings.forwards else None,
-        )  # fmt: skip
-        self._live = LiveScoring(
-            settings, self.store, pipeline=self.pipeline, scoring=self._scoring, delivery=self.delivery,
+            settings,
+            self.store,
+            self.intake,
+            pipeline=self.pipeline,
+            delivery=self.delivery,
             redactor=redactor,
-        )  # fmt: skip
-        self._worker = ScoringWorker(
-            settings, self.store, self.intake, loop=SCORER, scoring=self._scoring, live=self._live,
-            delivery=self.delivery, faults=self.faults,
-        )  # fmt: skip
+        )
+        self._live = LiveScoring(self._scoring)
+        self._worker = ScoringWorker(self._scoring, self._live, SCORER, self.faults)
+        send_again = self._worker.wake if settings.forwards else None
+        self.on_demand = ScoringOnDemand(self._scoring, SCORER, send_again)
         self._examining: Future[None] | None = None
         """The short examination of engines that nobody examined before."""
         self._closing: Report | None = None
@@ -140,8 +134,8 @@ class Service:
                 return False
             if left.next_ns is not None and (left.next_ns - now_ns()) / 1e9 > remaining:
                 return False  # the next attempt comes after the timeout
-            with self._progress:
-                self._progress.wait(min(remaining, 0.2))
+            with self._scoring.progress:
+                self._scoring.progress.wait(min(remaining, 0.2))
 
     def _report(self, complete: bool, began: float) -> Report:
         self.recorder.calls.warn_of_uncalled()
@@ -180,9 +174,9 @@ class Service:
             delivering=left.undelivered,
             sent_to=self.delivery.sent_to,
             sinks_under_way=self.delivery.under_way(),
-            cause_failed=self._scoring.tally.for_good,
+            cause_failed=self._scoring.cause_failed,
             cause_pending=self._engine_failure(),
-            cause_retrying=self._scoring.tally.for_now,
+            cause_retrying=self._scoring.cause_retrying,
             no_capture_reason=self._why_nothing(complete) if not (lost or late or left.pending) else "",
         )
 
@@ -303,16 +297,11 @@ class Service:
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())
 
-    @property
-    def waits_for_steps(self) -> bool:
-        return self._live.idle
-
-    def runs_due(self) -> None:
-        self._worker.wake()
-
-    def steps_ended(self, changed: Mapping[str, bool]) -> None:
-        if self.settings.live:
+    def stored(self, changed: Mapping[str, bool], *, ended: bool) -> None:
+        if changed and self.settings.live:
             self._live.note(changed)
+            self._worker.wake()
+        elif ended:
             self._worker.wake()
 
     def tick(self) -> None:

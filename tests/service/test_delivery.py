@@ -84,7 +84,7 @@ async def test_a_callers_own_run_is_not_held_up_either(make):
     bad, good = GatedSink(), ListSink()
     service = make(bad, good)
     for index in range(10):
-        assert (await service.on_demand.evaluate_record(a_run(f"r{index}"))).scores
+        assert (await service.on_demand.evaluate(a_run(f"r{index}"))).scores
     eventually(lambda: len(good.got) == 10)
 
 

@@ -13,7 +13,7 @@ from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run, as_events
 
-from ragguard.capture.events import RunEnded, RunStarted, StepEnded
+from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, StoreError, StoreUnavailable
@@ -21,8 +21,8 @@ from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import Faults
 from ragguard.service import intake as module
 from ragguard.service.configuration import Configuration
-from ragguard.service.intake import Intake
-from ragguard.service.queue import LOST, UNMEASURED, EventQueue
+from ragguard.service.intake import LOST, Intake
+from ragguard.service.queue import UNMEASURED
 from ragguard.storage.sqlite.store import Store
 
 
@@ -78,65 +78,6 @@ def put(intake, run):
         intake(event)
 
 
-def test_the_writer_waits_fifty_milliseconds_at_most_with_an_event_in_hand(start, monkeypatch):
-    """What a kill may cost. `make bench-latency` measures how long an event takes to the disk."""
-    waits, rest = [], EventQueue.rest
-
-    def watched(queue, seconds):
-        wait = SimpleNamespace(seconds=seconds, in_hand=bool(queue), over=False)
-        if not queue._asleep:  # then an event ends the wait
-            waits.append(wait)
-        try:
-            return rest(queue, seconds)
-        finally:
-            wait.over = True
-
-    monkeypatch.setattr(EventQueue, "rest", watched)
-    intake, store = start()
-    intake.start()
-    for number in range(20):
-        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-        earlier = list(waits)
-        under_way = [wait for wait in earlier if not wait.over]
-        eventually(lambda number=number: store.run(f"r{number}") is not None)
-        begun = [wait for wait in waits[len(earlier) :] if wait.in_hand]
-        assert sum(wait.seconds for wait in [*under_way, *begun]) <= 0.05
-    assert waits
-
-
-def test_events_behind_a_job_are_gathered_again(start, monkeypatch):
-    """A job wakes the writer. A wake after the writer has taken the job would end its wait for events instead."""
-    woken, rest = [], EventQueue.rest
-
-    def watched(queue, seconds):
-        in_hand = bool(queue)
-        ended = rest(queue, seconds)
-        if in_hand:
-            woken.append(ended)
-        return ended
-
-    intake, store = start()
-    queue, wake = intake._queue, intake._queue.wake
-    at_work, may_end = threading.Event(), threading.Event()
-
-    def held_up():  # in the calling thread, for as long as its job needs to reach the writer
-        if queue and not queue._asleep:
-            assert at_work.wait(20)
-        wake()
-
-    intake.do(lambda: None).result(10)
-    eventually(lambda: queue._asleep)
-    monkeypatch.setattr(EventQueue, "rest", watched)
-    monkeypatch.setattr(queue, "wake", held_up)
-    done = intake.do(lambda: (at_work.set(), may_end.wait(20)))
-    assert at_work.wait(20)
-    intake(RunStarted(Run("behind", "who?", status="open")))
-    may_end.set()
-    done.result(10)
-    eventually(lambda: store.run("behind"))
-    assert woken == [False], "the time alone ended the wait"
-
-
 def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
     """While the writer gathers events, the last one that is not measured has it write what is there."""
     monkeypatch.setattr(module, "LINGER", 60.0)
@@ -146,31 +87,6 @@ def test_a_full_batch_does_not_wait_for_more(start, monkeypatch):
     for number in range(UNMEASURED):
         intake(RunStarted(Run(f"r{number}", "who?", status="open")))
     eventually(lambda: store.run_count() == UNMEASURED)
-
-
-def test_a_writer_that_is_awake_is_woken_by_no_hook(start, monkeypatch):
-    """It waits for the queue, where a hook would wake it, only when nothing has come for some time."""
-
-    waits = []
-    sleep = EventQueue.sleep
-    monkeypatch.setattr(
-        EventQueue, "sleep", lambda queue, seconds: (waits.append(not queue), sleep(queue, seconds))
-    )
-
-    def put_and_wait(number):
-        intake(RunStarted(Run(f"r{number}", "who?", status="open")))
-        eventually(lambda: store.run(f"r{number}"))
-
-    monkeypatch.setattr(module, "AWAKE", 30.0)
-    intake, store = start()
-    for number in range(6):
-        put_and_wait(number)
-    assert len(waits) <= 2, "before the first event alone"
-    monkeypatch.setattr(module, "AWAKE", 0.0)
-    before = len(waits)
-    put_and_wait(6)
-    eventually(lambda: len(waits) > before)  # now it waits
-    put_and_wait(7)
 
 
 def test_a_hook_does_little(start):
@@ -249,7 +165,7 @@ def test_beyond_its_bound_events_are_lost_and_counted(start, caplog, monkeypatch
     assert store.at_work.wait(10)
     time.sleep(0.1)
     waits = []
-    monkeypatch.setattr(intake._queue, "offer_within", lambda *more: waits.append(more))
+    monkeypatch.setattr(intake._queue, "wait", lambda *more: waits.append(more))
     for number in range(500):
         intake(RunStarted(Run(f"r{number}")))
     assert (store.counts["events_lost"], waits) == (400, [])
@@ -320,9 +236,8 @@ async def test_a_hook_on_an_event_loop_never_waits(start, monkeypatch):
         def wait(*more, **settings):
             raise AssertionError("it waited")
 
-        for name in ("offer_within", "wait_below_half"):
-            monkeypatch.setattr(intake._queue, name, wait)
-        monkeypatch.setattr(intake, "_put_and_wait", wait)
+        assert not intake._may_wait()
+        monkeypatch.setattr(intake, "_wait_for_disk", wait)
         for number in range(200):
             put(intake, a_run(f"r{number}", steps=1))
         assert intake._faults.count == 0
@@ -395,35 +310,17 @@ def test_a_thread_in_a_burst_is_slowed_down_while_the_disk_keeps_up(start, monke
     assert (store.run_count(), store.counts["events_lost"]) == (500, 0)
 
 
-@pytest.mark.parametrize("times", [1, 5])
-def test_a_writer_that_is_ended_from_outside_goes_on(start, monkeypatch, times):
-    """Nothing is lost where the batch can be written at the second attempt; whoever waits hears of it at the latest
-    then."""
+def test_a_writer_that_is_ended_from_outside_goes_on(start, monkeypatch):
     intake, store = start()
-    write, left = intake._write, [times]
-
-    def dying(batch):
-        if left[0]:
-            left[0] -= 1
-            raise SystemExit
-        write(batch)
-
-    intake.start()
     intake.do(lambda: None).result(10)
-    monkeypatch.setattr(intake, "_write", dying)
-    put(intake, a_run("one", 1))
-    done = intake.do(lambda: "done")
-    if times == 1:
-        assert done.result(10) == "done"
-    else:
-        with pytest.raises(SystemExit):
-            done.result(10)
-        while left[0]:
-            intake.do(lambda: None).exception(10)
-        intake(RunEnded("two"))
-    assert intake.do(lambda: store.run_count()).result(10) == 1
-    assert store.counts["events_lost"] == (0 if times == 1 else 3)
-    assert store.counts["writer_restarts"] == times
+    with monkeypatch.context() as patch:
+        patch.setattr(intake, "_write", lambda batch: exit())
+        put(intake, a_run("one", 1))
+        with pytest.raises(StoreError, match="SystemExit"):
+            intake.do(lambda: None).result(10)
+    put(intake, a_run("two", 1))
+    assert intake.do(store.run_count).result(10) == 1
+    assert store.counts["events_lost"] == 3
     assert intake.close(10)
 
 
@@ -449,7 +346,8 @@ def test_a_store_that_takes_nothing_does_not_end_the_writer(start, caplog):
     store = Broken()
     intake, _ = start(store)
     put(intake, a_run("lost"))
-    intake.do(lambda: None).result(10)
+    with pytest.raises(StoreError, match="no room"):
+        intake.do(lambda: None).result(10)
     assert store.counts["events_lost"] == 4
     store.broken = False
     put(intake, a_run("kept"))
@@ -513,9 +411,7 @@ def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_pa
     ticks, numbers = [], count()
     listener = SimpleNamespace(
         started=lambda: None,
-        runs_due=lambda: None,
-        steps_ended=lambda changed: None,
-        waits_for_steps=False,
+        stored=lambda changed, ended: None,
         tick=lambda: ticks.append(len(intake._queue)),
     )
     intake, store = start(BusyStore(tmp_path / "s.db"), listener=listener, tick_seconds=0.02)

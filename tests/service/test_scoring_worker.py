@@ -27,7 +27,6 @@ from ragguard.errors import EngineUnreachable, InvalidInput
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
-from ragguard.service.scoring_worker import TURN_SECONDS, WaitingRuns
 from ragguard.service.service import in_each_process
 
 QUICK = RetrySchedule(attempts=500, first=0.01, longest=0.02)
@@ -322,19 +321,6 @@ def test_an_engine_that_is_away_while_the_run_is_open_and_back_at_its_end(make):
     assert service.store.counts["runs_failed"] == 0
 
 
-def test_an_engine_that_comes_back_is_asked_about_a_run_that_is_still_open(make):
-    back = threading.Event()
-    pipeline = ScriptedPipeline(
-        live=("at once",), fault=lambda run: None if back.is_set() else EngineUnreachable("away")
-    )
-    service = make(pipeline)
-    begin(service, a_run())
-    eventually(lambda: service.store.failures("r1"))
-    back.set()
-    eventually(lambda: len(service.store.scores("r1")) == 3)
-    assert service.store.failures("r1") == []
-
-
 def test_an_engine_that_is_away_at_the_end_leaves_what_was_said_before_as_provisional(make):
     away = threading.Event()
     pipeline = ScriptedPipeline(
@@ -411,47 +397,6 @@ def test_prompts_of_a_killed_process_are_not_asked_again(tmp_path):
     assert len(after) < 3
     assert {"utility", "semantic_entropy", "coverage"} <= {score.name for score in scores}
     assert not any(score.provisional for score in scores)
-
-
-# The list of open runs that wait
-
-
-def test_a_run_waits_once_and_for_the_others_of_its_turn():
-    now = [0.0]
-    waiting = WaitingRuns(lambda: now[0])
-    waiting.add({"a": False})
-    waiting.add({"a": True, "b": False})
-    assert waiting.take(9, ()) == [("b", 0)]
-    assert waiting.next_in(()) == TURN_SECONDS
-    assert waiting.next_in({"a"}) is None
-    now[0] = TURN_SECONDS
-    assert waiting.take(9, {"a"}) == []
-    assert waiting.take(9, ()) == [("a", 0)]
-    assert waiting.next_in(()) is None
-
-
-def test_the_last_step_of_a_turn_ends_the_wait():
-    waiting = WaitingRuns(lambda: 0.0)
-    waiting.add({"a": True})
-    waiting.add({"a": False})
-    assert waiting.take(9, ()) == [("a", 0)]
-
-
-def test_a_run_that_no_engine_answered_about_waits_unless_a_step_has_ended():
-    now = [0.0]
-    waiting = WaitingRuns(lambda: now[0])
-    waiting.add_again("a", 3, 5.0)
-    assert (waiting.take(9, ()), waiting.next_in(())) == ([], 5.0)
-    waiting.add({"a": False})
-    waiting.add_again("a", 4, 5.0)
-    assert waiting.take(9, ()) == [("a", 0)]
-
-
-def test_the_runs_that_wait_are_bounded(monkeypatch):
-    monkeypatch.setattr("ragguard.service.scoring_worker.KEPT", 2)
-    waiting = WaitingRuns(lambda: 0.0)
-    waiting.add(dict.fromkeys("abc", False))
-    assert waiting.take(9, ()) == [("b", 0), ("c", 0)]
 
 
 # With a model
