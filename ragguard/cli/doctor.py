@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
 from statistics import median
 from time import monotonic, perf_counter
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from ragguard.cli.terminal import ENGINES, PromptSetName, notes, progress_bar, say
-from ragguard.engines.base import Engine, EngineInfo, Prompt
+from ragguard.engines.base import Engine, Prompt
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Patience, Retry
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -37,64 +37,6 @@ _EXACTNESS = {
     "sequence": "each whole label",
     "sampled": "shares of sampled answers",
 }
-Tell = Callable[[str, str], None]
-"""Takes the name and the value of one line, as soon as it is known."""
-
-
-@dataclass(slots=True)
-class Examination:
-    """The identity of an engine, and how exactly and how fast it answers; None where a part failed."""
-
-    model: str
-    kind: str
-    location: str
-    fingerprint: str
-    context: int | None
-    prompts: str
-    capabilities: tuple[str, ...]
-    notes: tuple[str, ...]
-    mode: str | None = None
-    """The way in which labels are answered: first_token, sequence or sampled."""
-    exact: bool | None = None
-    label_mass: float | None = None
-    """The probability that the labels of a relevance question have together; low where a model chats instead."""
-    mass_is_bound: bool | None = None
-    sample_logprobs: bool | None = None
-    one_ms: float | None = None
-    """Milliseconds for one prompt."""
-    many: int | None = None
-    """How many prompts were sent in one call to measure the speed."""
-    many_ms: float | None = None
-    """Milliseconds for so many prompts in one call; with `--speed` the median of five calls."""
-    samples: int | None = None
-    """How many samples of one prompt were drawn to measure the speed."""
-    samples_ms: float | None = None
-    """Milliseconds for so many samples of one prompt."""
-    requests: int | None = None
-    """The requests that the default scorers send for a run of one hop with five passages."""
-    tokens: int | None = None
-    """The tokens that are read and at most written for such a run."""
-    seconds: float | None = None
-    """The time that such a run takes alone, by the measured speed."""
-    failures: dict[str, str] = field(default_factory=dict)
-    """The parts that failed, each with its error."""
-
-    @property
-    def fit(self) -> bool:
-        """True where the engine can judge by label."""
-        return self.label_mass is not None and self.label_mass >= 0.5
-
-    @property
-    def per_second(self) -> float | None:
-        """Prompts per second when many of them are sent in one call."""
-        return self.many / self.many_ms * 1000 if self.many and self.many_ms else None
-
-    @property
-    def ready(self) -> str:
-        """Returns `exact`, `estimated` or `not ready`."""
-        if not self.fit or self.samples_ms is None:
-            return "not ready"
-        return "exact" if self.exact else "estimated"
 
 
 def run(
@@ -126,73 +68,71 @@ def run(
     ragguard doctor http://localhost:8080/v1
     """
 
-    def tell(name: str, value: str) -> None:
-        if not as_json:
-            say(f"{name:<11} {value}")
-
     if exam:
         show_exam(engine, model=model, timeout_s=timeout, prompts=prompts, as_json=as_json)
         return
+    found = Findings(quiet=as_json)
     try:
-        found = asyncio.run(_examine(engine, model, timeout, prompts, speed, tell))
+        asyncio.run(_examine(engine, model, timeout, prompts, found, speed=speed))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
-    if as_json:
-        properties = {"per_second": found.per_second, "fit": found.fit, "ready": found.ready}
-        say(json.dumps(asdict(found) | properties, indent=2, ensure_ascii=False))
-    else:
-        say(_verdict(found))
-    if found.ready == "not ready":
+    say(json.dumps(found.data, indent=2, ensure_ascii=False) if as_json else _verdict(found.data))
+    if found.data["ready"] == "not ready":
         raise typer.Exit(1)
 
 
-async def _examine(
-    engine: str, model: str | None, timeout_s: float, prompts: str | None, speed: bool, tell: Tell
-) -> Examination:
-    given = None if prompts is None else load_prompts(prompts)
-    # Nothing is repeated but what a server asks to repeat later.
-    patient = Patience(attempts=1)
-    async with aclosing(Retry(open_engine(engine, model=model, timeout_s=timeout_s), patient)) as opened:
-        return await examine(opened, given, speed=speed, tell=tell)
+class Findings:
+    """The properties of an engine, and how exactly and how fast it answers: said line by line, and kept as plain data."""
 
+    def __init__(self, *, quiet: bool) -> None:
+        self.data: dict[str, Any] = {"failures": {}}
+        self._quiet = quiet
 
-async def examine(engine: Engine, prompts: PromptSet | None, *, speed: bool, tell: Tell) -> Examination:
-    """Returns what an engine says about itself, and how exactly and how fast it answers; a part that fails is noted
-    in `failures`, and the others are examined all the same."""
-    info = await engine.info()
-    prompts = prompts or load_prompts(info.prompts)
-    found = Examination(
-        model=info.model, kind=info.kind, location=info.location, fingerprint=info.fingerprint,
-        context=info.context, prompts=prompts.identity, capabilities=tuple(sorted(info.capabilities)),
-        notes=info.notes,
-    )  # fmt: skip
-    context = f"{info.context} tokens of context" if info.context else "context unknown"
-    tell("engine", f"{info.location} ({info.kind})")
-    tell("model", f"{info.model}, {context}, prompts {prompts.identity}")
-    tell("can", ", ".join(found.capabilities) or "nothing beyond plain answers")
-    for note in info.notes:
-        tell("note", note)
+    def tell(self, name: str, text: str, **data: object) -> None:
+        """Says a line as soon as it is known, and keeps the numbers in it."""
+        self.data |= data
+        if not self._quiet:
+            say(f"{name:<11} {text}")
 
-    @asynccontextmanager
-    async def part(name: str) -> AsyncIterator[None]:
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Examines a part; one that fails is said, and the others are examined all the same."""
         try:
             yield
         except EngineError as error:
-            found.failures[name] = f"{type(error).__name__}: {error}"
-            tell(name, f"failed: {found.failures[name]}")
+            self.data["failures"][name] = failure = f"{type(error).__name__}: {error}"
+            self.tell(name, f"failed: {failure}")
 
-    latency = _MEASURED_S
-    async with part("labels"):
-        latency = await _labels(engine, prompts, found, tell)
-    async with part("samples"):
-        found.samples = _SAMPLES if speed or latency < _MEASURED_S / 4 else 2
-        await _samples(engine, prompts, found, tell)
-    if "labels" not in found.failures:
-        async with part("speed"):
-            await _speed(engine, prompts, found, tell, info, None if speed else latency)
-    await _cost(engine, prompts, found, latency)
-    return found
+
+async def _examine(
+    address: str, model: str | None, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
+) -> None:
+    chosen = None if prompts is None else load_prompts(prompts)
+    # Nothing is repeated but what a server asks to repeat later.
+    patient = Patience(attempts=1)
+    async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s), patient)) as engine:
+        info = await engine.info()
+        chosen = chosen or load_prompts(info.prompts)
+        capabilities = sorted(info.capabilities)
+        context = f"{info.context} tokens of context" if info.context else "context unknown"
+        about = {"location": info.location, "kind": info.kind, "fingerprint": info.fingerprint}
+        found.tell("engine", f"{info.location} ({info.kind})", **about)
+        model_line = f"{info.model}, {context}, prompts {chosen.identity}"
+        found.tell("model", model_line, model=info.model, context=info.context, prompts=chosen.identity)
+        can = ", ".join(capabilities) or "nothing beyond plain answers"
+        found.tell("can", can, capabilities=capabilities, notes=info.notes)
+        for note in info.notes:
+            found.tell("note", note)
+        latency = _MEASURED_S
+        with found.part("labels"):
+            latency = await _labels(engine, chosen, found)
+        with found.part("samples"):
+            await _samples(engine, chosen, _SAMPLES if speed or latency < _MEASURED_S / 4 else 2, found)
+        if "labels" not in found.data["failures"]:
+            with found.part("speed"):
+                await _speed(engine, chosen, found, info.label_requests, None if speed else latency)
+        await _cost(engine, chosen, found.data, latency)
 
 
 def _questions(prompts: PromptSet, number: int, round_: int) -> list[Prompt]:
@@ -204,50 +144,40 @@ def _questions(prompts: PromptSet, number: int, round_: int) -> list[Prompt]:
     ]
 
 
-async def _labels(engine: Engine, prompts: PromptSet, found: Examination, tell: Tell) -> float:
+async def _labels(engine: Engine, prompts: PromptSet, found: Findings) -> float:
     """Asks the first question, and returns how many seconds it took."""
     began = perf_counter()
     first = await engine.label_probs(_questions(prompts, 1, 0), prompts.labels("relevance"))
     latency = perf_counter() - began
-    found.mode, found.exact, found.mass_is_bound = first.mode, first.exact, first.bound is not None
-    found.label_mass = min(1.0, float(first.mass[0]))
+    mass, bound = min(1.0, float(first.mass[0])), first.bound is not None
     exactness = "exact" if first.exact else "estimated" if first.mode == "sampled" else "partly upper bounds"
-    tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}")
-    can = set(found.capabilities)
+    found.tell("labels", f"{exactness}: {_EXACTNESS[first.mode]}", mode=first.mode, exact=first.exact)
+    can = set(found.data["capabilities"])
+    told = f"{'at most ' if bound else ''}{mass:.1%} on the labels of a relevance question"
     if can & {"decisions", "typed_questions"} and "label_mass" not in can:
-        tell(
-            "label mass",
-            "not told by the server: a judge that would rather say something else is not noticed",
-        )
-        return latency
-    bound = "at most " if found.mass_is_bound else ""
-    tell("label mass", f"{bound}{found.label_mass:.1%} on the labels of a relevance question")
+        told = "not told by the server: a judge that would rather say something else is not noticed"
+    found.tell("label mass", told, label_mass=mass, mass_is_bound=bound)
     return latency
 
 
-async def _samples(engine: Engine, prompts: PromptSet, found: Examination, tell: Tell) -> None:
+async def _samples(engine: Engine, prompts: PromptSet, count: int, found: Findings) -> None:
     asked = prompts.render("answer_closed", question="Who founded firm 1?")
     began = perf_counter()
-    samples = await engine.sample([asked], n=found.samples or 1, max_tokens=8)
-    found.samples_ms = (perf_counter() - began) * 1000
-    found.sample_logprobs = any(answer.logprobs for answer in samples[0])
-    told = "with" if found.sample_logprobs else "without"
-    tell("samples", f"{found.samples} in {found.samples_ms:.0f} ms, {told} log-probabilities")
+    samples = await engine.sample([asked], n=count, max_tokens=8)
+    ms = (perf_counter() - began) * 1000
+    logprobs = any(answer.logprobs for answer in samples[0])
+    told = f"{count} in {ms:.0f} ms, {'with' if logprobs else 'without'} log-probabilities"
+    found.tell("samples", told, samples=count, samples_ms=ms, sample_logprobs=logprobs)
 
 
 async def _speed(
-    engine: Engine,
-    prompts: PromptSet,
-    found: Examination,
-    tell: Tell,
-    info: EngineInfo,
-    latency: float | None,
+    engine: Engine, prompts: PromptSet, found: Findings, label_requests: int, latency: float | None
 ) -> None:
     """Measures one prompt a call and many; `latency` is that of the first call, None to measure as long as it takes."""
     labels = prompts.labels("relevance")
     many, rounds, deadline = _MANY, _ROUNDS, None
     if latency is not None:
-        many = max(1, int(min(_MANY, _MEASURED_S / max(latency, 1e-3)) / info.label_requests))
+        many = max(1, int(min(_MANY, _MEASURED_S / max(latency, 1e-3)) / label_requests))
         rounds, deadline = 1, monotonic() + _PATIENCE_S
 
     async def milliseconds(number: int, first_round: int) -> float:
@@ -258,44 +188,54 @@ async def _speed(
             times.append((perf_counter() - began) * 1000)
         return median(times)
 
-    found.one_ms = await milliseconds(1, 1)
-    tell("1 prompt", f"{found.one_ms:.1f} ms")
-    found.many, found.many_ms = many, await milliseconds(many, 10) if many > 1 else found.one_ms
-    if many > 1:
-        tell(f"{many} prompts", f"{found.many_ms:.1f} ms, {found.per_second:.1f} a second")
+    one_ms = await milliseconds(1, 1)
+    found.tell("1 prompt", f"{one_ms:.1f} ms", one_ms=one_ms)
+    many_ms = await milliseconds(many, 10) if many > 1 else one_ms
+    rate = many / many_ms * 1000
+    found.tell(
+        f"{many} prompts",
+        f"{many_ms:.1f} ms, {rate:.1f} a second",
+        many=many,
+        many_ms=many_ms,
+        per_second=rate,
+    )
 
 
-async def _cost(engine: Engine, prompts: PromptSet, found: Examination, latency: float) -> None:
-    """Notes what a run of one hop with five passages takes."""
+async def _cost(engine: Engine, prompts: PromptSet, data: dict[str, Any], latency: float) -> None:
+    """Adds what a run of one hop with five passages takes, and whether the engine is ready for it."""
     passages = [Passage(f"Ada Berg founded firm {number}.") for number in range(5)]
     question = "Who founded firm 1?"
     step = RetrievalStep(query=question, passages=passages)
-    plan = await (
-        ScoringSettings(engine=engine, prompts=prompts)
-        .build()
-        .plan(Run(question=question, references=["Ada Berg"], answer="Ada Berg", steps=[step]))
-    )
-    found.requests, found.tokens = plan.requests, plan.prompt_tokens + plan.output_tokens
-    each = {"sample": (found.samples_ms or 0.0) / 1000}
-    label_s = 1 / found.per_second if found.per_second else latency
-    found.seconds = sum(line.prompts * each.get(line.verb, label_s) for line in plan.lines)
+    run = Run(question=question, references=["Ada Berg"], answer="Ada Berg", steps=[step])
+    plan = await ScoringSettings(engine=engine, prompts=prompts).build().plan(run)
+    label_s = 1 / data["per_second"] if "per_second" in data else latency
+    seconds = {"sample": data.get("samples_ms", 0.0) / 1000}
+    data["fit"] = data.get("label_mass", 0.0) >= 0.5
+    data |= {
+        "requests": plan.requests,
+        "tokens": plan.prompt_tokens + plan.output_tokens,
+        "seconds": sum(line.prompts * seconds.get(line.verb, label_s) for line in plan.lines),
+        "ready": "not ready"
+        if not data["fit"] or "samples_ms" not in data
+        else ("exact" if data["exact"] else "estimated"),
+    }
 
 
-def _verdict(found: Examination) -> str:
+def _verdict(data: dict[str, Any]) -> str:
     """Returns the last line: what the engine is ready for, what a run costs, and what to change."""
-    if found.ready == "not ready":
-        if found.failures.keys() & {"labels", "samples"}:
+    if data["ready"] == "not ready":
+        if data["failures"].keys() & {"labels", "samples"}:
             return "not ready: mend what failed above"
-        likelihood = "continuations" in found.capabilities
+        likelihood = "--scorers likelihood works; for the others "
         return (
             "not ready: the model puts too little on the labels it is asked for: relevance, grades and ratings would "
-            f"be failures; {'--scorers likelihood works; for the others ' if likelihood else ''}"
+            f"be failures; {likelihood if 'continuations' in data['capabilities'] else ''}"
             "use a larger instruction-tuned model"
         )
-    change = "" if found.exact else "; for exact values serve the model with vLLM"
+    change = "" if data["exact"] else "; for exact values serve the model with vLLM"
     return (
-        f"ready: {found.ready}; a run of one hop with five passages takes {found.requests:,} requests, "
-        f"{found.tokens:,} tokens, about {found.seconds:.1f} s{change}"
+        f"ready: {data['ready']}; a run of one hop with five passages takes {data['requests']:,} requests, "
+        f"{data['tokens']:,} tokens, about {data['seconds']:.1f} s{change}"
     )
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, TypeAlias
 import typer
 from rich.console import Console
 
-from ragguard.cli.terminal import REASONS_SHOWN, progress_bar
+from ragguard.cli.terminal import progress_bar
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import Run
 from ragguard.runtime.arguments import references_of
@@ -51,7 +51,9 @@ class RunSource:
                 )
             since_time(since)
         self._files, self._console, self._since = files, console, since
-        self._references = ReferenceTable(references)
+        self._given, self._references = references, ReferenceTable(references)
+        self._asked: set[str] = set()
+        """The ids and the questions of the runs, where there are references."""
         self.rejected = 0
         self.seen = 0
         """How many runs were read."""
@@ -78,25 +80,21 @@ class RunSource:
                 self._position(before + position)
                 run = with_references(run, self._references)
                 self.seen += 1
+                if self._given:
+                    self._asked.update((run.id, spelled(run.question)))
                 self.referenced += bool(run.references)
                 yield run
             before += os.path.getsize(name) if os.path.isfile(name) else 0
 
-    def clashes(self, ids: Sequence[str]) -> list[str]:
-        """Returns a line for each of the first ids that several runs have, with where they stand.
-
-        Reads the run files once more, so that no id is kept while they are scored.
-        """
-        ids = ids[:REASONS_SHOWN]
-        found: dict[str, list[str]] = {one: [] for one in ids}
-        for name in self._files if ids else ():
-            if name != "-" and not is_trace_file(name) and not is_store(name):
-                for line in read_lines(name):
-                    if line.run is not None and line.run.id in found:
-                        found[line.run.id].append(f"{name}, line {line.number}")
-        return [
-            f"  {one} is the id of {' and of '.join(there)}" for one, there in found.items() if len(there) > 1
-        ]
+    def about_references(self) -> list[str]:
+        """Returns a sentence about runs that --references does not know, and one about what in it no run has asked."""
+        said = [about_references(self.referenced, self.seen)] if self.referenced < self.seen else []
+        unused = [name for name in self._given if not {name, spelled(name)} & self._asked]
+        if unused:
+            said.append(
+                f"{len(unused):,} of {len(self._given):,} references match no run, such as {unused[0]!r}"
+            )
+        return said
 
     def _of_traces(self, name: str) -> Iterator[tuple[Run, int]]:
         """Yields the runs in a file of spans, and says afterwards what of it was not understood."""
@@ -142,24 +140,23 @@ def read_references(path: Path) -> dict[str, list[str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise StoreError(f"{path} could not be read ({why_unreadable(error)}); check the path") from error
     found: dict[str, list[str]] = {}
-    first: dict[tuple[bool, str], tuple[int, list[str]]] = {}
+    first: dict[str, tuple[int, list[str]]] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             data = json.loads(line)
             name = str(data.get("id") or data["question"])
-            found[name] = answers = references_of(data["references"]) or []
-            by_id = bool(data.get("id"))
+            answers = references_of(data["references"]) or []
+            key = name if data.get("id") else spelled(name)
         except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             allowed = '{"question": "...", "references": ["..."]}'
             raise InvalidInput(f"{path}, line {number}", line[:60], allowed) from error
-        line_before, answers_before = first.setdefault(
-            (by_id, name if by_id else spelled(name)), (number, answers)
-        )
-        if answers_before != answers:
-            same = f"{'id' if by_id else 'question'} of line {line_before}, which has {answers_before}"
-            raise InvalidInput(f"{path}, line {number}", answers, f"one list of references for the {same}")
+        found[name] = answers
+        line_before, known = first.setdefault(key, (number, answers))
+        if known != answers:
+            allowed = f"{known}, the references of the same question or id in line {line_before}"
+            raise InvalidInput(f"{path}, line {number}", answers, allowed)
     return found
 
 

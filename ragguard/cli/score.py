@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ragguard.cli.run_source import RunFiles, RunSource, about_references, read_references
+from ragguard.cli.run_source import RunFiles, RunSource, read_references
 from ragguard.cli.terminal import (
     EngineAddress,
     JudgeAddress,
@@ -202,12 +202,12 @@ def run(
                 sentence = _plan_sentence(asyncio.run(_plan(source, engine, options)), price)
             else:
                 tally = asyncio.run(_score(source, engine, store, options, out, stops=scorers is None))
-                sentence = "\n".join([tally.sentence(store), *source.clashes(tally.refused)])
+                sentence = tally.sentence(store)
     except KeyboardInterrupt:
         console.print(f"stopped; what is in {store} stays, and the same command goes on from there")
         raise typer.Exit(130) from None
-    if references is not None and source.referenced < source.seen:
-        sentence += "\n" + about_references(source.referenced, source.seen)
+    if references is not None:
+        sentence += "".join(f"\n{one}" for one in source.about_references())
     if not source.seen and not source.rejected and "-" not in files:
         raise InvalidInput("files", " ".join(files), "at least one run; there is none in them")
     if source.rejected:
@@ -249,8 +249,6 @@ class _Tally:
     done: int = 0
     known: int = 0
     """The number of runs that already had all their scores."""
-    began_empty: bool = False
-    """True if the store was empty at first: a run that is already known then stands in the files twice."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
     scorers: dict[str, set[str]] = field(default_factory=dict)
@@ -258,8 +256,6 @@ class _Tally:
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
-    refused: list[str] = field(default_factory=list)
-    """The ids of the runs that the store refused."""
 
     @property
     def incomplete(self) -> bool:
@@ -270,7 +266,6 @@ class _Tally:
         """Counts one scored run."""
         refused = any(failure.scorer == "run" for failure in scored.failures)
         self.done += not refused
-        self.refused += [scored.run.id] * refused
         self.known += not refused and not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
@@ -283,12 +278,8 @@ class _Tally:
 
     def sentence(self, store: str) -> str:
         """Returns the counts as a text for the user."""
-        found = f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before"
-        if self.began_empty:
-            found = f"{self.done - self.known:,} runs are in {store}, 0 of them were scored before"
-            found += f", {self.known:,} stand in the files again" if self.known else ""
         lines = [
-            f"{found}; asked now: "
+            f"{self.done:,} runs are in {store}, {self.known:,} of them were scored before; asked now: "
             f"{self.usage.requests:,} requests, {self.usage.prompt_tokens:,} tokens read, "
             f"{self.usage.output_tokens:,} written"
         ]
@@ -326,7 +317,6 @@ async def _score(
         await rg.engine.info()  # one error for an engine that cannot be reached, in place of one for each run
         await asyncio.to_thread(rg.store.housekeep)
         _must_be_written(rg.store)
-        tally.began_empty = not await asyncio.to_thread(rg.store.run_count)
         if {*ScoringSettings(engine=engine, scorers=options["scorers"]).chosen_scorers} != {"likelihood"}:
             await _check_models(rg, options, stops=stops)
         async with aclosing(rg.score_runs(source.runs(), concurrency=options["concurrency"])) as stream:

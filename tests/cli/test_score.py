@@ -131,7 +131,6 @@ def test_a_run_that_is_refused_is_told_and_counted_as_no_run_of_the_store(engine
     assert done.exit_code == 1
     assert "2 runs are in ragguard.db, 0 of them were scored before" in done.output
     assert "no run with another question" in done.output
-    assert "r0 is the id of runs.jsonl, line 1 and of runs.jsonl, line 3" in done.output
 
 
 def test_failures_are_listed_with_their_reasons_and_exit_code_one(engine):
@@ -337,22 +336,19 @@ def test_a_question_with_references_is_found_whatever_its_capitals_and_spaces(en
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "says"),
+    ("first", "second", "code"),
     [
-        ({"question": "Who?"}, {"question": "who? "}, "one list of references for the question of line 1"),
-        ({"id": "r1"}, {"id": "r1", "question": "Who?"}, "one list of references for the id of line 1"),
-        ({"id": "r1"}, {"id": "R1"}, None),
+        ({"question": "Who?"}, {"question": "who? "}, 2),
+        ({"id": "r1"}, {"id": "r1", "question": "Who?"}, 2),
+        ({"id": "r1"}, {"id": "R1"}, 0),
     ],
 )
-def test_lines_that_contradict_each_other_about_one_question_are_said(engine, here, first, second, says):
+def test_lines_that_contradict_each_other_about_one_question_are_said(engine, here, first, second, code):
     lines = [first | {"references": ["x"]}, second | {"references": ["y"]}, first | {"references": ["x"]}]
     (here / "refs.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     done = score(runs_file(), *UTILITY, "--references", "refs.jsonl", "--dry-run")
-    assert done.exit_code == (0 if says is None else 2), done.output
-    if says is not None:
-        assert f"refs.jsonl, line 2: got ['y']; allowed: {says}, which has ['x']" in " ".join(
-            done.output.split()
-        )
+    assert done.exit_code == code, done.output
+    assert ("refs.jsonl, line 2: got ['y']; allowed: ['x'], the references" in done.output) is (code == 2)
 
 
 @pytest.mark.parametrize(
@@ -377,6 +373,7 @@ def test_references_that_match_no_run_are_said(engine, here):
     done = score("runs.jsonl", *UTILITY, "--references", "refs.jsonl")
     assert done.exit_code == 0
     assert "0 of 3 runs found their references: --references has the others neither" in done.output
+    assert "1 of 1 references match no run, such as 'Another?'" in done.output
     (here / "refs.jsonl").write_text(json.dumps({"id": "r1", "references": ["x"]}))
     assert "1 of 3 runs found their references" in score(
         "runs.jsonl", *UTILITY, "--references", "refs.jsonl", "--store", "b.db"
@@ -389,16 +386,6 @@ def test_files_without_a_run_are_refused(engine, here):
     assert done.exit_code == 2
     assert "there is none in them" in done.output
     assert RUNNER.invoke(app, ["score", "-"], input="").exit_code == 0
-
-
-def test_a_run_that_stands_twice_is_not_called_scored_before(engine, here):
-    runs_file()
-    text = (here / "runs.jsonl").read_text()
-    (here / "twice.jsonl").write_text(text + text.splitlines()[0] + "\n")
-    done = score("twice.jsonl", *UTILITY)
-    assert (
-        "3 runs are in ragguard.db, 0 of them were scored before, 1 stand in the files again" in done.output
-    )
 
 
 def test_model_that_does_not_answer_with_labels_is_said_before_the_first_run(engine):
