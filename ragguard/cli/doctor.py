@@ -83,7 +83,7 @@ def run(
 
 
 class Findings:
-    """The properties of an engine, and how exactly and how fast it answers: said line by line, and kept as plain data."""
+    """The properties of an engine and its speed: said line by line, and kept as plain data."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.data: dict[str, Any] = {"failures": {}}

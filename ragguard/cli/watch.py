@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import datetime
 from pathlib import Path
@@ -17,8 +17,8 @@ from rich.text import Text
 from ragguard.analysis.hops import colour_of
 from ragguard.analysis.page import STATES
 from ragguard.analysis.wording import MISLEADS, best, named, question_line
-from ragguard.cli.terminal import say, screen
-from ragguard.errors import RagguardError
+from ragguard.cli.terminal import screen
+from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.scorers.run_facts import BeliefGain, is_clear
 from ragguard.storage.sqlite.overview import unread_positions
@@ -37,60 +37,36 @@ def run(
     """Watch runs as they go on: one line a run, hops with their numbers as they are scored.
 
     Ctrl-C ends it. The command waits for a store that does not exist yet, or is deleted or replaced, and says that
-    it waits. Into a pipe each run is printed once it is scored. Exit code 0; 2 where the path holds something else,
-    and with `--once` where there is no store.
+    it waits. Exit code 0; 2 where the path holds something else, and with `--once` where there is no store.
     """
     console = screen()
     if once or database.exists():
         Store(database, read_only=True).close()  # raises where the path holds no store
     if once:
-        looked = next(_looks(database, most))
-        console.print(watch_table(looked) if looked else f"no runs in {database}")
+        runs = _latest(database, most)
+        console.print(watch_table(runs) if runs else f"no runs in {database}")
         return
-    with suppress(KeyboardInterrupt):
-        if console.is_terminal:
-            _show(database, most, interval)
-        else:
-            _print(database, most, interval)
-
-
-def _show(database: Path, most: int, interval: float) -> None:
-    """Keeps one table in the terminal up to date."""
-    with Live(console=screen(), auto_refresh=False) as live:
-        for runs in _looks(database, most):
-            if runs is None:
-                live.update(Text(f"waiting for {database} …", "dim"), refresh=True)
-            else:
-                live.update(watch_table(runs), refresh=True)
+    if not console.is_terminal:
+        raise InvalidInput(
+            "watch", "an output that is no terminal", "a terminal, or --once for a pipe or a file"
+        )
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        while True:
+            runs = _latest(database, most)
+            waiting = Text(f"waiting for {database} …", "dim")
+            live.update(waiting if runs is None else watch_table(runs), refresh=True)
             time.sleep(interval)
 
 
-def _print(database: Path, most: int, interval: float) -> None:
-    """Prints each run as a line once it is scored, and once more where it gets further scores."""
-    printed: dict[str, str] = {}
-    said_waiting = False
-    for runs in _looks(database, most):
-        if runs is None and not said_waiting:
-            say(f"waiting for {database} …", error=True)
-            said_waiting = True
-        for scored in runs or ():
-            if is_scored(scored) and printed.get(scored.run.id) != (line := watch_line(scored)):
-                printed[scored.run.id] = line
-                say(line)
-        time.sleep(interval)
-
-
-def _looks(database: Path, most: int) -> Iterator[list[ScoredRun] | None]:
-    """Yields the latest runs again and again, the oldest first; None while there is no store that can be read.
+def _latest(database: Path, most: int) -> list[ScoredRun] | None:
+    """Returns the latest runs, the oldest first; None while there is no store that can be read.
 
     The store is opened anew each time, as it may have been deleted or replaced.
     """
-    while True:
-        runs: list[ScoredRun] | None = None
-        if database.exists():
-            with suppress(RagguardError), closing(Store(database, read_only=True)) as store:
-                runs = store.latest(most)
-        yield runs
+    if database.exists():
+        with suppress(RagguardError), closing(Store(database, read_only=True)) as store:
+            return store.latest(most)
+    return None
 
 
 _OTHERS = 3
@@ -106,29 +82,17 @@ def watch_table(runs: Sequence[ScoredRun]) -> Table:
     table.add_column("ΔSePer", justify="right", no_wrap=True)
     table.add_column("answer", no_wrap=True)
     for scored in runs:
-        table.add_row(*_cells(scored, between_hops="\n"))
+        table.add_row(*_cells(scored))
     return table
 
 
-def watch_line(scored: ScoredRun) -> str:
-    """Returns a run as one line of plain text."""
-    began, question, hops, gain, answer = (cell.plain for cell in _cells(scored))
-    return "  ".join(filter(None, (began, question, hops, gain and f"ΔSePer {gain}", answer)))
-
-
-def is_scored(scored: ScoredRun) -> bool:
-    """True where the run has ended and has final scores or failures."""
-    has_results = scored.failures or any(not score.provisional for score in scored.scores)
-    return scored.run.status != "open" and bool(has_results)
-
-
-def _cells(scored: ScoredRun, between_hops: str = "  ") -> tuple[Text, Text, Text, Text, Text]:
+def _cells(scored: ScoredRun) -> tuple[Text, Text, Text, Text, Text]:
     run = scored.run
     began = datetime.fromtimestamp(run.started_ns / 1e9).strftime("%H:%M:%S") if run.started_ns else "–"
     by_step: dict[str, list[Score]] = {}
     for score in scored.scores:
         by_step.setdefault(score.step_id, []).append(score)
-    hops = Text(between_hops).join(
+    hops = Text("\n").join(
         _hop(number, step, by_step.get(step.id, [])) for number, step in enumerate(run.steps, 1)
     )
     total = best(scored.scores, "delta_seper_total")
