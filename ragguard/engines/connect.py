@@ -142,7 +142,7 @@ def open_engine(
 
         wait, by = timeout_s or REQUEST_S, scheme if is_named else ""
         url = rest if is_named else engine
-        return ServerEngine(url, model, by=by, api_key=api_key, timeout_s=wait, headers=headers)
+        return ServerEngine(url, by=by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"

@@ -19,23 +19,14 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Samples
-from ragguard.engines.engine import FoundModel, ModelEngine
+from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.http_client import HttpClient, ServedModel
-from ragguard.engines.http.openai import ChatModel
+from ragguard.engines.http.openai import AT_ONCE, ChatModel
 from ragguard.engines.http.replies import usage_of
 from ragguard.engines.labels import LabelRequest
-from ragguard.engines.layers.retry import Patience
 from ragguard.engines.requests import ContinuationRequest, DrawRequest
 from ragguard.engines.truncation import asked_shorter
-from ragguard.engines.typed_questions import (
-    WIRES,
-    TypedAnswer,
-    TypedQuestion,
-    Wire,
-    read_answer,
-    state_text,
-    typed,
-)
+from ragguard.engines.typed_questions import WIRES, TypedQuestion, Wire, read_answer, state_text, typed
 from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
 from ragguard.records import Usage
 from ragguard.runtime.faults import NOTICES
@@ -50,22 +41,10 @@ JUDGES_ONLY = (
 _MOST_QUESTIONS = 64
 """The most questions of one request: vLLM's limit, the lowest of the servers known."""
 
-Decided: TypeAlias = tuple[list[TypedAnswer], Usage]
+Decided: TypeAlias = tuple[list[tuple[float, ...]], Usage]
+"""The probabilities of each question's labels, and the cost."""
 Decide: TypeAlias = Callable[[str, Sequence[TypedQuestion], float | None], Awaitable[Decided]]
 """Answers questions about one state until a deadline."""
-
-
-def info_of(model: str, fingerprint: str, location: str, notes: tuple[str, ...] = ()) -> EngineInfo:
-    """Returns the description of a decision model."""
-    return EngineInfo(
-        model=model,
-        kind="decisions",
-        fingerprint=f"decisions/{fingerprint}/{FORM}",
-        prompts="decisions",
-        capabilities=frozenset({"exact_labels", "decisions"}),
-        location=location,
-        notes=notes,
-    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +53,22 @@ class DecisionModel:
 
     info: EngineInfo
     decide: Decide
-    patience: Patience | None = None
-    """The schedule by which one request is repeated, so that the others are not paid for twice. None: it is not."""
-    at_once: int = 16
-    """The most requests of one call that are in flight."""
+
+    @classmethod
+    def named(
+        cls, model: str, fingerprint: str, location: str, decide: Decide, notes: tuple[str, ...] = ()
+    ) -> DecisionModel:
+        """Returns a decision model with its description."""
+        info = EngineInfo(
+            model=model,
+            kind="decisions",
+            fingerprint=f"decisions/{fingerprint}/{FORM}",
+            prompts="decisions",
+            capabilities=frozenset({"exact_labels", "decisions"}),
+            location=location,
+            notes=notes,
+        )
+        return cls(info, decide)
 
     async def labels(self, request: LabelRequest) -> LabelProbs:
         """Returns the probability of each label; of a typed question, of its own labels, and 0 for the others."""
@@ -93,8 +84,12 @@ class DecisionModel:
             for state, rows in states.items()
             for first in range(0, len(rows), _MOST_QUESTIONS)
         ]
+
+        async def ask(questions: Sequence[TypedQuestion], state: Prompt) -> Decided:
+            return await self.decide(state_text(state), questions, request.deadline)
+
         replies = await in_parallel(
-            [partial(self._one, request, state, [*rows]) for state, rows in calls], self.at_once
+            [partial(asked_shorter, state, partial(ask, [*rows]), 1) for state, rows in calls], AT_ONCE
         )
         p = np.zeros((len(request.prompts), len(request.labels)))
         usage, cuts = Usage(), dict[int, int]()
@@ -103,26 +98,11 @@ class DecisionModel:
             for (question, places), answer in zip(rows.items(), answers, strict=True):
                 columns = [request.labels.index(label) for label in question.labels]
                 for row in places:
-                    p[row, columns] = answer.p
+                    p[row, columns] = answer
                     if cut:
                         cuts[row] = cut
         spent = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
         return LabelProbs(p, usage=spent, truncated=cuts)
-
-    async def _one(
-        self, request: LabelRequest, state: Prompt, questions: Sequence[TypedQuestion]
-    ) -> tuple[Decided, int]:
-        """Returns the answers to the questions about one state, which is cut where it is too long."""
-
-        async def ask(about: Prompt) -> Decided:
-            return await self.decide(state_text(about), questions, request.deadline)
-
-        async def persist() -> tuple[Decided, int]:
-            return await asked_shorter(state, ask, 1)
-
-        return await (
-            persist() if self.patience is None else self.patience.persist(persist, request.deadline)
-        )
 
     async def draws(self, request: DrawRequest) -> Samples:
         """Refuses: nothing is written."""
@@ -155,7 +135,7 @@ class LangChainJudge(ModelEngine):
     async def look(self) -> DecisionModel:
         """Returns the model under its own name and that of its class."""
         kind, name = type(self._model).__name__, str(self._model.model)
-        return DecisionModel(info_of(name, f"langchain/{kind}/{name}", kind), self._decide)
+        return DecisionModel.named(name, f"langchain/{kind}/{name}", kind, self._decide)
 
     async def _decide(
         self, state: str, questions: Sequence[TypedQuestion], deadline: float | None
@@ -193,7 +173,7 @@ _REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IG
 
 
 async def find_decisions(
-    client: HttpClient, served: ServedModel, wires: Sequence[Wire], at_once: int
+    client: HttpClient, served: ServedModel, wires: Sequence[Wire]
 ) -> DecisionModel | list[str]:
     """Asks one question in each form until the server answers; returns the model, or what was said to each form."""
     base, faults = client.address.base, list[str]()
@@ -213,10 +193,12 @@ async def find_decisions(
             notes.append(
                 f"published price: ${price:.2f} for a million tokens read: Price(prompt={price}, output=0)"
             )
-        info = info_of(served.id, f"{wire.name}/{served.id}/{server}", base, tuple(notes))
-        if sum(answer.p) < 1 - _EXACTLY:
-            info = replace(info, capabilities=info.capabilities | {"label_mass"})
-        return DecisionModel(info, decide, Patience(), at_once)
+        name = f"{wire.name}/{served.id}/{server}"
+        found = DecisionModel.named(served.id, name, base, decide, tuple(notes))
+        if sum(answer) < 1 - _EXACTLY:
+            info = replace(found.info, capabilities=found.info.capabilities | {"label_mass"})
+            found = replace(found, info=info)
+        return found
     return faults
 
 
@@ -238,30 +220,7 @@ async def _decide(
     return wire.answers(reply, questions, url), usage_of(reply, len(questions))
 
 
-@dataclass(frozen=True, slots=True)
-class JudgingChat:
-    """A `FoundModel`: label questions that carry options go to `judge`, everything else to `reader`."""
-
-    info: EngineInfo
-    reader: FoundModel
-    judge: DecisionModel
-
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Returns the probability of each label."""
-        return await (self.judge if request.is_typed(self.info) else self.reader).labels(request)
-
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Has the reader draw answers."""
-        return await self.reader.draws(request)
-
-    async def continuations(self, request: ContinuationRequest) -> Continuations:
-        """Asks the reader how probable given texts are."""
-        return await self.reader.continuations(request)
-
-
-async def with_decisions(
-    reader: ChatModel, client: HttpClient, served: ServedModel, at_once: int
-) -> FoundModel:
+async def with_decisions(reader: ChatModel, client: HttpClient, served: ServedModel) -> ChatModel:
     """Returns a model that judges by typed questions where its server answers these, else the model as it is.
 
     A server of chat completions takes one prompt a request: typed questions are fewer requests at equal numbers, and
@@ -269,25 +228,23 @@ async def with_decisions(
     probability lies on them, are not given up for typed questions that do not tell that.
     """
     try:
-        judge = await find_decisions(
-            client, served, [wire for some in WIRES.values() for wire in some], at_once
-        )
+        judge = await find_decisions(client, served, [wire for some in WIRES.values() for wire in some])
     except EngineProtocolError:  # something answers there, and not typed questions
         return reader
     except EngineError as error:
         unknown = f"labels judge: whether the server answers typed questions could not be found out ({error})"
         return replace(reader, info=replace(reader.info, notes=(*reader.info.notes, unknown)))
-    if not isinstance(judge, DecisionModel):
+    if isinstance(judge, list):
         return reader
     tells_mass = judge.info.capabilities & {"label_mass"}
-    if "top_logprobs" in reader.info.capabilities and not tells_mass:
+    if reader.shows and not tells_mass:
         return reader
-    form = judge.info.fingerprint.split("/")[1]
+    base, form = client.address.base, judge.info.fingerprint.split("/")[1]
     said = (
-        f"{client.address.base} answers typed questions, too: it judges by these ({form}), all questions about a "
-        f"passage in one request; `labels:{client.address.base}` judges by labels"
+        f"{base} answers typed questions, too: it judges by these ({form}), all questions about a passage in one "
+        f"request; `labels:{base}` judges by labels"
     )
-    NOTICES.once(f"typed questions of {client.address.base}", said)
+    NOTICES.once(f"typed questions of {base}", said)
     info = replace(
         reader.info,
         prompts="default+decisions",
@@ -295,4 +252,4 @@ async def with_decisions(
         capabilities=reader.info.capabilities | {"typed_questions"} | tells_mass,
         notes=(*reader.info.notes, said),
     )
-    return JudgingChat(info, reader, judge)
+    return replace(reader, info=info, judge=judge)

@@ -7,13 +7,12 @@ of SGLang's, and the server's answer into label probabilities.
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 from ragguard.engines.base import Prompt, Span
-from ragguard.engines.http.replies import unexpected
+from ragguard.engines.http.replies import optional, unexpected
 from ragguard.errors import EngineProtocolError, UnfitText
 
 PLAIN = "Which of the options is the reply that the text asks for?"
@@ -49,12 +48,6 @@ class TypedQuestion:
         return "q" + hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-class TypedAnswer(NamedTuple):
-    """The probabilities of the labels. Their sum is the label mass: the model's probability of any label at all."""
-
-    p: tuple[float, ...]
-
-
 def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestion]:
     """Splits a prompt into the state and the question about it.
 
@@ -86,36 +79,34 @@ def state_text(state: Prompt) -> str:
     return "\n\n".join(f"{message.role}: {message.content}" for message in state.messages)
 
 
-def read_answer(question: TypedQuestion, found: Any, diagnostics: Any, where: str) -> TypedAnswer:
-    """Reads the server's answer to a question.
+def read_answer(question: TypedQuestion, found: Any, diagnostics: Any, where: str) -> tuple[float, ...]:
+    """Reads the probabilities of a question's labels off the server's answer. Their sum is the label mass: the model's
+    probability of any label at all.
 
     Raises UnfitText if the server declined to answer, EngineProtocolError without one probability for each option.
     """
     brief = f"the question {question.instructions[:60]!r}"
-    if found is None or (isinstance(found, Mapping) and found.get("type") == "refusal"):
+    if found is None or optional(found, str, "type") == "refusal":
         raise UnfitText(f"{where}: the server declined to answer {brief}; the others are not affected")
-    given = found.get("probabilities") if isinstance(found, Mapping) else None
+    given = optional(found, object, "probabilities")
     row = _row(question, given)
     if row is None:
         raise EngineProtocolError(
             f"{where}: expected one probability for each of {', '.join(question.names)} as the answer to {brief}, got "
             f"{str(given)[:120]}"
         )
-    if (
-        not all(math.isfinite(p) and -_ROUNDING <= p <= 1 + _ROUNDING for p in row)
-        or abs(sum(row) - 1) > _ROUNDING
-    ):
+    whole = sum(row)
+    if not all(-_ROUNDING <= p <= 1 + _ROUNDING for p in row) or not abs(whole - 1) <= _ROUNDING:
         raise EngineProtocolError(
-            f"{where}: the probabilities of the answer to {brief} add up to {sum(row):.3g} and not to 1"
+            f"{where}: the probabilities of the answer to {brief} add up to {whole:.3g} and not to 1"
         )
-    held = [one for one in (diagnostics, found) if isinstance(one, Mapping)]
-    mass = next((one[name] for one in held for name in _MASS if isinstance(one.get(name), int | float)), 1.0)
+    told = [optional(held, object, name) for held in (diagnostics, found) for name in _MASS]
+    mass = next((one for one in told if isinstance(one, int | float)), 1.0)
     if not 0 <= mass <= 1 + _ROUNDING:
         raise EngineProtocolError(
             f"{where}: the label mass of the answer to {brief} is {mass:.3g}, not from 0 to 1"
         )
-    whole = sum(row)
-    return TypedAnswer(tuple(min(1.0, mass) * max(0.0, p) / whole for p in row))
+    return tuple(min(1.0, mass) * max(0.0, p) / whole for p in row)
 
 
 def _row(question: TypedQuestion, given: Any) -> list[float] | None:
@@ -147,49 +138,50 @@ class Wire:
     body: Callable[[str, str, Sequence[TypedQuestion]], dict[str, Any]]
     """Builds the body of a request from the model's name, the text of the state, and the questions."""
 
-    def answers(self, reply: Any, questions: Sequence[TypedQuestion], url: str) -> list[TypedAnswer]:
-        """Reads a reply into answers in the order of the questions. Raises EngineProtocolError if it holds none."""
-        given = reply.get("answers") if isinstance(reply, Mapping) else None
+    def answers(self, reply: Any, questions: Sequence[TypedQuestion], url: str) -> list[tuple[float, ...]]:
+        """Reads a reply into the probabilities of each question's labels. Raises EngineProtocolError if it has none."""
+        given = optional(reply, object, "answers")
         if isinstance(given, list):
-            named = [one.get("name", one.get("id")) if isinstance(one, Mapping) else None for one in given]
+            named = [optional(one, str, "name") or optional(one, str, "id") for one in given]
             given = dict(zip(named, given, strict=True))
         if not isinstance(given, Mapping):
             raise unexpected(url, "a reply with `answers`", reply)
-        diagnostics = reply.get("diagnostics")
-        known = diagnostics if isinstance(diagnostics, Mapping) else {}
-        return [read_answer(one, given.get(one.id), known.get(one.id), url) for one in questions]
+        told = optional(reply, Mapping, "diagnostics") or {}
+        return [read_answer(one, given.get(one.id), told.get(one.id), url) for one in questions]
 
 
-def _pairs(question: TypedQuestion) -> list[tuple[str, str]]:
-    return list(zip(question.labels, question.criteria or ("",) * len(question.labels), strict=True))
+def _choices(question: TypedQuestion, label: str, meaning: str) -> list[dict[str, str]]:
+    """Returns the options of a choice as objects, under the names that a form has for a label and its meaning."""
+    if not question.criteria:
+        return [{label: name} for name in question.labels]
+    pairs = zip(question.labels, question.criteria, strict=True)
+    return [{label: name, **({meaning: said} if said else {})} for name, said in pairs]
 
 
 def _system_one(model: str, state: str, questions: Sequence[TypedQuestion]) -> dict[str, Any]:
-    return {
-        "model": model,
-        "state": state,
-        "questions": {
-            one.id: {
-                "type": "score" if one.is_score else "choice",
-                "instructions": one.instructions,
-                "criteria": list(one.names)
-                if one.is_score
-                else {label: meaning or None for label, meaning in _pairs(one)},
-            }
-            for one in questions
-        },
+    def criteria(one: TypedQuestion) -> Any:
+        return (
+            list(one.names)
+            if one.is_score
+            else {c["label"]: c.get("is") for c in _choices(one, "label", "is")}
+        )
+
+    asked = {
+        one.id: {
+            "type": "score" if one.is_score else "choice",
+            "instructions": one.instructions,
+            "criteria": criteria(one),
+        }
+        for one in questions
     }
+    return {"model": model, "state": state, "questions": asked}
 
 
 def _openai(model: str, state: str, questions: Sequence[TypedQuestion]) -> dict[str, Any]:
     def options(one: TypedQuestion) -> dict[str, Any]:
         if one.is_score:
             return {"type": "score", "levels": [{"label": name} for name in one.names]}
-        choices = [
-            {"value": label, **({"description": meaning} if meaning else {})}
-            for label, meaning in _pairs(one)
-        ]
-        return {"type": "choice", "choices": choices}
+        return {"type": "choice", "choices": _choices(one, "value", "description")}
 
     asked = [{"name": one.id, "instructions": one.instructions, **options(one)} for one in questions]
     return {"model": model, "input": state, "questions": asked}
@@ -201,17 +193,14 @@ def _sglang(model: str, state: str, questions: Sequence[TypedQuestion]) -> dict[
     def options(one: TypedQuestion) -> dict[str, Any]:
         if one.is_score:
             return {"type": "score", "levels": list(one.names)}
-        named = [
-            {"name": label, **({"description": meaning} if meaning else {})} for label, meaning in _pairs(one)
-        ]
-        return {"type": "choice", "options": named}
+        return {"type": "choice", "options": _choices(one, "name", "description")}
 
     asked = [{"id": one.id, "question": one.instructions, **options(one)} for one in questions]
     return {"input": state, "questions": asked}
 
 
-SYSTEM_ONE = Wire("systemone", "/systemone", _system_one)
-OPENAI = Wire("openai", "/decisions", _openai)
-SGLANG = Wire("sglang", "/decisions", _sglang)
-WIRES: Mapping[str, tuple[Wire, ...]] = {"systemone": (SYSTEM_ONE,), "decisions": (OPENAI, SGLANG)}
+WIRES: Mapping[str, tuple[Wire, ...]] = {
+    "systemone": (Wire("systemone", "/systemone", _system_one),),
+    "decisions": (Wire("openai", "/decisions", _openai), Wire("sglang", "/decisions", _sglang)),
+}
 """The protocols that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""

@@ -162,10 +162,9 @@ async def test_a_key_in_the_query_of_an_address_is_sent_and_never_shown(caplog):
         await engine.aclose()
 
 
-@pytest.mark.parametrize("settings", [{"timeout_s": 0}, {"connections": 0}])
-def test_bad_settings_are_refused(settings):
-    with pytest.raises(InvalidInput, match=next(iter(settings))):
-        HttpClient("http://localhost/v1", **settings)
+def test_client_without_time_is_refused():
+    with pytest.raises(InvalidInput, match="timeout_s"):
+        HttpClient("http://localhost/v1", timeout_s=0)
 
 
 @pytest.mark.parametrize("timeout_s", [0, -1.0, float("nan"), "5"])

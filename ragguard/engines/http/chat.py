@@ -1,17 +1,13 @@
-"""`/v1/chat/completions`, the API that servers of all makes have: one conversation in each request.
-
-Makes the body of a request without the parameters that this server refuses (its `Dialect`), reads and checks the
-choices in the reply, and reads labels off them. A reply that is not what it should be raises EngineProtocolError. Finds
-out by trial which parameters a server takes, and what its model's answers show.
+"""Chat completions of any OpenAI-compatible server: sends requests with the parameters that it takes, reads and checks
+the choices in the reply, and reads labels off them. A reply that is not what it should be raises EngineProtocolError.
+Finds out by trial which parameters a server takes, and what its model's answers show.
 """
 
 from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +15,7 @@ from typing import Any, NamedTuple
 from ragguard.engines.base import Message, Prompt
 from ragguard.engines.chat_frames import QUESTION, begun_thought, without_reasoning
 from ragguard.engines.http.http_client import HttpClient
-from ragguard.engines.http.replies import choices_of, unexpected, usage_of
+from ragguard.engines.http.replies import choices_of, needed, optional, unexpected, usage_of
 from ragguard.engines.labels import ABSTENTION, CONTRASTS, checked_logprob, upper_bound
 from ragguard.engines.requests import DrawRequest
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -39,8 +35,6 @@ _MOST_CHOICES = re.compile(
     r"(?:<=|at most|up to|maximum(?: value)?(?: is| of)?|(?:less|smaller) than or equal to|between \d+ and)"
     r"\D{0,12}(\d+)"
 )
-
-
 _BESIDE = frozenset({"role", "refusal", "reasoning", "reasoning_content"})
 """The texts of a message that may stand without a content."""
 
@@ -58,17 +52,13 @@ class Dialect:
     """True where the server gives several choices for one request."""
     extras: Mapping[str, Any] = field(default_factory=dict)
     """The parameters that switch thinking off."""
-    refusal: str = ""
+    refusal: EngineRejected | None = None
     """The refusal that named no parameter, where the smallest body stands in for the whole one."""
 
-    @classmethod
-    def smallest(cls, limit_name: str, refusal: str) -> Dialect:
-        """Returns the dialect of a model, messages and a limit of tokens alone."""
-        return cls(0, limit_name, temperature=False, seed=False, many=False, refusal=refusal)
-
-    def without(self, refusal: str) -> Dialect | None:
-        """Returns the dialect without the parameter that a server's refusal names; None if it names none of them."""
-        said = refusal.lower()
+    def less(self, error: EngineRejected) -> Dialect:
+        """Returns the dialect without the parameter that a server's refusal names. Where it names none, that is the one
+        of a model, messages and a limit of tokens alone; the first refusal is raised where that is refused, too."""
+        said = str(error).lower()
         if any(name in said for name in self.extras):
             return replace(self, extras={})
         if "max_completion_tokens" in said and self.limit_name == "max_tokens":
@@ -81,27 +71,22 @@ class Dialect:
             return replace(self, seed=False)
         if self.many and _SAYS_N.search(said):
             return replace(self, many=False)
+        if self.refusal is None and error.status in (400, 422):
+            return Dialect(0, temperature=False, seed=False, many=False, refusal=error)
+        if self.refusal is not None and self.limit_name == "max_tokens":
+            return replace(self, limit_name="max_completion_tokens")
+        raise self.refusal or error
+
+
+def fewer_choices(asked: int, refusal: EngineRejected) -> int | None:
+    """Returns how many choices a server gives for one request, by its refusal of so many: the number that it names,
+    else half of them. None where the refusal does not name the number of choices, or one choice was asked for."""
+    said = str(refusal).lower()
+    if asked == 1 or not _SAYS_N.search(said):
         return None
-
-
-class ChoiceLimit:
-    """The most choices that a server gives for one request, which shows only as it refuses more. Kept for all calls."""
-
-    def __init__(self) -> None:
-        self.most = sys.maxsize
-
-    def lower(self, asked: int, refusal: str) -> bool:
-        """Lowers the limit by a server's refusal of so many choices: to the number that it names, else to half.
-
-        Returns False where the refusal does not name the number of choices, or one choice was asked for.
-        """
-        said = refusal.lower()
-        if asked == 1 or not _SAYS_N.search(said):
-            return False
-        named = _MOST_CHOICES.search(said)
-        limit = int(named[1]) if named else asked
-        self.most = min(self.most, limit if 1 <= limit < asked else asked // 2)
-        return True
+    named = _MOST_CHOICES.search(said)
+    limit = int(named[1]) if named else asked
+    return limit if 1 <= limit < asked else asked // 2
 
 
 class Token(NamedTuple):
@@ -175,74 +160,49 @@ def _notice_other_model(client: HttpClient, asked: str, answering: Any) -> None:
 
 
 def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> Choice:
-    message = choice.get("message")
-    if not isinstance(message, Mapping):
-        raise unexpected(url, "a choice with its `message`", choice)
+    message = needed(choice, Mapping, "message", url=url, expected="a choice with its `message`")
     if "content" not in message and any(isinstance(message[name], str) for name in message.keys() - _BESIDE):
         raise unexpected(url, "a message with its `content`", message)
     content = _content(message.get("content"), url)
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)
-    tokens, first = _tokens(choice.get("logprobs"))
-    if tokens and finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
-        tokens = tokens[:-1]
+    entries = optional(choice, list, "logprobs", "content")
+    tokens = [_token(entry) for entry in entries or ()]
+    first = [_token(entry) for entry in optional(entries[0], list, "top_logprobs") or ()] if entries else []
+    if finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
+        tokens.pop()
     thought = (
         bool(message.get("reasoning_content") or message.get("reasoning"))
         or begun_thought(content) is not None
-        or _reasoned(answer.get("usage"))
+        or bool(optional(answer, int, "usage", "completion_tokens_details", "reasoning_tokens"))
         or (not content and not finished)
     )
     return Choice(
         text.strip(),
         # Where a thought was cut off, the server does not say which tokens belonged to it.
-        () if thought or text != content else tokens,
-        first,
+        () if thought or text != content else tuple(tokens),
+        tuple(first),
         finished and ended,
         thought=thought,
-        is_empty=not content and _entries(choice.get("logprobs")) == [],
+        is_empty=not content and entries == [],
     )
 
 
 def _content(given: Any, url: str) -> str:
     """Returns the text of a message, which some servers give in pieces; none where there is no text."""
     pieces = given if isinstance(given, list) else [{"text": given or ""}]
-    texts = [piece.get("text") if isinstance(piece, Mapping) else None for piece in pieces]
-    if not all(isinstance(text, str) for text in texts):
-        raise EngineProtocolError(f"{url}: the content of a message is neither a text nor pieces of one")
-    return "".join(map(str, texts))
-
-
-def _tokens(logprobs: Any) -> tuple[tuple[Token, ...], tuple[Token, ...]]:
-    entries = _entries(logprobs)
-    if not entries:
-        return (), ()
-    tokens = tuple(map(_token, entries))
-    listed = entries[0].get("top_logprobs") or []
-    if not isinstance(listed, list):
-        raise EngineProtocolError(f"the server gave {listed!r} as its most probable tokens")
-    return tokens, tuple(map(_token, listed))
-
-
-def _entries(logprobs: Any) -> list[Any] | None:
-    """Returns the listed tokens of an answer; None where the server lists none at all."""
-    entries = logprobs.get("content") if isinstance(logprobs, Mapping) else None
-    return entries if isinstance(entries, list) else None
+    return "".join(needed(piece, str, "text", url=url, expected="text in a message") for piece in pieces)
 
 
 def _token(entry: Any) -> Token:
-    text = entry.get("token") if isinstance(entry, Mapping) else None
-    if not isinstance(text, str):
+    text = optional(entry, str, "token")
+    if text is None:
         raise EngineProtocolError(f"the server gave {entry!r} as a token with its log-probability")
     return Token(text, checked_logprob(entry.get("logprob")))
 
 
 def _ends_with(content: str, token: str) -> bool:
     return bool(token.strip()) and content.rstrip().endswith(token.strip())
-
-
-def _reasoned(usage: Any) -> bool:
-    details = usage.get("completion_tokens_details") if isinstance(usage, Mapping) else None
-    return isinstance(details, Mapping) and bool(details.get("reasoning_tokens"))
 
 
 def spelled(label: str, first: Sequence[Token]) -> Token | None:
@@ -262,31 +222,13 @@ async def accepted(client: HttpClient, model: str, dialect: Dialect) -> tuple[Di
             question = DrawRequest((QUESTION,), n, _LOOK_TOKENS, 1.0, seed=1)
             choices, _ = await ask(client, model, dialect, question, top=True)
         except EngineRejected as error:
-            less = dialect.without(str(error))
-            if less is None:
-                return await _smallest_accepted(client, model, error)
-            dialect = less
+            dialect = dialect.less(error)
             continue
         if len(choices) < n:
             dialect = replace(dialect, many=False)
-        if not choices[0].first and dialect.top:
+        if not choices[0].first:
             dialect = replace(dialect, top=0)
         return dialect, choices
-
-
-async def _smallest_accepted(
-    client: HttpClient, model: str, refusal: EngineRejected
-) -> tuple[Dialect, list[Choice]]:
-    """Asks the plain question with the smallest body, after a refusal that names no parameter; raises that refusal
-    where the server refuses this, too."""
-    if refusal.status not in (400, 422):
-        raise refusal
-    for limit_name in ("max_tokens", "max_completion_tokens"):
-        dialect = Dialect.smallest(limit_name, str(refusal))
-        question = DrawRequest((QUESTION,), 1, _LOOK_TOKENS, 1.0)
-        with suppress(EngineRejected):
-            return dialect, (await ask(client, model, dialect, question))[0]
-    raise refusal
 
 
 async def collides(client: HttpClient, model: str, dialect: Dialect) -> bool:

@@ -21,19 +21,13 @@ import httpx
 
 from ragguard.engines.http.replies import (
     CONNECT_S,
-    LOOKED_AT,
-    MOST_BYTES,
-    MOST_BYTES_OF_AN_ERROR,
-    BodyTooLarge,
-    as_text,
+    beginning,
     broken,
-    code,
-    may_pass,
-    message,
+    needed,
+    optional,
     parsed,
-    read_body,
     refusal,
-    unexpected,
+    refusal_within,
     usage_of,
 )
 from ragguard.engines.layers.budget import count_reply, count_request
@@ -45,7 +39,6 @@ from ragguard.errors import (
     InvalidInput,
 )
 from ragguard.runtime.deadline import until
-from ragguard.runtime.faults import NOTICES, brief
 from ragguard.text.credentials import (
     Credentials,
     checked_headers,
@@ -113,8 +106,11 @@ def key_from_environment(address: Address) -> str | None:
     return next((key for name in names if (key := checked_key(name, os.environ.get(name, "")))), None)
 
 
-_SILENT_S = 3.0
-"""Seconds after which a server that has answered nothing yet is said to be waited for."""
+_CONNECTIONS = 64
+"""The most connections of one event loop to a server."""
+MOST_BYTES = 32 * 2**20
+"""The largest reply that is read. 512 answers of 64 tokens with their log-probabilities are some 5 MB."""
+_MOST_BYTES_OF_AN_ERROR = 64 * 2**10
 
 
 class HttpClient:
@@ -125,16 +121,12 @@ class HttpClient:
         url: str,
         api_key: str | None = None,
         timeout_s: float = 120.0,
-        connections: int = 64,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         self.address = parse_address(url)
         if not timeout_s > 0:
             raise InvalidInput("timeout_s", timeout_s, "more than 0 seconds")
-        if connections < 1:
-            raise InvalidInput("connections", connections, "1 or more")
         self.timeout_s = timeout_s
-        self._connections = connections
         given = None if api_key is None else checked_key("api_key", api_key)
         self._key = key_from_environment(self.address) if given is None else given
         self._headers = header_lines("RAGGUARD_HEADERS", os.environ.get("RAGGUARD_HEADERS", ""))
@@ -165,10 +157,8 @@ class HttpClient:
         """Closes the connections of each event loop that still runs."""
         self._closed = True
         here = asyncio.get_running_loop()
-        for loop in list(self._clients):
-            client = self._clients.pop(loop, None)
-            if client is None:
-                continue
+        while self._clients:
+            loop, client = self._clients.popitem()
             if loop is here:
                 await client.aclose()
             elif loop.is_running():
@@ -187,7 +177,7 @@ class HttpClient:
         return client
 
     def _new_client(self) -> httpx.AsyncClient:
-        # A compressed reply could become gigabytes.
+        # A compressed reply is not asked for: it could become gigabytes.
         headers = httpx.Headers(
             {
                 "Content-Type": "application/json",
@@ -202,111 +192,88 @@ class HttpClient:
         return httpx.AsyncClient(
             headers=headers,
             params=self.address.query,
-            # Certificates take tens of milliseconds to load, out of the budget of a guard's first call.
-            verify=self._is_encrypted(),
+            # Certificates take tens of milliseconds to load, out of the budget of a guard's first call. A proxy on the
+            # way to the server may have one, too.
+            verify=self.address.base.startswith("https:")
+            or (not self.address.loopback and bool(getproxies())),
             auth=None if "authorization" in headers else self.address.credentials,
             # Requests to this machine never use a proxy.
             trust_env=not self.address.loopback,
             # The whole exchange is timed by the caller's deadline; here only the hand-shake.
             timeout=httpx.Timeout(None, connect=CONNECT_S),
-            limits=httpx.Limits(
-                max_connections=self._connections, max_keepalive_connections=self._connections
-            ),
-        )
-
-    def _is_encrypted(self) -> bool:
-        """True where a certificate may have to be checked: that of the server, or of a proxy on the way to it."""
-        proxies = {} if self.address.loopback else getproxies()
-        return self.address.base.startswith("https:") or any(p.startswith("https:") for p in proxies.values())
-
-    def _say_waiting(self, url: str, most: float) -> None:
-        NOTICES.warn(
-            f"no answer from {self.address.base}",
-            f"{url} has not answered for {_SILENT_S:.0f} s; this request is given up after {most:.0f} s. "
-            "Is the server up, and is this its address?",
+            limits=httpx.Limits(max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS),
         )
 
     async def _ask(
         self, method: str, path: str, content: bytes | None, deadline: float | None, root: bool
     ) -> Any:
         url = (self.address.root if root else self.address.base) + path
+        what = f"{method} {url}"
         count_request()
-        began = time.monotonic()
-        limit = min(math.inf if deadline is None else deadline, began + self.timeout_s)
-        patient: asyncio.TimerHandle | None = None
-        if (
-            not self._answered
-        ):  # a server that hangs would leave a user without a word until the request's end
-            patient = asyncio.get_running_loop().call_later(_SILENT_S, self._say_waiting, url, limit - began)
+        limit = min(math.inf if deadline is None else deadline, time.monotonic() + self.timeout_s)
         try:
-            async with until(limit, f"{method} {url}"):
+            async with until(limit, what):
                 status, headers, body = await self._exchange(method, url, content)
         except (httpx.TransportError, httpx.InvalidURL, httpx.DecodingError, UnicodeError) as error:
-            raise broken(f"{method} {url}", error) from clean_cause(error)
-        except BodyTooLarge as error:
-            raise EngineProtocolError(
-                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
-                "is this an OpenAI-compatible server?"
-            ) from error
-        finally:
-            if patient is not None:
-                patient.cancel()
+            raise broken(what, error) from clean_cause(error)
         if status != 200:
-            refused = refusal(method, url, status, headers, body, known=url in self._answered)
+            refused = refusal(what, status, headers, body, known=url in self._answered)
             if status in (401, 403):
                 refused.args = (f"{refused}; {self._about_key()}",)
             elif status == 404 and self.address.is_azure and "api-version" not in dict(self.address.query):
-                refused.args = (
-                    f"{refused}; Azure's deployments want a version: ADDRESS?api-version=2024-10-21",
-                )
+                version = "Azure's deployments want a version: ADDRESS?api-version=2024-10-21"
+                refused.args = (f"{refused}; {version}",)
             raise refused
         try:
             answer = parsed(body)
         except ValueError as error:
-            begins = brief(as_text(body, LOOKED_AT))[:80]
-            what = (
+            begins = beginning(body)[:80]
+            came = (
                 "is a stream of events, which was not asked for: switch that off in the server, or in the proxy "
                 "before it"
                 if begins.startswith(("data:", "event:"))
                 else f"is not JSON but begins {begins!r}; is this an OpenAI-compatible server?"
             )
-            unread = EngineProtocolError(f"{method} {url}: the answer {what}")
+            unread = EngineProtocolError(f"{what}: the answer {came}")
             unread.retryable = url in self._answered
             raise unread from clean_cause(error)
-        if isinstance(answer, dict) and answer.get("error"):
-            what = f"{method} {url}: the server said: {message(answer)}"
-            raise EngineOverloaded(what) if may_pass(code(answer["error"])) else EngineRejected(what)
+        if within := refusal_within(what, answer):
+            raise within
         self._answered.add(url)
         count_reply(usage_of(answer, 0))
         return answer
 
     def _about_key(self) -> str:
         """Returns what to do about a key that is missing or refused."""
+        name = "AZURE_OPENAI_API_KEY" if self.address.is_azure else "OPENAI_API_KEY"
         if self._key or self._headers or self.address.credentials:
             return (
-                "the key that was given is not accepted: check it (api_key, RAGGUARD_API_KEY, OPENAI_API_KEY), and "
-                "that it is one of this server; where the server wants it in another header, give "
-                "headers={'api-key': KEY}, or --header 'api-key: KEY'"
+                f"the key that was given is not accepted: check it (api_key, RAGGUARD_API_KEY, {name}), and that it "
+                "is one of this server; where the server wants it in another header, give headers={'api-key': KEY}, "
+                "or --header 'api-key: KEY'"
             )
-        if os.environ.get("OPENAI_API_KEY") and not self.address.is_azure:
-            return "OPENAI_API_KEY goes over https or to this machine only: give the key as RAGGUARD_API_KEY"
-        other = "AZURE_OPENAI_API_KEY" if self.address.is_azure else "OPENAI_API_KEY"
-        return f"give the key as RAGGUARD_API_KEY or {other}"
+        return f"give the key as RAGGUARD_API_KEY; {name} goes over https or to this machine alone"
 
     async def _exchange(
         self, method: str, url: str, content: bytes | None
     ) -> tuple[int, httpx.Headers, bytes]:
         """Returns the status, the headers and the body of the reply to a request; for an error only the first bytes
         of the body."""
+        body = bytearray()
         async with self._client().stream(method, url, content=content) as response:
             status = response.status_code
-            try:
-                body = await read_body(response, MOST_BYTES if status == 200 else MOST_BYTES_OF_AN_ERROR)
-            except BodyTooLarge as error:
-                if status == 200:
-                    raise
-                body = error.read
-            return status, response.headers, body
+            most = MOST_BYTES if status == 200 else _MOST_BYTES_OF_AN_ERROR
+            async for piece in response.aiter_bytes():
+                body += piece
+                if len(body) > most:
+                    break
+        if status == 200 and len(body) > most:
+            body.clear()  # the error and its traceback may be kept for long
+            raise EngineProtocolError(
+                f"{method} {url}: the reply is larger than {MOST_BYTES / 2**20:.0f} MiB and was not read to its end; "
+                "is this an OpenAI-compatible server?"
+            )
+        return status, response.headers, bytes(body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,49 +301,39 @@ async def served_model(client: HttpClient, wanted: str | None) -> ServedModel:
     """
     base, note = client.address.base, ""
     try:
-        listed = await _listed(client)
+        answer = await client.get("/models")
+        expected = "a list of models in `data`"
+        listed = needed(answer, list, "data", url=f"GET {base}/models", expected=expected)
+        models = {str(model["id"]): model for model in listed if optional(model, str, "id")}
     except (EngineRejected, EngineOverloaded, EngineProtocolError) as error:
         # Gateways may hide the list, or have none.
         if wanted is None or not (isinstance(error, EngineProtocolError) or error.status in _NO_LIST):
             raise
         return ServedModel(wanted, note=f"{wanted} is asked for as it was named: no list of models ({error})")
-    names = ", ".join(str(model["id"]) for model in listed) or "none"
-    if wanted:
-        found = [model for model in listed if model["id"] == wanted]
-        if not found and len(alike := [m for m in listed if _spelled_alike(str(m["id"]), wanted)]) == 1:
-            found, note = alike, f"the server spells {wanted} as {alike[0]['id']}"
-        if not found and listed and not client.address.is_azure:
-            raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
-        if not found:
-            return ServedModel(
-                wanted, note=f"{wanted} is asked for as it was named: the server does not list it"
-            )
-    else:
+    names = ", ".join(models) or "none"
+    if wanted is None:
         # Adapters name their base model, which is taken unless an adapter is named.
-        found = [model for model in listed if not model.get("parent")]
+        found = [name for name, model in models.items() if not model.get("parent")]
         if len(found) != 1:
             raise EngineRejected(
                 f"{base} has several models or none: say which, as {base}#MODEL; it has: {names}"
             )
-    model = found[0]
-    meta = model.get("meta")
-    context = model.get("max_model_len") or (meta.get("n_ctx") if isinstance(meta, Mapping) else None)
+    else:
+        found = [wanted] if wanted in models else [name for name in models if _spelled_alike(name, wanted)]
+        if len(found) != 1 and models and not client.address.is_azure:
+            raise EngineRejected(f"{base} has no model {wanted!r}; it has: {names}")
+        if len(found) != 1:
+            unlisted = f"{wanted} is asked for as it was named: the server does not list it"
+            return ServedModel(wanted, note=unlisted)
+        note = "" if found == [wanted] else f"the server spells {wanted} as {found[0]}"
+    model = models[found[0]]
     return ServedModel(
-        id=str(model["id"]),
+        id=found[0],
         owner=str(model.get("owned_by") or ""),
         root=str(model.get("root") or ""),
-        context=context if isinstance(context, int) else None,
+        context=optional(model, int, "max_model_len") or optional(model, int, "meta", "n_ctx"),
         note=note,
     )
-
-
-async def _listed(client: HttpClient) -> list[Mapping[str, Any]]:
-    """Returns the server's list of models."""
-    answer = await client.get("/models")
-    listed = answer.get("data") if isinstance(answer, Mapping) else None
-    if not isinstance(listed, list) or not all(isinstance(m, Mapping) and "id" in m for m in listed):
-        raise unexpected(f"GET {client.address.base}/models", "a list of models in `data`", answer)
-    return listed
 
 
 def _spelled_alike(listed: str, wanted: str) -> bool:

@@ -1,18 +1,19 @@
-"""OpenAIEngine: any server with OpenAI's chat completions, with the exactness that the server allows.
+"""The model behind any server with OpenAI's chat completions, with the exactness that the server allows.
 
 Where a server shows its most probable tokens, a label among them has its probability and any other label an upper
 bound. Where it shows none, where the model thinks first, or where the abstention begins with the same token as "No",
-probabilities are the shares of sampled answers, with their standard error. This engine serves OpenAI, llama.cpp's
-server, Ollama, LM Studio, and vLLM models that think first.
+probabilities are the shares of sampled answers, with their standard error. So are served OpenAI, llama.cpp's server,
+Ollama, LM Studio, and vLLM models that think first.
 """
 
 from __future__ import annotations
 
 import hashlib
 import math
+import sys
 import time
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -20,18 +21,18 @@ import numpy as np
 
 from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Sample, Samples
 from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
+from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
     Choice,
-    ChoiceLimit,
     Dialect,
     accepted,
     ask,
     collides,
     estimated,
+    fewer_choices,
     listed,
     spelled,
-    thought,
 )
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.labels import ABSTENTION, LabelRequest
@@ -42,6 +43,12 @@ from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
 
+AT_ONCE = 16
+"""The most requests of one call that are in flight."""
+ANSWERS = 20
+"""The answers that are sampled for each prompt where probabilities must be estimated, unless told otherwise."""
+THINKING_TOKENS = 1024
+"""The tokens that an answer may take beyond its own where a model thinks first and that cannot be switched off."""
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
     {"reasoning_effort": "none"},
@@ -49,41 +56,27 @@ _SWITCHES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ChatLimits:
-    """The limits for requests to a model of chat completions; the arguments of `OpenAIEngine` say what each means."""
-
-    at_once: int = 16
-    answers: int = 20
-    thinking_tokens: int = 1024
-
-
 async def look_at_chat(
-    client: HttpClient,
-    served: ServedModel,
-    notes: Sequence[str] = (),
-    *,
-    limits: ChatLimits,
+    client: HttpClient, served: ServedModel, notes: Sequence[str] = (), *, answers: int = ANSWERS
 ) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
     said = [*notes, *([served.note] if served.note else [])]
     dialect, choices = await accepted(client, served.id, Dialect())
-    thinks = thought(choices)
+    thinks = any(choice.thought for choice in choices)
+    for switch in _SWITCHES if thinks else ():
+        silent, found = await accepted(client, served.id, replace(dialect, extras=switch))
+        if silent.extras and not any(choice.thought for choice in found):
+            dialect, choices, thinks = silent, found, False
+            said.append(f"the model thinks first: switched off by {', '.join(switch)}")
+            break
     if thinks:
-        for switch in _SWITCHES:
-            silent, found = await accepted(client, served.id, replace(dialect, extras=switch))
-            if silent.extras and not thought(found):
-                dialect, choices, thinks = silent, found, False
-                said.append(f"the model thinks first: switched off by {', '.join(switch)}")
-                break
-        else:
-            said.append(
-                "the model thinks first, which cannot be switched off: answers are sampled, their reasoning cut off"
-            )
+        said.append(
+            "the model thinks first, which cannot be switched off: answers are sampled, their reasoning cut off"
+        )
     ambiguous: frozenset[str] = frozenset()
     if not dialect.top:
         said.append(
-            f"the server shows no log-probabilities: shares of {limits.answers} sampled answers stand in for them; "
+            f"the server shows no log-probabilities: shares of {answers} sampled answers stand in for them; "
             "vLLM gives exact values"
         )
     elif not thinks:
@@ -108,13 +101,13 @@ async def look_at_chat(
     elif not dialect.many:
         said.append("the server gives one answer a request: n samples are n requests")
     shown = bool(dialect.top) and not thinks
-    thinking = limits.thinking_tokens if thinks else 0
+    thinking = THINKING_TOKENS if thinks else 0
     has = {"top_logprobs": shown, "sample_logprobs": shown, "n_samples": dialect.many, "seed": dialect.seed}
-    how = f"top{dialect.top}" if shown else f"sampled{limits.answers}"
+    how = f"top{dialect.top}" if shown else f"sampled{answers}"
     # Servers may use one name such as "default", so the address is added to tell them apart.
     server = hashlib.sha256(repr((client.address.base, sorted(dialect.extras))).encode()).hexdigest()[:12]
     # Labels are sampled where the server shows no probabilities or their first tokens are equal.
-    listed = shown and not ambiguous
+    is_listed = shown and not ambiguous
     info = EngineInfo(
         model=served.id,
         kind="openai",
@@ -123,40 +116,41 @@ async def look_at_chat(
         capabilities=frozenset(name for name, there in has.items() if there),
         location=client.address.base,
         notes=tuple(said),
-        label_requests=1 if listed or dialect.many else limits.answers,
-        label_tokens=1 if listed else limits.answers * (LABEL_TOKENS + thinking),
+        label_requests=1 if is_listed or dialect.many else answers,
+        label_tokens=1 if is_listed else answers * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, thinks=thinks, ambiguous=ambiguous, limits=limits)
+    return ChatModel(client, info, dialect, shown, ambiguous, answers)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatModel:
     """A `FoundModel`: answers requests by a server's chat completions, with the features that were found of it."""
 
     client: HttpClient
     info: EngineInfo
     dialect: Dialect
-    thinks: bool
+    shows: bool
+    """True where the server shows the most probable tokens of answers, and these do not begin with a thought."""
     ambiguous: frozenset[str]
     """Labels that share their first token with a common word; one token cannot identify them."""
-    limits: ChatLimits
-    choice_limit: ChoiceLimit = field(default_factory=ChoiceLimit)
-    """The most choices of one request, as far as it is known."""
+    answers: int
+    """The answers that are sampled for each prompt where probabilities must be estimated."""
+    judge: FoundModel | None = None
+    """What answers label questions that carry options, where the server answers typed questions, too."""
+    most_choices: int = sys.maxsize
+    """The most choices that the server gives for one request, which shows only as it refuses more."""
 
     async def draws(self, request: DrawRequest) -> Samples:
         """Draws answers to each prompt, reasoning cut off."""
         began = time.monotonic()
-        answers = await self._answers(request)
-        return Samples(
-            [
-                [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices]
-                * (request.n // len(choices))
-                for (choices, _), _ in answers
-            ],
-            _total(answers, began),
-            _cuts(answers),
-        )
+        found = await self._answers(request)
+        rows = [
+            [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices]
+            * (request.n // len(choices))
+            for (choices, _), _ in found
+        ]
+        return Samples(rows, _total(found, began), _cuts(found))
 
     async def continuations(self, request: ContinuationRequest) -> Continuations:
         """Refuses: chat completions show the probabilities of what the model writes alone."""
@@ -167,41 +161,42 @@ class ChatModel:
 
     async def labels(self, request: LabelRequest) -> LabelProbs:
         """Returns the probability of each label, its upper bound, or its share of samples; the reply says which."""
+        if self.judge is not None and request.is_typed(self.info):
+            return await self.judge.labels(request)
         began = time.monotonic()
-        shown = self.dialect.top and not self.thinks
-        if request.mode == "sequence" and shown:
+        if request.mode == "sequence" and self.shows:
             raise EngineRejected(
                 f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
                 "leave `mode` out, or serve the model with vLLM"
             )
-        sampled = not shown or not self.ambiguous.isdisjoint(request.labels)
+        sampled = not self.shows or not self.ambiguous.isdisjoint(request.labels)
         # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds. Tokens are
         # listed beside a greedy one, as some servers show the sampled token in place of the least probable of the list.
         drawn = DrawRequest(
             request.prompts,
-            n=self.limits.answers if sampled else 1,
+            n=self.answers if sampled else 1,
             max_tokens=LABEL_TOKENS if sampled else 1,
             temperature=1.0 if sampled else 0.0,
             seed=0 if sampled else None,
             deadline=request.deadline,
             priority=request.priority,
         )
-        answers = await self._answers(drawn, top=not sampled)
+        found = await self._answers(drawn, top=not sampled)
         rows = [
             estimated(self._said(choices), request.labels)
             if sampled
             else listed(self._shown(choices), request.labels)
-            for (choices, _), _ in answers
+            for (choices, _), _ in found
         ]
         bound = np.array([row.bound for row in rows], dtype=np.bool_)
         return LabelProbs(
             np.array([row.p for row in rows], dtype=np.float64),
             exact=not sampled and not bound.any(),
             mode="sampled" if sampled else "first_token",
-            usage=_total(answers, began),
+            usage=_total(found, began),
             bound=bound if bound.any() else None,
             stderr=np.array([row.stderr for row in rows], dtype=np.float64) if sampled else None,
-            truncated=_cuts(answers),
+            truncated=_cuts(found),
         )
 
     def _shown(self, choices: Sequence[Choice]) -> Choice:
@@ -217,20 +212,20 @@ class ChatModel:
     def _said(self, choices: Sequence[Choice]) -> list[str]:
         """Returns the answers. A text that was cut short after its label counts as an answer, a thought that was cut
         short does not."""
-        answers = [choice.text for choice in choices if choice.text or choice.finished]
-        if not answers:
+        said = [choice.text for choice in choices if choice.text or choice.finished]
+        if not said:
             raise EngineProtocolError(
-                f"{self.info.model} had not answered after {self.limits.thinking_tokens} tokens of thought, "
-                f"{len(choices)} times: allow more `thinking_tokens`, or use a model whose thinking can be switched off"
+                f"{self.info.model} had not answered after {THINKING_TOKENS} tokens of thought, {len(choices)} times: "
+                "use a model whose thinking can be switched off"
             )
-        return answers
+        return said
 
     def _answers(
         self, request: DrawRequest, *, top: bool = False
     ) -> Coroutine[Any, Any, list[_PromptAnswer]]:
         """Returns the choices for each prompt. Only the server can count its tokens, so a prompt that is too long is
         cut by the numbers in the server's error."""
-        limit = request.max_tokens + (self.limits.thinking_tokens if self.thinks else 0)
+        limit = request.max_tokens + self.info.thinking_tokens
         # All greedy answers are equal.
         asked = replace(request, n=1 if request.temperature == 0 else request.n, max_tokens=limit)
 
@@ -238,12 +233,12 @@ class ChatModel:
             return self._choices(asked.about([prompt]), top)
 
         calls = [partial(asked_shorter, prompt, choices, limit) for prompt in request.prompts]
-        return in_parallel(calls, self.limits.at_once)
+        return in_parallel(calls, AT_ONCE)
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
         while True:
-            size = min(request.n, self.choice_limit.most) if self.dialect.many else 1
+            size = min(request.n, self.most_choices) if self.dialect.many else 1
             calls = []
             for start in range(0, request.n, size):
                 # The seeds are as far apart as those that a server gives to its own choices.
@@ -251,28 +246,28 @@ class ChatModel:
                 part = replace(request, n=min(size, request.n - start), seed=seed)
                 calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
             try:
-                answers = (
-                    [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, self.limits.at_once)
-                )
+                found = await in_parallel(calls, AT_ONCE)
                 break
             except EngineRejected as error:
-                if not self.choice_limit.lower(size, str(error)):
+                fewer = fewer_choices(size, error)
+                if fewer is None:
                     raise
-        choices = [choice for found, _ in answers for choice in found]
+                self.most_choices = min(self.most_choices, fewer)
+        choices = [choice for some, _ in found for choice in some]
         if len(choices) != request.n:
             raise EngineProtocolError(
                 f"{self.info.location}: {request.n} choices were asked for and {len(choices)} came"
             )
-        return choices, sum((usage for _, usage in answers), Usage())
+        return choices, sum((usage for _, usage in found), Usage())
 
 
 _PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
 """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
 
 
-def _total(answers: Sequence[_PromptAnswer], began: float) -> Usage:
-    return replace(sum((usage for (_, usage), _ in answers), Usage()), seconds=time.monotonic() - began)
+def _total(found: Sequence[_PromptAnswer], began: float) -> Usage:
+    return replace(sum((usage for (_, usage), _ in found), Usage()), seconds=time.monotonic() - began)
 
 
-def _cuts(answers: Sequence[_PromptAnswer]) -> dict[int, int]:
-    return {index: cut for index, (_, cut) in enumerate(answers) if cut}
+def _cuts(found: Sequence[_PromptAnswer]) -> dict[int, int]:
+    return {index: cut for index, (_, cut) in enumerate(found) if cut}

@@ -6,11 +6,12 @@ At first use the engine finds out which model the server serves, and how it is b
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
-from ragguard.engines.decision_models import DecisionModel, find_decisions, with_decisions
+from ragguard.engines.decision_models import find_decisions, with_decisions
 from ragguard.engines.engine import FoundModel, ModelEngine
-from ragguard.engines.http.http_client import HttpClient, ServedModel, served_model
-from ragguard.engines.http.openai import ChatLimits, ChatModel, look_at_chat
+from ragguard.engines.http.http_client import HttpClient, served_model
+from ragguard.engines.http.openai import ANSWERS, ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.token_model import ProfiledModel
 from ragguard.engines.typed_questions import WIRES
@@ -27,11 +28,10 @@ class HttpEngine(ModelEngine):
         *,
         api_key: str | None = None,
         timeout_s: float = 120.0,
-        connections: int = 64,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self._client = HttpClient(url, api_key, timeout_s, connections, headers)
+        self._client = HttpClient(url, api_key, timeout_s, headers)
         self._wanted = model or self._client.address.model
 
     def __repr__(self) -> str:
@@ -47,32 +47,27 @@ class ServerEngine(HttpEngine):
 
     Args:
         url: The server's address, such as `http://localhost:8000/v1`, optionally with `#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
         by: How it judges: `systemone` or `decisions` (OpenAI's form or SGLang's, whichever the server speaks) by typed
             questions, so that it reads nothing; `labels` by labels; empty: by what the server offers.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        timeout_s: How many seconds one HTTP request may take.
-        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
+        how: The further arguments of `OpenAIEngine` but `answers`.
     """
 
-    def __init__(
-        self,
-        url: str,
-        model: str | None = None,
-        *,
-        by: str = "",
-        api_key: str | None = None,
-        timeout_s: float = 120.0,
-        headers: Mapping[str, str] | None = None,
-    ) -> None:
-        super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, headers=headers)
+    def __init__(self, url: str, *, by: str = "", **how: Any) -> None:
+        super().__init__(url, **how)
         self._by, self.only_judges = by, by in WIRES
 
     async def look(self) -> FoundModel:
         """Finds out what the server serves, and how it is best asked."""
-        served, limits = await served_model(self._client, self._wanted), ChatLimits()
+        served = await served_model(self._client, self._wanted)
         if self.only_judges:
-            return await self._judge(served, limits.at_once)
+            judge = await find_decisions(self._client, served, WIRES[self._by])
+            if not isinstance(judge, list):
+                return judge
+            raise EngineRejected(
+                f"{self._client.address.base} does not answer typed questions in the form of {self._by}: "
+                f"{'; '.join(judge)}; give the same server without `{self._by}:`, so that it is asked for labels, if "
+                "it shows log-probabilities"
+            )
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":
             try:
@@ -83,20 +78,8 @@ class ServerEngine(HttpEngine):
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.
-        chat = await look_at_chat(self._client, served, notes, limits=limits)
-        if self._by == "labels":
-            return chat
-        return await with_decisions(chat, self._client, served, limits.at_once)
-
-    async def _judge(self, served: ServedModel, at_once: int) -> DecisionModel:
-        found = await find_decisions(self._client, served, WIRES[self._by], at_once)
-        if isinstance(found, DecisionModel):
-            return found
-        raise EngineRejected(
-            f"{self._client.address.base} does not answer typed questions in the form of {self._by}: "
-            f"{'; '.join(found)}; give the same server without `{self._by}:`, so that it is asked for labels, if it "
-            "shows log-probabilities"
-        )
+        chat = await look_at_chat(self._client, served, notes)
+        return chat if self._by == "labels" else await with_decisions(chat, self._client, served)
 
 
 class VllmEngine(HttpEngine):
@@ -108,7 +91,6 @@ class VllmEngine(HttpEngine):
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
-        connections: How many connections may be open at once.
     """
 
     async def look(self) -> ProfiledModel:
@@ -125,13 +107,10 @@ class OpenAIEngine(HttpEngine):
     Args:
         url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
         model: The model to ask for, where the server has several. None: the only one.
+        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
         timeout_s: How many seconds one HTTP request may take.
-        at_once: How many connections may be open, and how many requests of one call in flight.
-        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
-        thinking_tokens: How many tokens more an answer may take where a model thinks first and that cannot be
-            switched off.
     """
 
     def __init__(
@@ -139,21 +118,17 @@ class OpenAIEngine(HttpEngine):
         url: str,
         model: str | None = None,
         *,
+        answers: int = ANSWERS,
         api_key: str | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float = 120.0,
-        at_once: int = 16,
-        answers: int = 20,
-        thinking_tokens: int = 1024,
     ) -> None:
         if answers < 2:
             raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
-        super().__init__(
-            url, model, api_key=api_key, timeout_s=timeout_s, connections=at_once, headers=headers
-        )
-        self._limits = ChatLimits(at_once, answers, thinking_tokens)
+        super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, headers=headers)
+        self._answers = answers
 
     async def look(self) -> ChatModel:
         """Finds out what the server takes and shows, and whether its model thinks first."""
         served = await served_model(self._client, self._wanted)
-        return await look_at_chat(self._client, served, limits=self._limits)
+        return await look_at_chat(self._client, served, answers=self._answers)

@@ -198,20 +198,17 @@ async def test_a_thought_that_cannot_be_switched_off_is_cut_off(in_field):
         assert all(answer.text and "hmm" not in answer.text and not answer.logprobs for answer in samples[0])
 
 
-async def test_a_thought_without_end_is_no_answer():
+async def test_a_thought_without_end_is_no_answer(monkeypatch):
+    monkeypatch.setattr("ragguard.engines.http.openai.THINKING_TOKENS", 1)
+    monkeypatch.setattr(FakeModel, "next", lambda self, prompt, said: {" hmm" if said else "<think>": 1.0})
     async with (
         MisbehavingServer(FakeModel(face="openai", thinks="always").handle) as server,
-        aclosing(OpenAIEngine(server.url, thinking_tokens=1)) as engine,
+        aclosing(OpenAIEngine(server.url)) as engine,
     ):
-        model_of = FakeModel.next
-        try:
-            FakeModel.next = lambda self, prompt, said: {" hmm": 1.0} if said else {"<think>": 1.0}
-            with pytest.raises(EngineProtocolError, match="thinking_tokens"):
-                await engine.label_probs(["Who?"], LABELS)
-            samples = await engine.sample(["Who?"], n=2, max_tokens=3)
-            assert [(answer.text, answer.finished) for answer in samples[0]] == [("", False)] * 2
-        finally:
-            FakeModel.next = model_of
+        with pytest.raises(EngineProtocolError, match="after 1 tokens of thought"):
+            await engine.label_probs(["Who?"], LABELS)
+        samples = await engine.sample(["Who?"], n=2, max_tokens=3)
+        assert [(answer.text, answer.finished) for answer in samples[0]] == [("", False)] * 2
 
 
 async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_not():

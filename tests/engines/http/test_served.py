@@ -125,7 +125,11 @@ async def test_azure_deployment_by_path_keeps_its_query_and_gets_its_key(monkeyp
     [
         ("", "azure-key-1", "Azure's deployments want a version: ADDRESS?api-version="),
         ("?api-version=2024-10-21", "other-key", "the key that was given is not accepted"),
-        ("?api-version=2024-10-21", None, "give the key as RAGGUARD_API_KEY or AZURE_OPENAI_API_KEY"),
+        (
+            "?api-version=2024-10-21",
+            None,
+            "give the key as RAGGUARD_API_KEY; AZURE_OPENAI_API_KEY goes over https",
+        ),
     ],
 )
 async def test_refusal_of_azure_names_the_way_out(monkeypatch, query, key, says):
