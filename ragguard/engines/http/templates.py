@@ -8,28 +8,26 @@ prompt, in one small request each.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from ragguard.engines.base import Message, Prompt, Role, folded
 from ragguard.engines.chat_frames import SWITCH_OFF, SpecialTokens
 from ragguard.engines.http.http_client import HttpClient
+from ragguard.engines.http.replies import needed, optional
 from ragguard.engines.token_model import Rendered
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.runtime.limiter import in_parallel
 
+T = TypeVar("T")
+
 # Made of letters and digits of any vocabulary, so that even a vocabulary of words returns them unchanged.
 _MARKS = ("Q 7 Z 4 X", "X 4 Z 7 Q", "Z 7 X 4 Q", "Q 4 X 7 Z")
 _PROOF = ("  Ada Berg runs it.\n\nWho?\n ", "\n A  B: 0, 5 ", " Oslo\t\n", " C ")
-# Texts that may be special tokens: some templates remove these from messages, and no test can find all of them.
-_FRAME = re.compile(r"<[^<>\s]{1,64}>|\[/?[A-Z_]{2,32}\]|◁[^\s▷]{1,32}▷")
 _AT_ONCE = 32
-_MOST_KNOWN = 4096
-_PROOFS_AT_ONCE = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,6 @@ class Templates:
         self.folds = False
         """True where the template knows no system turn: its text is put before the first user turn."""
         self._shapes: dict[tuple[Role, ...], Shape | None] = {}
-        self._harmless: set[str] = set()
         self._ending_ids: dict[str, list[int]] = {"": []}
 
     async def learn(self) -> None:
@@ -86,14 +83,11 @@ class Templates:
         roles: tuple[Role, ...] = ("system", "user", "assistant", "user")
         turns = self._turns(tuple(Message(role, mark) for role, mark in zip(roles, _MARKS, strict=True)))
         with suppress(EngineRejected):
-            answer = await self._post(
-                "/tokenize", self._conversation(turns) | {"return_token_strs": True}, None
-            )
-            shown.update(map(str, answer.get("token_strs") or ()))
+            body = self._conversation(turns) | {"return_token_strs": True}
+            shown.update(map(str, await self._asked("/tokenize", body, list, "token_strs", None)))
         with suppress(EngineRejected, EngineProtocolError):
             settings = await self._client.get("/tokenizer_info", root=True)
-            added = settings.get("added_tokens_decoder") if isinstance(settings, Mapping) else None
-            for token in added.values() if isinstance(added, Mapping) else ():
+            for token in (optional(settings, Mapping, "added_tokens_decoder") or {}).values():
                 shown.add(str(token.get("content", "") if isinstance(token, Mapping) else token))
         return shown
 
@@ -101,48 +95,25 @@ class Templates:
         self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
     ) -> list[Rendered]:
         """Returns each prompt as the model gets it, `ending` included: as text where that is possible, else as ids."""
-        folded = [self._turns(prompt.messages) for prompt in prompts]
-        shapes = {
-            roles: await self.shape(roles, deadline) for roles in {_roles(messages) for messages in folded}
+        conversations = [self._turns(prompt.messages) for prompt in prompts]
+        shapes: dict[tuple[Role, ...], Shape | None] = {}
+        for messages in () if as_ids else conversations:
+            roles = _roles(messages)
+            if roles not in shapes:
+                shapes[roles] = await self.shape(roles, deadline)
+        found: dict[tuple[Message, ...], Rendered] = {
+            messages: shape.render(messages) + self.ending
+            for messages in conversations
+            if (shape := shapes.get(_roles(messages))) is not None
         }
-        texts: dict[tuple[Message, ...], str] = {}
-        if not as_ids:
-            for messages in folded:
-                shape = shapes[_roles(messages)]
-                if shape is not None:
-                    texts[messages] = shape.render(messages)
-            for messages in await self._strange(texts, deadline):
-                del texts[messages]
-        by_server = [messages for messages in dict.fromkeys(folded) if messages not in texts]
-        ids = dict(zip(by_server, await self._in_parallel(by_server, deadline), strict=True))
-        return [texts[messages] + self.ending if messages in texts else ids[messages] for messages in folded]
-
-    async def _strange(
-        self, texts: Mapping[tuple[Message, ...], str], deadline: float | None
-    ) -> list[tuple[Message, ...]]:
-        """Returns the conversations with texts such as `<x>` that the template may change."""
-        if self.plain:
-            return []
-        unknown: dict[frozenset[str], list[tuple[Message, ...]]] = {}
-        for messages in texts:
-            found = frozenset(frame for message in messages for frame in _FRAME.findall(message.content))
-            if found - self._harmless:
-                unknown.setdefault(found - self._harmless, []).append(messages)
-        strange: list[tuple[Message, ...]] = []
-        for proved, (frames, conversations) in enumerate(unknown.items()):
-            example = conversations[0]
-            strange += conversations
-            if len(self._harmless) < _MOST_KNOWN and proved < _PROOFS_AT_ONCE:
-                truth = await self._templated(example, deadline)
-                if await self.tokens(texts[example], deadline) == truth:
-                    self._harmless |= frames
-                    del strange[-len(conversations) :]
-        return strange
+        by_server = [messages for messages in dict.fromkeys(conversations) if messages not in found]
+        found.update(zip(by_server, await self._in_parallel(by_server, deadline), strict=True))
+        return [found[messages] for messages in conversations]
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         """Returns the tokens of each prompt, template and ending included; one small request for each."""
-        folded = [self._turns(prompt.messages) for prompt in prompts]
-        return [len(ids) for ids in await self._in_parallel(folded, deadline)]
+        conversations = [self._turns(prompt.messages) for prompt in prompts]
+        return [len(ids) for ids in await self._in_parallel(conversations, deadline)]
 
     async def shape(self, roles: tuple[Role, ...], deadline: float | None = None) -> Shape | None:
         """Returns the learned shape of a sequence of roles; None where the server must template each prompt."""
@@ -154,16 +125,11 @@ class Templates:
 
     async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
         """Returns the ids of a text that stands alone; a model without a template puts its first token before it."""
-        return _ids(
-            await self._post("/tokenize", {"prompt": text, "add_special_tokens": self.plain}, deadline)
-        )
+        body = {"prompt": text, "add_special_tokens": self.plain}
+        return await self._asked("/tokenize", body, list, "tokens", deadline)
 
     async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        answer = await self._post("/detokenize", {"tokens": list(ids)}, deadline)
-        text = answer.get("prompt")
-        if not isinstance(text, str):
-            raise EngineProtocolError(f"{self._client.address.root}/detokenize: no text in the answer")
-        return text
+        return await self._asked("/detokenize", {"tokens": list(ids)}, str, "prompt", deadline)
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
@@ -219,17 +185,19 @@ class Templates:
         return [[*ids, *self._ending_ids[self.ending]] for ids in answers]
 
     async def _templated(self, messages: Sequence[Message], deadline: float | None) -> list[int]:
-        return _ids(await self._post("/tokenize", self._conversation(messages), deadline))
+        return await self._asked("/tokenize", self._conversation(messages), list, "tokens", deadline)
 
     def _conversation(self, messages: Sequence[Message]) -> dict[str, Any]:
         turns = [{"role": message.role, "content": message.content} for message in messages]
         return {"messages": turns, "add_generation_prompt": True, "chat_template_kwargs": SWITCH_OFF}
 
-    async def _post(self, path: str, body: Mapping[str, Any], deadline: float | None) -> Mapping[str, Any]:
+    async def _asked(
+        self, path: str, body: Mapping[str, Any], kind: type[T], name: str, deadline: float | None
+    ) -> T:
+        """Returns a field of the server's answer."""
         answer = await self._client.post(path, {"model": self._model, **body}, deadline=deadline, root=True)
-        if not isinstance(answer, Mapping):
-            raise EngineProtocolError(f"{self._client.address.root}{path}: the answer is no JSON object")
-        return answer
+        url = f"{self._client.address.root}{path}"
+        return needed(answer, kind, name, url=url, expected=f"a reply with `{name}`")
 
     def _turns(self, messages: tuple[Message, ...]) -> tuple[Message, ...]:
         return folded(messages) if self.folds else messages
@@ -241,10 +209,3 @@ def _plain(roles: Sequence[Role]) -> Shape:
 
 def _roles(messages: Sequence[Message]) -> tuple[Role, ...]:
     return tuple(message.role for message in messages)
-
-
-def _ids(answer: Mapping[str, Any]) -> list[int]:
-    tokens = answer.get("tokens")
-    if not isinstance(tokens, list) or not all(isinstance(token, int) for token in tokens):
-        raise EngineProtocolError("/tokenize: no list of token ids in the answer")
-    return tokens

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.http.http_client import HttpClient, ServedModel
-from ragguard.engines.http.replies import choices_of, usage_of
+from ragguard.engines.http.replies import choices_of, needed, optional, usage_of
 from ragguard.engines.http.templates import Templates
 from ragguard.engines.labels import Asks, LabelRequest, checked_logprob
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
@@ -36,12 +36,14 @@ from ragguard.runtime.limiter import in_parallel
 NEUTRAL = {"top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 MOST_CHOICES, MOST_CHARACTERS = 512, 4_000_000
 _SEEDS = 2**62
-_MOST_TEXTS = 1024
 
 
 async def look_at_vllm(client: HttpClient, served: ServedModel) -> ProfiledModel:
     """Learns the chat template of a model on a vLLM server, and finds out what the model is."""
-    version = await _version(client)
+    try:
+        version = str(optional(await client.get("/version", root=True), str, "version") or "")
+    except (EngineRejected, EngineProtocolError):
+        version = ""
     templates = Templates(client, served.id)
     await templates.learn()
     return await find_out(VllmModel(client, served, version, templates))
@@ -91,7 +93,7 @@ class VllmModel:
         request = DrawRequest((prompt,), 1, 8, 0.0, priority=priority)
         body = {"max_tokens": request.max_tokens, "temperature": 0.0, "skip_special_tokens": False}
         (choice,), _ = await self._ask(rendered, 1, body, request)
-        return _text(choice)
+        return _text(choice, self._url)
 
     async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
@@ -144,13 +146,14 @@ class VllmModel:
         choices, usage = await self._ask([[*prompt, *text] for prompt, text in rows], 1, body, request)
         found = []
         for (prompt, text), choice in zip(rows, choices, strict=True):
-            shown = choice.get("prompt_logprobs")
-            if not isinstance(shown, list) or len(shown) != len(prompt) + len(text):
+            shown = optional(choice, list, "prompt_logprobs") or []
+            own = zip(shown[len(prompt) :], text, strict=False)
+            values = [optional(entry, object, str(token), "logprob") for entry, token in own]
+            if len(shown) != len(prompt) + len(text) or None in values:
                 raise EngineProtocolError(
                     f"{self._url}: the log-probabilities of the prompt were asked for and are missing"
                 )
-            values = [_of_token(shown[len(prompt) + at], token, self._url) for at, token in enumerate(text)]
-            found.append(values)
+            found.append([checked_logprob(value) for value in values])
         return found, usage
 
     async def _label_logprobs(
@@ -168,14 +171,15 @@ class VllmModel:
         logprobs = np.empty((len(prompts), len(tokens)))
         names = [f"token_id:{token}" for token in tokens]
         for row, choice in enumerate(choices):
-            listed = _listed(choice)
+            (listed, *_) = optional(choice, list, "logprobs", "top_logprobs") or [None]
             for column, name in enumerate(names):
-                if name not in listed:
+                value = optional(listed, object, name)
+                if value is None:
                     raise EngineProtocolError(
                         f"{self._url}: the log-probability of {name} was asked for and is missing; does this vLLM know "
                         "logprob_token_ids?"
                     )
-                logprobs[row, column] = listed[name]
+                logprobs[row, column] = checked_logprob(value)
         return logprobs, usage
 
     async def _ask(
@@ -212,61 +216,28 @@ class VllmModel:
         if ids not in self._texts:
             text = await self.tokens.text_of(ids, deadline)
             same = await self.tokens.continuations([text], deadline) == [ids]
-            if len(self._texts) >= _MOST_TEXTS:
-                self._texts = {(): ""}
             self._texts[ids] = text if same else None
         return self._texts[ids]
-
-
-def _of_token(shown: Any, token: int, url: str) -> float:
-    """Returns the log-probability of a token of the prompt, from what the server shows at its place."""
-    entry = shown.get(str(token)) if isinstance(shown, Mapping) else None
-    if not isinstance(entry, Mapping):
-        raise EngineProtocolError(f"{url}: the log-probability of token {token} of the prompt is missing")
-    return checked_logprob(entry.get("logprob"))
 
 
 def _ordered(answer: Any, expected: int, url: str) -> list[Mapping[str, Any]]:
     """Returns the choices of a reply in the order of their indices, as many as were asked for."""
     found = choices_of(answer, url)
-    ordered = sorted(found, key=lambda choice: _index(choice, url))
-    if [_index(choice, url) for choice in ordered] != list(range(expected)):
+    by_index = {index: choice for choice in found if isinstance(index := choice.get("index"), int)}
+    if len(found) != expected or by_index.keys() != set(range(expected)):
         raise EngineProtocolError(
             f"{url}: {expected} choices were asked for and {len(found)} came, or misnumbered"
         )
-    return ordered
+    return [by_index[index] for index in range(expected)]
 
 
-def _index(choice: Mapping[str, Any], url: str) -> int:
-    index = choice.get("index")
-    if not isinstance(index, int):
-        raise EngineProtocolError(f"{url}: a choice without its index")
-    return index
-
-
-def _listed(choice: Mapping[str, Any]) -> dict[str, float]:
-    """Returns the log-probability of each listed token at the first generated position."""
-    logprobs = choice.get("logprobs")
-    top = logprobs.get("top_logprobs") if isinstance(logprobs, Mapping) else None
-    if not isinstance(top, list) or not top or not isinstance(top[0], Mapping):
-        raise EngineProtocolError("the server gave no log-probabilities, although they were asked for")
-    return {name: checked_logprob(value) for name, value in top[0].items()}
-
-
-def _text(choice: Mapping[str, Any]) -> str:
-    text = choice.get("text")
-    if not isinstance(text, str):
-        raise EngineProtocolError("a choice without its text")
-    return text
+def _text(choice: Mapping[str, Any], url: str) -> str:
+    return needed(choice, str, "text", url=url, expected="a choice with its `text`")
 
 
 def _sample(choice: Mapping[str, Any], url: str) -> Sample:
-    logprobs = choice.get("logprobs")
-    given = logprobs.get("token_logprobs") if isinstance(logprobs, Mapping) else None
-    if not isinstance(given, list):
-        raise EngineProtocolError(
-            "the server gave no log-probabilities of a sample, although they were asked for"
-        )
+    expected = "a choice with the log-probabilities of its tokens"
+    given = needed(choice, list, "logprobs", "token_logprobs", url=url, expected=expected)
     values = [checked_logprob(value) for value in given]
     reason = choice.get("finish_reason")
     if reason not in ("stop", "length"):
@@ -275,7 +246,7 @@ def _sample(choice: Mapping[str, Any], url: str) -> Sample:
     if finished and len(values) > 1:
         # The last token is the end-of-answer token, which is no part of the text.
         values.pop()
-    return Sample(_text(choice).strip(), tuple(values), finished)
+    return Sample(_text(choice, url).strip(), tuple(values), finished)
 
 
 def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
@@ -294,11 +265,3 @@ def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
             size += length
         if part:
             yield part
-
-
-async def _version(client: HttpClient) -> str:
-    try:
-        answer = await client.get("/version", root=True)
-    except (EngineRejected, EngineProtocolError):
-        return ""
-    return str(answer.get("version", "")) if isinstance(answer, Mapping) else ""

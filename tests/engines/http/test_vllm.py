@@ -183,17 +183,6 @@ async def test_a_template_that_trims_is_learned_so():
     ]
 
 
-async def test_a_message_that_the_template_changes_is_left_to_the_server():
-    plain = "Who runs it?"
-    _, probs, requests = await asked(FakeModel(template="escapes"), [plain, "Who <b>A?"])
-    assert np.allclose(probs.p, [0.1, 0.6, 0.2])
-    bodies = [request.json for request in requests if request.path == "/v1/completions"]
-    assert {type(body["prompt"][0]) for body in bodies} == {str, list}
-    ids = next(body["prompt"][0] for body in bodies if isinstance(body["prompt"][0], list))
-    model = FakeModel(template="escapes")
-    assert len(ids) == len(model.tokens("<bos><user>Who < b>A?\n<assistant>"))
-
-
 async def test_a_model_without_a_template_gets_plain_text():
     info, probs, requests = await asked(FakeModel(template="none"), [TALK])
     assert requests[0].json["prompt"] == ["Reply with a letter.\n\n  Who <b>runs</b> it?\n\n"]
@@ -213,14 +202,3 @@ async def test_passages_are_cut_where_they_do_not_fit():
         sent = server.paths("/completions")[-1].json["prompt"][0]
         assert sent.endswith("Who?\n<assistant>")
         assert sent.startswith("<bos><user>Read: word word")
-
-
-async def test_tags_of_prompts_and_passages_are_proved_once_and_cost_no_further_requests():
-    prompts = [f"<question>\nWho?\n</question>\n<b>{i}</b>" for i in range(50)]
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        await engine.label_probs(["Who?"], LABELS)
-        server.requests.clear()
-        await engine.label_probs(prompts, LABELS)
-        assert len(server.requests) <= 3
-        await engine.label_probs([prompt + "!" for prompt in prompts], LABELS)
-        assert len(server.requests) <= 4
