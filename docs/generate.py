@@ -317,10 +317,6 @@ def traces() -> str:
         for field, title in columns.items():
             if found := getattr(convention, field):
                 lines.append(f"| {title} | {', '.join(f'`{name}`' for name in found)} |")
-        if convention.document_events:
-            lines.append(
-                f"| documents in events | {', '.join(f'`{name}`' for name in convention.document_events)} |"
-            )
         lines.append("")
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Kind: TypeAlias = Literal["agent", "chain", "retrieval", "rerank", "guard", "tool", "model", "task", "other"]
@@ -23,9 +23,8 @@ class Convention:
     """The kind of a span by an attribute and its value, in lower case; `*` is any value."""
     query: tuple[str, ...] = ()
     documents: tuple[str, ...] = ()
-    """The documents that a retrieval found, or that a reranker or a guard kept."""
-    document_events: Mapping[str, str] = field(default_factory=dict)
-    """Events of which each holds one document, by the prefix of its fields."""
+    """The documents that a retrieval found, or that a reranker or a guard kept. Also the name of an event, of which a
+    span has one for each document, with the name before those of its fields."""
     given: tuple[str, ...] = ()
     """The documents that a reranker or a guard was given."""
     top_k: tuple[str, ...] = ()
@@ -156,8 +155,7 @@ OPENLLMETRY = Convention(
         "db.operation": {"query": "retrieval", "search": "retrieval"},
     },
     query=("tool.arguments", "traceloop.entity.input"),
-    documents=("traceloop.entity.output",),
-    document_events={"db.query.result": "db.query.result.", "db.search.result": "db.search.result."},
+    documents=("traceloop.entity.output", "db.query.result", "db.search.result"),
     top_k=("db.vector.query.top_k",),
     input=("tool.arguments", "traceloop.entity.input"),
     output=("traceloop.entity.output",),

@@ -15,7 +15,7 @@ from ragguard.storage.files.runfile import run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
 from ragguard.traces.record import Record
 from ragguard.traces.trace_spans import TraceSpan, json_body
-from ragguard.traces.tree import Node, RunRoot, root_so_far, run_roots
+from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
 """Metadata key of a run: what of its trace was not understood, in sentences."""
@@ -53,168 +53,134 @@ def run_so_far(spans: Iterable[TraceSpan]) -> TracedRun | None:
 
 
 def _run(root: RunRoot) -> TracedRun:
-    top, nodes = root.node, sorted(root.nodes, key=lambda node: node.record.span.started_ns)
+    top, records = root.top, sorted(root.records, key=lambda record: record.span.started_ns)
     remarks: Counter[str] = Counter()
-    if RUN_WHOLE in top.record.span.attributes:
+    if RUN_WHOLE in top.span.attributes:
         try:
-            return TracedRun(_whole_run(top.record.span, nodes))
+            return TracedRun(_whole_run(top.span, records))
         except InvalidInput as error:
-            remarks[f"the run in the span {top.record.span.name!r} is not read: {error}"] += 1
-    steps = _steps(root, nodes, remarks)
-    question, answer = _question(top, nodes, steps), _answer(top, nodes)
-    run_id = f"{top.record.span.trace_id}-{top.record.span.span_id}"
-    steps = _as_read(run_id, steps, nodes, answer)
-    spans = [node.record.span for node in nodes]
-    service = next((span.service for span in spans if span.service), "")
+            remarks[f"the run in the span {top.span.name!r} is not read: {error}"] += 1
+    steps = _steps(root, records, remarks)
+    question, answer = _question(top, records, steps), _answer(top, records)
+    run_id = f"{top.span.trace_id}-{top.span.span_id}"
+    steps = _as_read(run_id, steps, records, answer)
     said = [sentence if count == 1 else f"{sentence} ({count} times)" for sentence, count in remarks.items()]
     metadata: dict[str, Any] = {
-        SESSION: next((node.record.session for node in (top, *nodes) if node.record.session), None),
-        "service": service or None,
-        "convention": next(
-            (node.record.convention for node in (top, *nodes) if node.record.convention), None
-        ),
-        MODEL_CALLS: [node.record.call for node in nodes if node.record.call][:_MOST_CALLS] or None,
-        EVALUATIONS: [one for node in nodes for one in node.record.evaluations][:_MOST_EVALUATIONS] or None,
-        REMARKS: said or None,
+        SESSION: next((record.session for record in (top, *records) if record.session), None),
+        "service": next((record.span.service for record in records if record.span.service), None),
+        "convention": next((record.convention for record in (top, *records) if record.convention), None),
+        MODEL_CALLS: [record.call for record in records if record.call][:_MOST_CALLS],
+        EVALUATIONS: [one for record in records for one in record.evaluations][:_MOST_EVALUATIONS],
+        REMARKS: said,
     }
     run = Run(
         id=run_id,
         question=question or next((step.query for step in steps if step.query), ""),
-        references=top.record.references,
         answer=answer or None,
         steps=[replace(step, run_id=run_id, index=index) for index, step in enumerate(steps)],
-        status="error" if top.record.span.failed else "ok",
-        metadata={name: value for name, value in metadata.items() if value is not None},
-        name=top.record.span.name,
-        started_ns=min(span.started_ns for span in spans),
-        ended_ns=max(span.ended_ns for span in spans),
-        trace=_place(top.record.span, foreign=False),
+        status="error" if top.span.failed else "ok",
+        metadata={name: value for name, value in metadata.items() if value},
+        name=top.span.name,
+        started_ns=min(record.span.started_ns for record in records),
+        ended_ns=max(record.span.ended_ns for record in records),
+        trace=_place(top.span, foreign=False),
     )
     return TracedRun(run, bool(question), said)
 
 
-def _whole_run(top: TraceSpan, nodes: Sequence[Node]) -> Run:
+def _whole_run(top: TraceSpan, records: Sequence[Record]) -> Run:
     """Returns the run that a RagGuard captured and sent, with the places of its spans in the trace."""
     run = run_of_data(json_body(str(top.attributes[RUN_WHOLE]).encode()), names_files=False)
-    spans = (node.record.span for node in nodes if node.record.kind == "retrieval")
+    spans = (record.span for record in records if record.kind == "retrieval")
     places = {span.attributes.get(STEP_ID): _place(span, foreign=True) for span in spans}
     steps = [replace(step, trace=places.get(step.id)) for step in run.steps]
     return replace(run, steps=steps, trace=_place(top, foreign=False))
 
 
-def _steps(root: RunRoot, nodes: Sequence[Node], remarks: Counter[str]) -> list[RetrievalStep]:
+def _steps(root: RunRoot, records: Sequence[Record], remarks: Counter[str]) -> list[RetrievalStep]:
     """Returns the retrievals, each with those inside it as its sub-steps, in the order in which they began."""
-    chosen: dict[Node, list[Node]] = {}
-    within: dict[Node, Node] = {}
-    for node in (one for top in _tops(root) for one in top.inside()):
-        outer = within.get(node.parent) if node.parent is not None else None
+    chosen: dict[Record, list[Record]] = {}
+    within: dict[Record | None, Record] = {}
+    for record in root.records:
+        outer = within.get(record.parent)
         if outer is not None:
-            within[node] = outer
-            if node.record.kind == "retrieval" and node.record.documents is not None:
-                chosen[outer].append(node)
-        elif node.retrieves and len(chosen) < MOST_STEPS:
-            within[node], chosen[node] = node, []
-        elif node.record.kind == "retrieval" and not node.weight and not node.inside_weight:
-            remarks[_NO_DOCUMENTS.format(name=node.record.span.name)] += 1
-    ordered = sorted(chosen, key=lambda node: node.record.span.started_ns)
+            within[record] = outer
+            if record.kind == "retrieval" and record.documents is not None:
+                chosen[outer].append(record)
+        elif record.retrieves and len(chosen) < MOST_STEPS:
+            within[record], chosen[record] = record, []
+        elif record.kind == "retrieval" and not record.weight and not record.inside_weight:
+            remarks[_NO_DOCUMENTS.format(name=record.span.name)] += 1
+    ordered = sorted(chosen, key=lambda record: record.span.started_ns)
+    models = [record.span.started_ns for record in records if record.kind == "model"]
     steps: list[RetrievalStep] = []
-    turn, latest = 0, None
-    for node in ordered:
-        if latest is not None and not _parallel(latest, node, nodes):
+    for before, record in zip([None, *ordered], ordered, strict=False):
+        turn = steps[-1].turn if steps else 0
+        if before is not None and not _parallel(before, record, models):
             turn += 1
-        latest = node
-        steps.append(_step(node, chosen[node], turn, remarks))
-    _apply_choosers(steps, ordered, nodes)
+        steps.append(_step(record, chosen[record], turn, remarks))
+    _apply_choosers(steps, ordered, records)
     return steps
 
 
-def _tops(root: RunRoot) -> list[Node]:
-    """Returns the outermost nodes of a run: its root, or those beside each other under a root of no known kind."""
-    members = set(root.nodes)
-    return [node for node in root.nodes if node.parent not in members]
-
-
-def _step(node: Node, inner: Sequence[Node], turn: int, remarks: Counter[str]) -> RetrievalStep:
-    record, span = node.record, node.record.span
-    documents = record.documents or []
+def _step(record: Record, inner: Sequence[Record], turn: int, remarks: Counter[str]) -> RetrievalStep:
+    span, documents, query = record.span, record.documents or [], record.query
     if bare := sum(not one.text for one in documents):
         remarks[_NO_TEXTS.format(count=bare, name=span.name)] += 1
-    tool = (
-        record
-        if record.kind == "tool"
-        else next((one.record for one in node.around() if one.record.kind == "tool"), None)
-    )
-    query = record.query
+    tool = record.tool_call
     if tool is not None and (asked := tool.query.strip()) and asked in query:
         query = asked  # what a framework's tool wrote around it is no part of the query
     failed = span.failed and record.documents is None
-    found = {(one.id, one.text): one for part in inner for one in part.record.documents or ()}
+    found = {(one.id, one.text): one for part in inner for one in part.documents or ()}
     more = not found.keys() <= {(one.id, one.text) for one in documents}  # as after a reranker or a cut
     return RetrievalStep(
         id=span.span_id, turn=turn, query=query, passages=list(documents),
         candidates=list(found.values()) if more else list(documents),
         started_ns=span.started_ns, ended_ns=span.ended_ns, status="error" if failed else "ok",
-        tool=tool.tool if tool is not None else "", error=span.message if failed else "",
+        tool="" if tool is None else tool.tool, error=span.message if failed else "",
         sub_steps=[
             SubStep(
-                one.record.query, one.record.documents or [], name=one.record.span.name,
-                started_ns=one.record.span.started_ns, ended_ns=one.record.span.ended_ns,
+                part.query, part.documents or [], name=part.span.name,
+                started_ns=part.span.started_ns, ended_ns=part.span.ended_ns,
             )
-            for one in inner
+            for part in inner
         ],
-        trace=_place(span, foreign=True), metadata={"span": span.name}, k=_places(record, documents),
+        trace=_place(span, foreign=True), metadata={"span": span.name}, k=record.k,
     )  # fmt: skip
 
 
-def _places(record: Record, documents: Sequence[Passage]) -> int | None:
-    """Returns the K that a span names; None where it names none, or fewer places than there are documents."""
-    return record.k if record.k is not None and record.k >= len(documents) else None
-
-
-def _parallel(before: Node, node: Node, nodes: Sequence[Node]) -> bool:
+def _parallel(before: Record, record: Record, models: Sequence[int]) -> bool:
     """True for a retrieval that did not wait for the one before it: it began before that one ended, or both are the
     calls of different tools between which no model was asked."""
-    first, second = before.record.span, node.record.span
+    first, second = before.span, record.span
     if second.started_ns < first.ended_ns:
         return True
-    tools = [
-        next((one for one in (step, *step.around()) if one.record.kind == "tool"), None)
-        for step in (before, node)
-    ]
-    asked = [one.record.span.started_ns for one in nodes if one.record.kind == "model"]
-    if None in tools or tools[0] is tools[1] or not asked:
+    tools = before.tool_call, record.tool_call
+    if None in tools or tools[0] is tools[1] or not models:
         return False
-    return not any(first.started_ns < at < second.started_ns for at in asked)
+    return not any(first.started_ns < at < second.started_ns for at in models)
 
 
-def _apply_choosers(steps: list[RetrievalStep], chosen: Sequence[Node], nodes: Sequence[Node]) -> None:
+def _apply_choosers(steps: list[RetrievalStep], chosen: Sequence[Record], records: Sequence[Record]) -> None:
     """Leaves of each step's passages those that rerankers and guards kept of them."""
     of_step = dict(zip(chosen, range(len(steps)), strict=True))
-    for node in nodes:
-        record = node.record
+    for record in records:
         if record.kind not in ("rerank", "guard") or record.documents is None:
             continue
-        around = next((of_step[one] for one in node.around() if one in of_step), None)
+        around = next((of_step[one] for one in record.around() if one in of_step), None)
         kept = {_key(one) for one in record.documents}
         if around is not None:  # inside a retrieval, whose documents are what is left
             if record.given:
-                steps[around] = replace(
-                    steps[around],
-                    candidates=list(record.given),
-                    k=_places(record, record.documents) or len(kept),
-                )
+                steps[around] = replace(steps[around], candidates=list(record.given), k=record.k or len(kept))
             continue
         given = None if record.given is None else {_key(one) for one in record.given}
         for index, step in enumerate(steps):
             if step.ended_ns > max(record.span.ended_ns, record.span.started_ns):
                 continue
-            left = [one for one in step.passages if _key(one) in kept]
-            touched = left if given is None else [one for one in step.passages if _key(one) in given]
+            touched = {_key(one) for one in step.passages} & (kept if given is None else given)
             if touched:
-                amended = StepAmended(
-                    "", step.id, [one for one in step.passages if one in left or one not in touched]
-                )
-                steps[index] = amended.applied_to(step)
+                left = [one for one in step.passages if _key(one) in kept or _key(one) not in touched]
+                steps[index] = StepAmended("", step.id, left).applied_to(step)
 
 
 def _key(passage: Passage) -> tuple[str, str]:
@@ -222,69 +188,56 @@ def _key(passage: Passage) -> tuple[str, str]:
 
 
 def _as_read(
-    run_id: str, steps: Sequence[RetrievalStep], nodes: Sequence[Node], answer: str
+    run_id: str, steps: Sequence[RetrievalStep], records: Sequence[Record], answer: str
 ) -> list[RetrievalStep]:
     """Returns the steps with the passages that stand in the input of a later model call, by the rule of capture."""
     calls = ModelCalls()
     calls.answer = answer
-    moments: list[tuple[int, int, Any]] = [
-        (step.ended_ns, 0, step) for step in steps if step.status == "ok" and step.passages
-    ]
-    models = [node.record for node in nodes if node.record.kind == "model" and node.record.asked]
+    found = [step for step in steps if step.status == "ok" and step.passages]
+    models = [record for record in records if record.kind == "model" and record.asked]
+    if not models:
+        return list(steps)
+    moments: list[tuple[int, int, Any]] = [(step.ended_ns, 0, step) for step in found]
     moments += [(record.span.started_ns, 1, record) for record in models]
     for _, is_call, what in sorted(moments, key=lambda moment: moment[:2]):
         if not is_call:
             left = replace(what, candidates=what.passages)  # of what a reranker left, the model read some
             calls.retrieved(what.id, StepEnded(left, run_id))
         else:
-            calls.asked(what.span.span_id, what.asked, _itself)
+            calls.asked(what.span.span_id, what.asked, list)
             if what.replied:
-                calls.replied(what.span.span_id, what.replied, _itself)
-    if not models:
-        return list(steps)
-    read = []
-    for step in steps:
-        if step.status == "ok" and step.passages:
-            delivered = calls.read(step.id)
-            step = StepAmended(run_id, step.id, delivered.passages, metadata=delivered.metadata).applied_to(
-                step
-            )
-        read.append(step)
-    return read
+                calls.replied(what.span.span_id, what.replied, list)
+    read = {step.id: calls.read(step.id) for step in found}
+    return [
+        StepAmended(run_id, step.id, read[step.id].passages, metadata=read[step.id].metadata).applied_to(step)
+        if step.id in read
+        else step
+        for step in steps
+    ]
 
 
-def _itself(texts: Any) -> Sequence[str]:
-    return list(texts)
-
-
-def _question(top: Node, nodes: Sequence[Node], steps: Sequence[RetrievalStep]) -> str:
+def _question(top: Record, records: Sequence[Record], steps: Sequence[RetrievalStep]) -> str:
     """Returns the question from the root; else that of the first pipeline that has one; else what a model was asked
     before anything was retrieved, as agents are; '' where none has one."""
     first = min((step.started_ns for step in steps), default=0)
-    records = [top.record, *(node.record for node in nodes if node.record.kind in ("agent", "chain"))]
-    records += [
-        one.record
-        for one in nodes
-        if one.record.span.started_ns < first
-        and (one.record.kind == "model" or (one.record.kind == "task" and one.record.asked))
+    asking = [top, *(record for record in records if record.kind in ("agent", "chain"))]
+    asking += [
+        record
+        for record in records
+        if record.span.started_ns < first
+        and (record.kind == "model" or (record.kind == "task" and record.asked))
     ]
-    for record in records:
-        if record.kind is not None and (found := (record.query or record.question).strip()):
-            return found
-    return ""
+    return next(filter(None, ((one.query or one.question).strip() for one in asking)), "")
 
 
-def _answer(top: Node, nodes: Sequence[Node]) -> str:
+def _answer(top: Record, records: Sequence[Record]) -> str:
     """Returns the answer from the root; else of the last pipeline beside others, else of the last model call."""
-    if top.record.kind in ("agent", "chain", "task") and top.record.answer.strip():
-        return top.record.answer
-    kinds = ("agent", "chain") if top.record.kind is None else ()
-    for wanted in (kinds, ("model",)):
-        ended = sorted(
-            (one.record for one in nodes if one.record.kind in wanted), key=lambda one: one.span.ended_ns
-        )
-        for record in reversed(ended):
-            if record.answer.strip():
+    if top.kind in ("agent", "chain", "task") and top.answer.strip():
+        return top.answer
+    ended = sorted(records, key=lambda record: record.span.ended_ns, reverse=True)
+    for kinds in (("agent", "chain") if top.kind is None else (), ("model",)):
+        for record in ended:
+            if record.kind in kinds and record.answer.strip():
                 return record.answer
     return ""
 

@@ -16,6 +16,7 @@ QUESTION_NAMES = (
 )  # fmt: skip
 """Names under which pipelines, retrievers and tools take a question, the most usual ones first."""
 USER, _ASSISTANT = ("user", "human"), ("assistant", "ai", "model")
+_ANSWERS = (*ANSWER_NAMES, "outputs", "generations", "message")
 _MESSAGES = ("messages", "message", "input_messages", "chat_history", "input")
 _DEEPEST = 8
 _CHAT_MESSAGE = re.compile(
@@ -44,40 +45,56 @@ def parsed(value: Any) -> Any:
     return json_of(value)
 
 
-def question_in(value: Any, depth: int = _DEEPEST) -> str:
+def question_in(value: Any) -> str:
     """Returns the question in the input of a pipeline, a retriever or a tool; '' where none is found."""
-    value = unwrapped(parsed(value))
-    if isinstance(value, str):
-        return "" if OBJECT.match(value) else value
-    if not depth:
-        return ""
-    for message in reversed(messages_in(value)):
-        if message.role in USER and message.text.strip():
-            return message.text
-    if isinstance(value, list):
-        return question_in(value[0], depth - 1) if len(value) == 1 else ""
-    return _under(QUESTION_NAMES, value, depth, question_in)
+    return _find(value, USER, QUESTION_NAMES, _DEEPEST)
 
 
-def answer_in(value: Any, depth: int = _DEEPEST) -> str:
+def answer_in(value: Any) -> str:
     """Returns the answer in the output of a pipeline or a model; '' where none is found."""
+    return _find(value, _ASSISTANT, _ANSWERS, _DEEPEST)
+
+
+def _find(value: Any, roles: tuple[str, ...], names: tuple[str, ...], depth: int) -> str:
+    """Returns the text that a value is; of messages the last one by these roles; else what is found under the first of
+    the names, or in the one text there is."""
     value = unwrapped(parsed(value))
     if isinstance(value, str):
         return "" if OBJECT.match(value) else value
     if not depth:
         return ""
-    messages = messages_in(value)
-    for message in reversed(messages):
-        if message.role in _ASSISTANT:
-            return message.text
-    if messages or isinstance(value, list):
-        return answer_in(value[0], depth - 1) if isinstance(value, list) and len(value) == 1 else ""
-    return _under((*ANSWER_NAMES, "outputs", "generations", "message"), value, depth, answer_in)
+    if messages := messages_in(value):
+        return next((one.text for one in reversed(messages) if one.role in roles), "")
+    if isinstance(value, list):
+        return _find(value[0], roles, names, depth - 1) if len(value) == 1 else ""
+    if not isinstance(value, Mapping):
+        return ""
+    for name in names:
+        if value.get(name) and (found := _find(value[name], roles, names, depth - 1)):
+            return found
+    texts = [one for one in value.values() if isinstance(one, str)]
+    return _find(texts[0], roles, names, depth - 1) if len(texts) == len(value) == 1 else ""
 
 
 def messages_in(value: Any) -> list[ChatText]:
     """Returns the messages in the input or the output of a model or an agent; an empty list where there are none."""
     return list(_messages(parsed(value), _DEEPEST))
+
+
+def texts_in(value: Any) -> list[str]:
+    """Returns the texts of the messages in a value; where there are none, all texts in it."""
+    messages = messages_in(value)
+    return [one.text for one in messages] if messages else list(_strings(parsed(value), _DEEPEST))
+
+
+def _strings(value: Any, depth: int) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif depth and (text := text_in(value)):
+        yield text
+    elif depth and isinstance(value, list | Mapping):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _strings(inner, depth - 1)
 
 
 def text_in(content: Any) -> str:
@@ -122,17 +139,6 @@ def _messages(value: Any, depth: int) -> Iterator[ChatText]:
             if isinstance(held, (list, Mapping)) and (found := list(_messages(held, depth - 1))):
                 yield from found
                 return
-
-
-def _under(names: tuple[str, ...], value: Any, depth: int, find: Any) -> str:
-    """Returns what is found under the first of the names; where there are none of them, in the one text there is."""
-    if not isinstance(value, Mapping):
-        return ""
-    for name in names:
-        if value.get(name) and (found := find(value[name], depth - 1)):
-            return str(found)
-    texts = [one for one in value.values() if isinstance(one, str)]
-    return str(find(texts[0], depth - 1)) if len(texts) == len(value) == 1 else ""
 
 
 def _literal(text: str) -> str:
