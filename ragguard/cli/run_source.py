@@ -22,8 +22,8 @@ from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.secret_filter import strip_control_characters
-from ragguard.traces.pulled import since_time
-from ragguard.traces.reader import SCHEMES, is_trace_file, read
+from ragguard.traces.pulled import SCHEMES, since_time
+from ragguard.traces.reader import is_trace_file, read
 
 RunFiles: TypeAlias = Annotated[
     list[str],

@@ -223,8 +223,7 @@ def _written_back(files: list[str]) -> list[Any]:
     """Returns the sink that writes scores back to the server of the traces; refuses several servers."""
     from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
     from ragguard.telemetry.otel import OtelSink
-    from ragguard.traces.pulled import langfuse_server, phoenix_project
-    from ragguard.traces.reader import LANGFUSE, PHOENIX
+    from ragguard.traces.pulled import LANGFUSE, PHOENIX, langfuse_server, phoenix_project
 
     kinds: dict[str, Callable[[str], Any]] = {}
     for file in files:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
-import json
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -18,7 +17,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from ragguard.errors import InvalidInput
 from ragguard.schema import read_record
-from ragguard.traces.trace_spans import PackedSpan, json_body, packed, packed_protobuf, spans_in
+from ragguard.storage.files.runfile import json_of_line
+from ragguard.traces.trace_spans import PackedSpan, packed, packed_protobuf, spans_in
 
 T = TypeVar("T")
 
@@ -64,11 +64,7 @@ def _unpacked(body: bytes) -> bytes:
 
 async def json_of(request: Request) -> Any:
     """Returns the JSON in a request's body."""
-    body = await body_of(request)
-    try:
-        return json.loads(body)
-    except (ValueError, RecursionError) as error:
-        raise HTTPException(400, f"the body is no JSON: {error}") from error
+    return json_of_line(await body_of(request))
 
 
 def record_of(kind: type[T], data: object) -> T:
@@ -84,7 +80,7 @@ def spans_of(body: bytes, kind: str, broken: list[InvalidInput]) -> Iterable[Pac
     `broken`; raises InvalidInput for a body that is none."""
     if kind == PROTOBUF:
         return packed_protobuf(body, broken)
-    return map(packed, spans_in(json_body(body), broken))
+    return map(packed, spans_in(json_of_line(body), broken))
 
 
 def kind_of(request: Request) -> str:

@@ -10,7 +10,7 @@ The keys of Langfuse's project stand in LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
@@ -22,9 +22,11 @@ from ragguard.runtime.faults import describe
 from ragguard.telemetry.back_ends import langfuse_access, phoenix_access
 from ragguard.traces.trace_spans import TraceSpan, langfuse_span, phoenix_span
 
+PHOENIX, LANGFUSE = ("phoenix://", "phoenix+https://"), ("langfuse://", "langfuse+http://")
+SCHEMES = PHOENIX + LANGFUSE
+"""The beginnings of addresses of traces."""
 _ATTEMPTS = 4
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
-_PHOENIX_PAGE = 1000
 _PHOENIX_THERE = "Is that project in a Phoenix there?"
 _OBSERVATIONS = "/api/public/v2/observations"
 _OBSERVED = {"fields": "core,basic,io,model,usage", "limit": "1000"}
@@ -50,47 +52,6 @@ def since_time(given: str) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def pages(
-    client: httpx.Client,
-    path: str,
-    asked: Mapping[str, str],
-    cursor: Callable[[Any], str | None],
-    what_to_do: str,
-) -> Iterator[Any]:
-    """Yields the pages of a list; raises PullError where the server does not give one.
-
-    Args:
-        client: A client of the server.
-        path: The path of the list.
-        asked: The parameters of each request.
-        cursor: Returns the cursor of the next page from a page; None after the last one.
-        what_to_do: The end of the error's sentence.
-    """
-    at: dict[str, str] = {}
-    while True:
-        page = _page(client, path, {**asked, **at}, what_to_do)
-        yield page
-        following = cursor(page)
-        if not following:
-            return
-        at = {"cursor": following}
-
-
-def _page(client: httpx.Client, path: str, asked: Mapping[str, str], what_to_do: str) -> Any:
-    problem = ""
-    for _ in range(_ATTEMPTS):
-        try:
-            answer = client.get(path, params=asked)
-            if answer.is_success:
-                return answer.json()
-            problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
-            if answer.status_code < 500:
-                break
-        except (httpx.TransportError, ValueError) as error:
-            problem = describe(error)
-    raise PullError(f"spans were asked of {client.base_url}{path}; {problem}. {what_to_do}")
-
-
 class PhoenixProject(NamedTuple):
     """A project of a Phoenix server."""
 
@@ -112,25 +73,6 @@ def phoenix_project(address: str) -> PhoenixProject:
     return PhoenixProject(f"{'https' if secure else 'http'}://{parts.netloc}{port}", name)
 
 
-def spans_of_project(
-    address: str, since: datetime | None = None, transport: httpx.BaseTransport | None = None
-) -> Iterator[TraceSpan]:
-    """Yields the spans of a project that began since a time, the latest first.
-
-    Args:
-        address: The project, as `phoenix://HOST/PROJECT`.
-        since: The time. None: all spans.
-        transport: An httpx transport in place of the usual one.
-    """
-    project = phoenix_project(address)
-    url, access = phoenix_access(project.url)
-    path = f"/v1/projects/{quote(project.name, safe='')}/spans"
-    asked = {"limit": str(_PHOENIX_PAGE)} | ({"start_time": since.isoformat()} if since is not None else {})
-    with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
-        for page in pages(client, path, asked, lambda page: page.get("next_cursor"), _PHOENIX_THERE):
-            yield from map(phoenix_span, page["data"])
-
-
 def langfuse_server(address: str) -> str:
     """Returns the URL of the server that an address names; raises InvalidInput for an address without one."""
     scheme, _, host = address.partition("://")
@@ -140,20 +82,48 @@ def langfuse_server(address: str) -> str:
     return f"{'http' if scheme == 'langfuse+http' else 'https'}://{host}"
 
 
-def spans_of_server(
+def spans_at(
     address: str, since: datetime | None = None, transport: httpx.BaseTransport | None = None
 ) -> Iterator[TraceSpan]:
-    """Yields the observations of the project whose keys the environment holds.
+    """Yields the spans at an address; raises PullError where the server does not give them.
 
     Args:
-        address: The server, as `langfuse://HOST`.
-        since: The time since which they began. None: all.
+        address: A project of a Phoenix, or a Langfuse, whose project is the one with the keys of the environment.
+        since: The time since which they began. None: all spans.
         transport: An httpx transport in place of the usual one.
     """
-    asked = _OBSERVED | ({"fromStartTime": since.isoformat()} if since is not None else {})
-    url, auth = langfuse_access(langfuse_server(address))
-    with httpx.Client(base_url=url, timeout=60, transport=transport, auth=auth) as client:
-        for page in pages(
-            client, _OBSERVATIONS, asked, lambda page: page["meta"].get("cursor"), _LANGFUSE_THERE
-        ):
-            yield from map(langfuse_span, page["data"])
+    access: Mapping[str, Any]
+    if address.startswith(PHOENIX):
+        project = phoenix_project(address)
+        url, access = phoenix_access(project.url)
+        path, asked = f"/v1/projects/{quote(project.name, safe='')}/spans", {"limit": "1000"}
+        read, start, advice = phoenix_span, "start_time", _PHOENIX_THERE
+    else:
+        url, keys = langfuse_access(langfuse_server(address))
+        access, path, asked = {"auth": keys}, _OBSERVATIONS, dict(_OBSERVED)
+        read, start, advice = langfuse_span, "fromStartTime", _LANGFUSE_THERE
+    if since is not None:
+        asked[start] = since.isoformat()
+    with httpx.Client(base_url=url, timeout=60, transport=transport, **access) as client:
+        while True:
+            page = _page(client, path, asked, advice)
+            yield from map(read, page["data"])
+            following = page.get("next_cursor") or page.get("meta", {}).get("cursor")
+            if not following:
+                return
+            asked["cursor"] = following
+
+
+def _page(client: httpx.Client, path: str, asked: Mapping[str, str], advice: str) -> Any:
+    problem = ""
+    for _ in range(_ATTEMPTS):
+        try:
+            answer = client.get(path, params=asked)
+            if answer.is_success:
+                return answer.json()
+            problem = f"HTTP {answer.status_code}: {answer.text[:200]}"
+            if answer.status_code < 500:
+                break
+        except (httpx.TransportError, ValueError) as error:
+            problem = describe(error)
+    raise PullError(f"spans were asked of {client.base_url}{path}; {problem}. {advice}")

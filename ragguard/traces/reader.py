@@ -10,26 +10,21 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 
 from ragguard.errors import InvalidInput
-from ragguard.storage.files.runfile import LONGEST_LINE, opened, raw_lines
+from ragguard.storage.files.runfile import LONGEST_LINE, json_of_line, opened, raw_lines
+from ragguard.traces.pulled import SCHEMES, since_time, spans_at
 from ragguard.traces.runs import TracedRun, runs_of_trace
 from ragguard.traces.spool import Spool
-from ragguard.traces.trace_spans import (
-    TraceSpan,
-    is_trace_data,
-    json_body,
-    packed,
-    spans_in,
-    spans_of_protobuf,
-)
+from ragguard.traces.trace_spans import TraceSpan, is_trace_data, packed, spans_in, spans_of_protobuf
 
-PHOENIX, LANGFUSE = ("phoenix://", "phoenix+https://"), ("langfuse://", "langfuse+http://")
-SCHEMES = PHOENIX + LANGFUSE
-"""The beginnings of addresses of traces."""
 _MOST_NAMED = 100
 """The most lines that cannot be read that are named."""
+_AT_ONCE = 1000
+"""How many spans are kept in one transaction."""
 
 
 class TracedRuns:
@@ -43,15 +38,14 @@ class TracedRuns:
         self._spans, self._rooted = spans, rooted
 
     def __iter__(self) -> Iterator[TracedRun]:
-        spool = Spool()
-        try:
-            batch: list[TraceSpan] = []
-            for span in self._spans(self):
-                batch.append(span)
-                if len(batch) == 1000:
-                    self._keep(spool, batch)
-                    batch = []
-            self._keep(spool, batch)
+        with closing(Spool()) as spool:
+            spans = self._spans(self)
+            while some := list(islice(spans, _AT_ONCE)):
+                refused = spool.add(map(packed, some))
+                self.counts.update({"spans": len(some) - refused.total(), "spans rejected": refused.total()})
+                self.remarks.update(
+                    {f"a span {reason} is not read": count for reason, count in refused.items()}
+                )
             for trace in spool.traces():
                 own = spool.spans(trace)
                 if self._rooted and all(span.parent_id for span in own):
@@ -61,14 +55,6 @@ class TracedRuns:
                     self.counts["runs"] += 1
                     self.remarks.update(found.remarks)
                     yield found
-        finally:
-            spool.close()
-
-    def _keep(self, spool: Spool, batch: list[TraceSpan]) -> None:
-        refused = spool.add(map(packed, batch))
-        self.counts["spans"] += len(batch) - refused.total()
-        self.counts["spans rejected"] += refused.total()
-        self.remarks.update({f"a span {reason} is not read": count for reason, count in refused.items()})
 
 
 def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -> TracedRuns:
@@ -82,17 +68,14 @@ def read(source: str | Path | bytes | Iterable[TraceSpan], *, since: str = "") -
             out as a whole. Empty: all traces.
     """
     if isinstance(source, str) and source.startswith(SCHEMES):
-        from ragguard.traces.pulled import since_time, spans_of_project, spans_of_server
-
         address, start = source, since_time(since) if since else None
-        pulled = spans_of_project if address.startswith(PHOENIX) else spans_of_server
-        return TracedRuns(lambda _: pulled(address, start), rooted=start is not None)
+        return TracedRuns(lambda _: spans_at(address, start), rooted=start is not None)
     if since:
         raise InvalidInput("since", since, "nothing without an address such as phoenix://HOST/PROJECT")
     if isinstance(source, bytes):
         body = source
         if body.lstrip()[:1] == b"{":
-            return TracedRuns(lambda _: spans_in(json_body(body)))
+            return TracedRuns(lambda _: spans_in(json_of_line(body)))
         return TracedRuns(lambda _: spans_of_protobuf(body))
     if isinstance(source, str | Path):
         path = source
@@ -114,7 +97,7 @@ def is_trace_file(path: str | Path) -> bool:
         for raw, size in raw_lines(file, LONGEST_LINE):
             if raw.strip():
                 try:
-                    return is_trace_data(json_body(raw)) if size <= LONGEST_LINE else False
+                    return size <= LONGEST_LINE and is_trace_data(json_of_line(raw))
                 except InvalidInput:
                     return False
     return False
@@ -128,7 +111,7 @@ def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]
             try:
                 if size > LONGEST_LINE:
                     raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-                yield from spans_in(json_body(raw))
+                yield from spans_in(json_of_line(raw))
             except InvalidInput as problem:
                 reading.counts["lines rejected"] += 1
                 if reading.counts["lines rejected"] <= _MOST_NAMED:

@@ -204,8 +204,8 @@ class _Content:
     def conversation(
         self, what: str, whole: str, role: str, find: Callable[[Any], str]
     ) -> tuple[list[str], str]:
-        """Returns the texts that a model was given or gave, and the question or the answer that is found in them; `role`
-        is that of messages that name none."""
+        """Returns the texts that a model was given or gave, and what `find` finds in them; `role` is that of messages
+        that name none."""
         value = next(self.values(what), None) or self.first(whole)
         if isinstance(value, tuple):
             value = [{"role": item.get("role", role), "content": _text_of(item)} for item in value]

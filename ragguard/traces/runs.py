@@ -11,10 +11,10 @@ from ragguard.capture.events import StepAmended, StepEnded
 from ragguard.capture.model_calls import ModelCalls
 from ragguard.errors import InvalidInput
 from ragguard.records import MODEL_CALLS, Passage, RetrievalStep, Run, SubStep, TraceContext
-from ragguard.storage.files.runfile import run_of_data
+from ragguard.storage.files.runfile import json_of_line, run_of_data
 from ragguard.telemetry.names import RUN_WHOLE, STEP_ID
 from ragguard.traces.record import Record
-from ragguard.traces.trace_spans import TraceSpan, json_body
+from ragguard.traces.trace_spans import TraceSpan
 from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
@@ -90,7 +90,7 @@ def _run(root: RunRoot) -> TracedRun:
 
 def _whole_run(top: TraceSpan, records: Sequence[Record]) -> Run:
     """Returns the run that a RagGuard captured and sent, with the places of its spans in the trace."""
-    run = run_of_data(json_body(str(top.attributes[RUN_WHOLE]).encode()), names_files=False)
+    run = run_of_data(json_of_line(str(top.attributes[RUN_WHOLE]).encode()), names_files=False)
     spans = (record.span for record in records if record.kind == "retrieval")
     places = {span.attributes.get(STEP_ID): _place(span, foreign=True) for span in spans}
     steps = [replace(step, trace=places.get(step.id)) for step in run.steps]

@@ -11,7 +11,7 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
-from ragguard.traces.pulled import phoenix_project, since_time, spans_of_project
+from ragguard.traces.pulled import phoenix_project, since_time, spans_at
 from ragguard.traces.reader import is_trace_file
 from ragguard.traces.trace_spans import packed_protobuf, spans_of_protobuf, unpacked
 
@@ -120,7 +120,7 @@ def test_a_project_is_pulled_page_by_page():
         return httpx.Response(200, json=pages[request.url.params.get("cursor", "")])
 
     since = datetime(2026, 11, 25, tzinfo=UTC)
-    assert len(list(spans_of_project("phoenix://host/my shop", since, httpx.MockTransport(answer)))) == 2
+    assert len(list(spans_at("phoenix://host/my shop", since, httpx.MockTransport(answer)))) == 2
     assert str(asked[0]).startswith("http://host:6006/v1/projects/my%20shop/spans?")
     assert [url.params["start_time"] for url in asked] == [since.isoformat()] * 2
 

@@ -86,13 +86,18 @@ def line_of(
     try:
         if size > LONGEST_LINE:
             raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")
-        return Line(number, run_of_data(_json(raw), names_files=names_files), None) if raw.strip() else None
+        return (
+            Line(number, run_of_data(json_of_line(raw), names_files=names_files), None)
+            if raw.strip()
+            else None
+        )
     except InvalidInput as wrong:
         problem = RunFormatError(number, wrong.argument or "line", wrong.value, wrong.allowed, unit=unit)
         return Line(number, None, problem)
 
 
-def _json(raw: bytes) -> Any:
+def json_of_line(raw: bytes) -> Any:
+    """Returns what a line or a body of JSON holds; raises InvalidInput for one that is none, or would not fit."""
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
