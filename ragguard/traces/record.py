@@ -92,7 +92,7 @@ class Record:
 
 def read_span(span: TraceSpan) -> Record:
     """Returns what a span says. Never raises for what stands in a span."""
-    record, content = Record(span), _Content(span)
+    record, content = Record(span), _SpanContent(span)
     record.convention, record.kind = content.convention, content.kind
     record.session = str(content.first("session") or "")
     record.evaluations = [dict(event.attributes) for event in span.events if event.name == EVALUATION]
@@ -137,7 +137,7 @@ def _says_more(output: list[Passage] | None, documents: list[Passage]) -> bool:
     )
 
 
-class _Content:
+class _SpanContent:
     """The attributes of a span and of its events, looked up under the names of every convention.
 
     A list that is written as indexed attributes, or as one event for each item, is a tuple of its items here.

@@ -171,20 +171,20 @@ def _spans_of_otlp(data: Data, broken: list[InvalidInput] | None) -> Iterator[Tr
 def _span_of_otlp(span: Data, service: str) -> TraceSpan:
     status = _object(span.get("status"))
     return TraceSpan(
-        _hexadecimal(span, "traceId", 16),
-        _hexadecimal(span, "spanId", 8),
-        _hexadecimal(span, "parentSpanId", 8) if _of(span, "parentSpanId") else "",
-        str(span.get("name") or ""),
-        int(_of(span, "startTimeUnixNano") or 0),
-        int(_of(span, "endTimeUnixNano") or 0),
-        status.get("code") in _FAILED,
-        str(status.get("message") or ""),
-        _attributes(span.get("attributes")),
-        [
+        trace_id=_hexadecimal(span, "traceId", 16),
+        span_id=_hexadecimal(span, "spanId", 8),
+        parent_id=_hexadecimal(span, "parentSpanId", 8) if _of(span, "parentSpanId") else "",
+        name=str(span.get("name") or ""),
+        started_ns=int(_of(span, "startTimeUnixNano") or 0),
+        ended_ns=int(_of(span, "endTimeUnixNano") or 0),
+        failed=status.get("code") in _FAILED,
+        message=str(status.get("message") or ""),
+        attributes=_attributes(span.get("attributes")),
+        events=[
             SpanEvent(str(event.get("name") or ""), _attributes(event.get("attributes")))
             for event in _objects(span.get("events"))
         ],
-        service,
+        service=service,
     )
 
 
@@ -285,17 +285,17 @@ def _protobuf_spans(body: bytes) -> Iterator[tuple[Any, str]]:
 
 def _span_of_protobuf(span: Any, service: str) -> TraceSpan:
     return TraceSpan(
-        span.trace_id.hex() or new_id(),
-        span.span_id.hex() or new_id()[:16],
-        span.parent_span_id.hex(),
-        span.name,
-        span.start_time_unix_nano,
-        span.end_time_unix_nano,
-        span.status.code == _FAILED[0],
-        span.status.message,
-        _pairs(span.attributes),
-        [SpanEvent(event.name, _pairs(event.attributes)) for event in span.events],
-        service,
+        trace_id=span.trace_id.hex() or new_id(),
+        span_id=span.span_id.hex() or new_id()[:16],
+        parent_id=span.parent_span_id.hex(),
+        name=span.name,
+        started_ns=span.start_time_unix_nano,
+        ended_ns=span.end_time_unix_nano,
+        failed=span.status.code == _FAILED[0],
+        message=span.status.message,
+        attributes=_pairs(span.attributes),
+        events=[SpanEvent(event.name, _pairs(event.attributes)) for event in span.events],
+        service=service,
     )
 
 
