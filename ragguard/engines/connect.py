@@ -6,15 +6,13 @@ RAGGUARD_ENGINE names it.
 
 from __future__ import annotations
 
-import asyncio
+import functools
 import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from threading import Lock
-from typing import Any
+from typing import Any, NamedTuple
 
 from ragguard.engines.base import Engine
 from ragguard.engines.engine import ConnectedEngine, Layer, Verbs
@@ -121,15 +119,19 @@ def open_engine(
         choice = choose()
         engine, api_key = choice.address, choice.api_key if api_key is None else api_key
     scheme, colon, rest = engine.strip().partition(":") if isinstance(engine, str) else ("", "", "")
-    is_named = scheme in ("systemone", "decisions", "labels") and bool(rest)
-    is_server = scheme in ("http", "https") or is_named
-    if headers is not None and not is_server:
-        raise InvalidInput(
-            "headers", sorted(checked_headers("headers", headers)), "nothing, as only a server takes them"
-        )
+    judges_by = scheme if scheme in ("systemone", "decisions", "labels") and rest else ""
+    if isinstance(engine, str) and (judges_by or scheme in ("http", "https")):
+        from ragguard.engines.http.server import ServerEngine
+
+        url, wait = rest if judges_by else engine, timeout_s or REQUEST_S
+        return ServerEngine(url, by=judges_by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
+    if headers is not None:
+        names = sorted(checked_headers("headers", headers))
+        raise InvalidInput("headers", names, "nothing, as only a server takes them")
     if not isinstance(engine, str):
         given: object = engine
-        if _is_decision_model(given):
+        # A decision model of LangChain's is known without importing LangChain.
+        if any(base.__module__.startswith("langchain_core.decisions") for base in type(given).__mro__):
             from ragguard.engines.decision_models import LangChainJudge
 
             return ForeignEngine(LangChainJudge(given), timeout_s or CALL_S)
@@ -137,12 +139,6 @@ def open_engine(
             of_ragguard = "; of a RagGuard pass `rg.engine`" if hasattr(type(engine), "engine") else ""
             raise InvalidInput("engine", engine, f"{SCHEMES}{of_ragguard}")
         return engine if isinstance(engine, Verbs) else ForeignEngine(engine, timeout_s or CALL_S)
-    if is_server:
-        from ragguard.engines.http.server import ServerEngine
-
-        wait, by = timeout_s or REQUEST_S, scheme if is_named else ""
-        url = rest if is_named else engine
-        return ServerEngine(url, by=by, model=model, api_key=api_key, timeout_s=wait, headers=headers)
     if model is not None:
         raise InvalidInput(
             "model", model, "nothing, as only a server has several models: name it after the scheme"
@@ -175,11 +171,7 @@ def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) ->
     """Refuses engine arguments for an engine that does not take any."""
     if given is None:
         return
-    try:
-        named = isinstance(given, Mapping) and all(isinstance(name, str) for name in given)
-    except Exception:  # noqa: BLE001 - a mapping of the caller's may raise anything
-        named = False
-    if not named:
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
         raise InvalidInput(
             "engine_args", given, "a mapping from names to values, such as {'max_model_len': 8192}"
         )
@@ -187,21 +179,15 @@ def _check_engine_args(engine: str | Engine, given: Mapping[str, Any] | None) ->
         raise InvalidInput("engine_args", given, "nothing, as only vllm:MODEL takes them")
 
 
-def _is_decision_model(value: object) -> bool:
-    """Returns whether an object is a decision model of LangChain's, without importing LangChain."""
-    return any(base.__module__.startswith("langchain_core.decisions") for base in type(value).__mro__)
-
-
 AUTO = "auto"
 PORTS = {8000: "vLLM", 11434: "Ollama", 30000: "SGLang", 8080: "llama.cpp"}
 """The ports of this machine that are asked, in this order, and the server that usually answers there."""
 PATIENCE_S = 0.5
-"""Seconds that all these servers together have to answer."""
+"""Seconds that these servers have to answer."""
 _OPENAI = "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenEngine:
+class ChosenEngine(NamedTuple):
     """The engine that was chosen, and why."""
 
     address: str
@@ -215,7 +201,7 @@ def choose() -> ChosenEngine:
 
     Servers are asked once a process, without a key. Raises EngineRejected where there is none of these.
     """
-    choice = _named(os.environ) or _LOCAL.get() or _on_board()
+    choice = _named(os.environ) or local_server() or _on_board()
     NOTICES.once(
         f"auto: {choice.address}",
         f"the engine is {without_secrets(choice.address)}: {choice.reason} (engine= or --engine names another)",
@@ -249,52 +235,33 @@ def _on_board() -> ChosenEngine:
     )
 
 
-class _LocalServer:
-    """The server of this machine that answered first in the order of PORTS, found once."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._asked = False
-        self._found: ChosenEngine | None = None
-
-    def get(self) -> ChosenEngine | None:
-        """Returns the server; asks for it the first time."""
-        with self._lock:
-            if not self._asked:
-                with ThreadPoolExecutor(1) as other:  # the caller may be within an event loop
-                    self._found = other.submit(asyncio.run, _ask_all()).result()
-                self._asked = True
-            return self._found
-
-
-_LOCAL = _LocalServer()
-
-
-async def _ask_all() -> ChosenEngine | None:
-    import httpx
-
-    async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE_S) as client:
-
-        async def models_at(port: int) -> list[str]:
-            try:
-                async with asyncio.timeout(PATIENCE_S):
-                    reply = await client.get(f"http://127.0.0.1:{port}/v1/models")
-                return _models(reply.json()) if reply.status_code == 200 else []
-            except (httpx.HTTPError, ValueError, OSError):  # nothing there, too slow, or no list of models
-                return []
-
-        found = dict(zip(PORTS, await asyncio.gather(*map(models_at, PORTS)), strict=True))
-    for port, models in found.items():
-        if models:
-            several = f", the first of its {len(models)} models" if len(models) > 1 else ""
-            return ChosenEngine(
-                f"http://127.0.0.1:{port}/v1#{models[0]}", f"a server of this machine lists it{several}", ""
-            )
+@functools.cache
+def local_server() -> ChosenEngine | None:
+    """Returns the server of this machine that lists a model and comes first in the order of PORTS; asks them once."""
+    with ThreadPoolExecutor(max(1, len(PORTS))) as others:
+        for port, models in zip(PORTS, others.map(_models_at, PORTS), strict=True):
+            if models:
+                several = f", the first of its {len(models)} models" if len(models) > 1 else ""
+                return ChosenEngine(
+                    f"http://127.0.0.1:{port}/v1#{models[0]}",
+                    f"a server of this machine lists it{several}",
+                    "",
+                )
     return None
 
 
-def _models(answer: object) -> list[str]:
-    """Returns the names in a list of models, without those that only embed; empty where it is no such list."""
-    listed = answer.get("data") if isinstance(answer, Mapping) else None
-    names = [one.get("id") for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-    return [name for name in names if isinstance(name, str) and name and "embed" not in name.lower()]
+def _models_at(port: int) -> list[str]:
+    """Returns the models of a server of this machine, without those that only embed; none where there is no server."""
+    import httpx
+
+    try:
+        url = f"http://127.0.0.1:{port}/v1/models"
+        listed = httpx.get(url, timeout=PATIENCE_S, trust_env=False).raise_for_status().json()["data"]
+        return [str(one["id"]) for one in listed if "embed" not in str(one["id"]).lower()]
+    except (
+        httpx.HTTPError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ):  # nothing there, too slow, or no list of models
+        return []

@@ -17,7 +17,7 @@ from ragguard.engines.base import Engine, EngineInfo
 from ragguard.engines.engine import Layer, send_to
 from ragguard.engines.entailer import Entailer, Entailments, Pair
 from ragguard.engines.requests import Reply, Request
-from ragguard.errors import EngineProtocolError, EngineTimeout, EngineUnreachable
+from ragguard.errors import EngineProtocolError, EngineTimeout
 from ragguard.runtime.deadline import in_words
 from ragguard.runtime.faults import NOTICES, catch_exit
 from ragguard.runtime.per_process import PerProcess
@@ -31,8 +31,6 @@ INFO_S = 1.0
 """Seconds for which the description of an engine is remembered."""
 ANSWER_S = 1.0
 """Seconds within which the loop of a thread answers that is not blocked."""
-MOST_GIVEN_UP = 8
-"""Threads that are given up for one engine; after that many it counts as gone."""
 
 
 class ForeignCalls:
@@ -61,11 +59,6 @@ class ForeignCalls:
     async def result(self, work: Callable[[], Awaitable[T]]) -> T:
         """Returns the result of a call, made on the object's own loop; raises EngineTimeout for one that takes too
         long."""
-        if self._given_up >= MOST_GIVEN_UP:
-            raise EngineUnreachable(
-                f"{self._what} has blocked {self._given_up} threads for good and is not called any more: mend what it "
-                "waits for, and start the process anew"
-            )
         loop = self._loop
 
         async def called() -> T | BaseException:
@@ -97,8 +90,8 @@ class ForeignCalls:
             self._loop, self._given_up = self._new_loop(), self._given_up + 1
             NOTICES.warn(
                 f"blocked {self._what}",
-                f"{why} and blocks its thread, which is given up; {self._given_up} of at most {MOST_GIVEN_UP} so far. "
-                "What to do: run what blocks in `await asyncio.to_thread(...)`, with a time limit",
+                f"{why} and blocks its thread, which is given up, {self._given_up} so far. What to do: run what blocks "
+                "in `await asyncio.to_thread(...)`, with a time limit",
             )
         return EngineTimeout(f"{why} and blocks its thread: the thread was given up")
 

@@ -25,8 +25,10 @@ def bare_machine(monkeypatch, tmp_path):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("RAGGUARD_MODELS", str(tmp_path))
-    monkeypatch.setattr(connecting, "_LOCAL", connecting._LocalServer())
     monkeypatch.setattr(connecting, "PORTS", {})
+    connecting.local_server.cache_clear()
+    yield
+    connecting.local_server.cache_clear()
 
 
 def at(*urls):

@@ -4,7 +4,6 @@ import pytest
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, RagGuard
-from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
 from ragguard.storage.sqlite.store import Store
 
@@ -24,13 +23,6 @@ class Refusing:
     __repr__ = __str__
 
 
-class Growing(dict):
-    """Changes while it is read."""
-
-    def __iter__(self):
-        raise RuntimeError("dictionary changed size during iteration")
-
-
 @pytest.mark.parametrize(
     ("argument", "make"),
     [
@@ -39,7 +31,6 @@ class Growing(dict):
         ("prompts", lambda: DistractorGuard(ScriptedEngine(), prompts=Refusing())),
         ("when", lambda: RagGuard(ScriptedEngine(), store=None, when=Refusing())),
         ("durability", lambda: Store(durability=Refusing())),
-        ("engine_args", lambda: connect("vllm:some/model", engine_args=Growing(a=1))),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TypedDict
 
 from ragguard.engines.base import Engine, EngineInfo
@@ -81,14 +81,13 @@ class Account:
         money: float | None = None,
         price: Price | None = None,
     ) -> None:
-        for name, limit in (("requests", requests), ("tokens", tokens), ("money", money)):
-            good = isinstance(limit, int | float) and not isinstance(limit, bool) and limit >= 0
-            if limit is not None and not good:
-                raise InvalidInput(name, limit, "0 or more, or None for no limit")
+        self._limits = {"requests": requests, "tokens": tokens, "money": money}
+        for name, limit in self._limits.items():
+            if limit is not None:
+                number_between(name, limit, 0, LARGEST, "0 or more, or None for no limit")
         if not isinstance(price, Price | None) or (money is not None and price is None):
             raise InvalidInput("price", price, "Price(prompt=…, output=…) per million tokens, to limit money")
         self._price = price or Price(0.0, 0.0)
-        self._limits = {"requests": requests, "tokens": tokens, "money": money}
         self._requests = self._prompt_tokens = self._output_tokens = 0
         self._lock = PerProcess(threading.Lock)
 
@@ -105,8 +104,8 @@ class Account:
     @property
     def spent(self) -> Spent:
         """The amounts that were spent so far; `money` by the given price."""
-        with self._lock.get():
-            return self._spent()
+        money = self._price.of(self._prompt_tokens, self._output_tokens)
+        return Spent(self._requests, self._prompt_tokens + self._output_tokens, money)
 
     @contextmanager
     def calling(self, requests: int = 1) -> Iterator[CountedCall]:
@@ -114,7 +113,7 @@ class Account:
         limit is reached."""
         for _ in range(requests):
             self.count_request()
-        call = CountedCall(self, requests, requests)
+        call = CountedCall(self, requests, Usage(requests=requests))
         token = _call.set(call)
         try:
             yield call
@@ -124,7 +123,7 @@ class Account:
     def count_request(self) -> None:
         """Counts a request before it is sent; raises BudgetExceeded where a limit is reached."""
         with self._lock.get():
-            spent = self._spent()
+            spent = self.spent
             for name, limit in self._limits.items():
                 amount = getattr(spent, name)
                 if limit is not None and amount >= limit:
@@ -141,43 +140,24 @@ class Account:
             self._prompt_tokens += prompt_tokens
             self._output_tokens += output_tokens
 
-    def _spent(self) -> Spent:
-        money = self._price.of(self._prompt_tokens, self._output_tokens)
-        return Spent(self._requests, self._prompt_tokens + self._output_tokens, money)
-
 
 @dataclass(eq=False, slots=True)
 class CountedCall:
     """The amounts that were counted for one call."""
 
     account: Account
-    requests: int
     in_advance: int
     """The requests that were counted and not sent yet."""
-    prompt_tokens: int = 0
-    output_tokens: int = 0
-
-    def count_request(self) -> None:
-        """Counts a request before it is sent."""
-        if self.in_advance:
-            self.in_advance -= 1
-        else:
-            self.account.count_request()
-            self.requests += 1
-
-    def count_tokens(self, prompt_tokens: int, output_tokens: int) -> None:
-        """Counts the tokens of a reply."""
-        self.prompt_tokens += prompt_tokens
-        self.output_tokens += output_tokens
-        self.account.count(0, prompt_tokens, output_tokens)
+    usage: Usage = field(default_factory=Usage)
 
     def settle(self, usage: Usage, unreported: int) -> None:
         """Counts the part of a call's usage that is not counted yet: `unreported` tokens where it reports none."""
-        requests = max(0, usage.requests - self.requests)
-        prompt, output = usage.prompt_tokens, usage.output_tokens
-        if not prompt and not output:
-            prompt = unreported
-        self.account.count(requests, max(0, prompt - self.prompt_tokens), max(0, output - self.output_tokens))
+        prompt, output, known = usage.prompt_tokens, usage.output_tokens, self.usage
+        self.account.count(
+            max(0, usage.requests - known.requests),
+            max(0, (prompt if prompt or output else unreported) - known.prompt_tokens),
+            max(0, output - known.output_tokens),
+        )
 
 
 _call: ContextVar[CountedCall | None] = ContextVar("ragguard_call", default=None)
@@ -185,14 +165,19 @@ _call: ContextVar[CountedCall | None] = ContextVar("ragguard_call", default=None
 
 def count_request() -> None:
     """Counts a request before it is sent, if its call has a budget; raises BudgetExceeded where a limit is reached."""
-    if (call := _call.get()) is not None:
-        call.count_request()
+    call = _call.get()
+    if call is not None and call.in_advance:
+        call.in_advance -= 1
+    elif call is not None:
+        call.account.count_request()
+        call.usage += Usage(requests=1)
 
 
 def count_reply(usage: Usage) -> None:
     """Counts the tokens that a server's reply reports, if its call has a budget."""
     if (call := _call.get()) is not None:
-        call.count_tokens(usage.prompt_tokens, usage.output_tokens)
+        call.usage += replace(usage, requests=0)
+        call.account.count(0, usage.prompt_tokens, usage.output_tokens)
 
 
 class Budget(Layer):

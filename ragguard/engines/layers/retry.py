@@ -27,7 +27,7 @@ from ragguard.errors import (
     InvalidInput,
     PromptTooLong,
 )
-from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
+from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import remaining
 from ragguard.runtime.faults import NOTICES
 
@@ -84,15 +84,21 @@ class Patience:
         while True:
             remaining(deadline, "a call")
             number += 1
-            attempt = self._circuit.enter()
+            attempt, is_well = self._circuit.enter(), False
             try:
                 answer = await ask()
+                is_well = proves
+                return answer
             except EngineError as error:
-                self._report(attempt, error, hurried=deadline is not None)
-                if self._schedule.attempts > 1 and _blames_server(error, deadline is not None):
-                    NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
-                wait = self._wait(error, number - asked_to_wait, asked_to_wait, until)
-                if wait is None:
+                blamed = _blames_server(error, deadline is not None)
+                # A refusal shows that the server works.
+                is_well = isinstance(error, EngineRejected | PromptTooLong) and not blamed
+                if blamed:
+                    self._circuit.failed(attempt, str(error), error)
+                    if self._schedule.attempts > 1:
+                        NOTICES.warn(f"engine {id(self)}", _UNANSWERED.format(error))
+                wait = self._wait(error, number - asked_to_wait, asked_to_wait)
+                if wait is None or monotonic() + wait >= until:
                     if number == 1:
                         raise
                     spent = f"given up after {number} attempts in {monotonic() - started:.1f} s"
@@ -100,43 +106,24 @@ class Patience:
                 # Without the traceback, which would keep the frames and prompts of this call alive.
                 self.latest_failure = (monotonic(), copy(error).with_traceback(None))
                 asked_to_wait += isinstance(error, EngineOverloaded) and bool(error.retry_after)
-                await asyncio.sleep(wait)
             except SystemExit as error:
                 # A SystemExit would end the event loop, and with it every other call on it.
-                self._circuit.left(attempt)
                 raise EngineProtocolError(f"the engine raised SystemExit({error})") from error
-            except BaseException:
-                self._circuit.left(attempt)
-                raise
-            else:
-                if proves:
+            finally:
+                if is_well:
                     self._circuit.succeeded()
-                else:
-                    self._circuit.left(attempt)
-                return answer
+                self._circuit.left(attempt)  # does nothing to an attempt that has ended
+            await asyncio.sleep(wait)
 
-    def _report(self, attempt: Attempt, error: EngineError, *, hurried: bool) -> None:
-        """Reports a failure to the circuit breaker; a missed deadline of the caller's own is no fault of the server."""
-        if isinstance(error, EngineRejected | PromptTooLong) and (error.repeated or not error.retryable):
-            self._circuit.succeeded()
-        elif _blames_server(error, hurried):
-            self._circuit.failed(attempt, str(error), error)
-        else:
-            self._circuit.left(attempt)
-
-    def _wait(self, error: EngineError, attempts: int, asked_to_wait: int, until: float) -> float | None:
+    def _wait(self, error: EngineError, attempts: int, asked_to_wait: int) -> float | None:
         """Returns the seconds until the next attempt, or None when there shall be none."""
         if not error.retryable or error.repeated:
             return None
         if isinstance(error, EngineOverloaded) and error.retry_after:
             # Never earlier than asked, and not all at the same instant. A server that says when to come back is asked
             # as long as there is time.
-            wait: float | None = self._schedule.wait(min(asked_to_wait + 1, 4)) + error.retry_after
-        else:
-            wait = self._schedule.after(attempts)
-        if wait is None:
-            return None
-        return wait if monotonic() + wait < until else None
+            return self._schedule.wait(min(asked_to_wait + 1, 4)) + error.retry_after
+        return self._schedule.after(attempts)
 
 
 class Retry(Layer):
@@ -192,12 +179,11 @@ def _given_up(error: EngineError, spent: str) -> EngineError:
     return last
 
 
-def _blames_server(error: BaseException, hurried: bool) -> bool:
+def _blames_server(error: EngineError, hurried: bool) -> bool:
+    """Returns whether a failure speaks against the server. A missed deadline of the caller's own does not, nor does a
+    wait that the server asked for, nor another model at a server that answers."""
     if isinstance(error, EngineOverloaded):
-        # A server that says when to come back works; its wait is kept.
         return error.retry_after is None
     if isinstance(error, EngineTimeout):
         return not hurried
-    if isinstance(error, EngineRejected) and error.repeated:
-        return False  # it answers, and has another model now
-    return isinstance(error, EngineError) and error.retryable
+    return error.retryable and not (isinstance(error, EngineRejected) and error.repeated)
