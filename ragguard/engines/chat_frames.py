@@ -56,17 +56,13 @@ class SpecialTokens:
     def neutralised(self, prompts: Sequence[Prompt]) -> Sequence[Prompt]:
         """Returns the prompts with another first character in every special token. Lengths stay as they are, and so do
         the spans that may be cut."""
-        if self._starts is None or not any(self._found(prompt) for prompt in prompts):
-            return prompts
-        return [self._plain(prompt) if self._found(prompt) else prompt for prompt in prompts]
+        return prompts if self._starts is None else [self._plain(prompt, self._starts) for prompt in prompts]
 
-    def _found(self, prompt: Prompt) -> bool:
-        return self._starts is not None and any(self._starts.search(turn.content) for turn in prompt.messages)
-
-    def _plain(self, prompt: Prompt) -> Prompt:
-        assert self._starts is not None
+    def _plain(self, prompt: Prompt, starts: re.Pattern[str]) -> Prompt:
+        if not any(starts.search(turn.content) for turn in prompt.messages):
+            return prompt
         turns = [
-            Message(turn.role, self._starts.sub(lambda match: _other(match.group()), turn.content))
+            Message(turn.role, starts.sub(lambda match: _other(match.group()), turn.content))
             for turn in prompt.messages
         ]
         return replace(prompt, messages=tuple(turns))

@@ -16,15 +16,13 @@ from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
-import numpy as np
-
-from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Samples
+from ragguard.engines.base import EngineInfo, Prompt
 from ragguard.engines.engine import ModelEngine
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.http.openai import AT_ONCE, ChatModel
 from ragguard.engines.http.replies import usage_of
 from ragguard.engines.labels import LabelRequest
-from ragguard.engines.requests import ContinuationRequest, DrawRequest
+from ragguard.engines.requests import Reply, Request, Value
 from ragguard.engines.truncation import asked_shorter
 from ragguard.engines.typed_questions import WIRES, TypedQuestion, Wire, read_answer, state_text, typed
 from ragguard.errors import EngineError, EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
@@ -70,10 +68,11 @@ class DecisionModel:
         )
         return cls(info, decide)
 
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Returns the probability of each label; of a typed question, of its own labels, and 0 for the others."""
-        if len(request.labels) == 1:
-            raise self._refusal()
+    async def answer(self, request: Request) -> Reply:
+        """Answers with the probability of each label; of a typed question, of its own labels, and 0 for the others.
+        Refuses all else: nothing is written, and only options have probabilities."""
+        if not isinstance(request, LabelRequest) or len(request.labels) == 1:
+            raise EngineRejected(f"{self.info.model} at {self.info.location} {JUDGES_ONLY}")
         began = time.monotonic()
         states: dict[Prompt, dict[TypedQuestion, list[int]]] = {}
         for row, prompt in enumerate(request.prompts):
@@ -91,29 +90,15 @@ class DecisionModel:
         replies = await in_parallel(
             [partial(asked_shorter, state, partial(ask, [*rows]), 1) for state, rows in calls], AT_ONCE
         )
-        p = np.zeros((len(request.prompts), len(request.labels)))
-        usage, cuts = Usage(), dict[int, int]()
+        usage, values = Usage(), dict[int, Value]()
         for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):
             usage += spent
             for (question, places), answer in zip(rows.items(), answers, strict=True):
-                columns = [request.labels.index(label) for label in question.labels]
-                for row in places:
-                    p[row, columns] = answer
-                    if cut:
-                        cuts[row] = cut
-        spent = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
-        return LabelProbs(p, usage=spent, truncated=cuts)
-
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Refuses: nothing is written."""
-        raise self._refusal()
-
-    async def continuations(self, request: ContinuationRequest) -> Continuations:
-        """Refuses: only options have probabilities."""
-        raise self._refusal()
-
-    def _refusal(self) -> EngineRejected:
-        return EngineRejected(f"{self.info.model} at {self.info.location} {JUDGES_ONLY}")
+                p_of = dict(zip(question.labels, answer, strict=True))
+                p = tuple(p_of.get(label, 0.0) for label in request.labels)
+                values.update(dict.fromkeys(places, (p, True, "first_token", None, None, cut)))
+        usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+        return Reply([values[row] for row in range(len(request.prompts))], usage)
 
 
 _MODULE = "langchain_core.decisions"

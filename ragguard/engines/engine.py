@@ -217,23 +217,15 @@ def check_reads(argument: str, engine: Engine) -> None:
 
 
 class FoundModel(Protocol):
-    """A model whose properties are known, with one method for each kind of request."""
+    """A model whose properties are known."""
 
     @property
     def info(self) -> EngineInfo:
         """The description of the model."""
         ...
 
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Returns the probability of each label as what follows each prompt."""
-        ...
-
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt."""
-        ...
-
-    async def continuations(self, request: ContinuationRequest) -> Continuations:
-        """Returns the log-probabilities of the text behind each prompt."""
+    async def answer(self, request: Request) -> Reply:
+        """Answers a request about some prompts; raises EngineRejected for a kind that the model cannot answer."""
         ...
 
 
@@ -253,13 +245,7 @@ class ModelEngine(Verbs):
             return Reply(())
         model = await self.found(request.deadline)
         try:
-            # One branch for each kind of request.
-            if isinstance(request, LabelRequest):
-                return request.read(await model.labels(request))
-            if isinstance(request, ContinuationRequest):
-                return request.read(await model.continuations(request))
-            assert isinstance(request, DrawRequest)
-            return request.read(await model.draws(request))
+            return await model.answer(request)
         except (EngineUnreachable, EngineRejected) as error:
             # A server may come back as another one, or has come back already, unseen between two calls.
             if isinstance(error, EngineUnreachable) or error.status == 404:

@@ -2,7 +2,7 @@
 
 `DrawRequest` asks for sampled answers, `ContinuationRequest` for the probabilities of given texts; the one for labels
 is in `labels.py`. A reply is one plain value for each prompt. Layers put values together; only the verbs of an engine
-make of them what a caller gets. Another kind of request needs a verb and a method of `FoundModel` in `engine.py`.
+make of them what a caller gets. Another kind of request needs a verb, and a branch where models answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeAlias
 
-from ragguard.engines.base import Continuations, Engine, EngineInfo, Prompt, Sample, Samples
+from ragguard.engines.base import Engine, EngineInfo, Prompt, Sample, Samples
 from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 
@@ -208,19 +208,19 @@ class DrawRequest(Request):
 
     def read(self, answers: Samples) -> Reply:
         """Returns the values of an engine's answers."""
-        rows = [
-            (
-                tuple((sample.text, sample.logprobs, sample.finished) for sample in row),
-                answers.truncated.get(index, 0),
-            )
-            for index, row in enumerate(answers.rows)
-        ]
+        cuts = answers.truncated
+        rows = [(samples_value(row), cuts.get(index, 0)) for index, row in enumerate(answers.rows)]
         return Reply(rows, answers.usage)
 
     def told(self, reply: Reply) -> Samples:
         """Returns the answers as the verb gives them."""
         rows = [[Sample(*sample) for sample in samples] for samples, _ in reply.values]
         return Samples(rows, reply.usage, reply.cuts)
+
+
+def samples_value(samples: Sequence[Sample]) -> tuple[Any, ...]:
+    """Returns sampled answers as they stand in a value."""
+    return tuple((sample.text, sample.logprobs, sample.finished) for sample in samples)
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,15 +238,12 @@ class ContinuationRequest(Request):
             )
         prompts = [prompt.without_cuts() for prompt in self.prompts]
         rows = await verb(prompts, [[prompt.text] for prompt in self.prompts])
-        return self.read(Continuations([list(row) for row in rows], getattr(rows, "usage", Usage())))
+        cuts = getattr(rows, "truncated", {})
+        values = [(tuple(one.logprobs), cuts.get(index, 0)) for index, (one,) in enumerate(rows)]
+        return Reply(values, getattr(rows, "usage", Usage()))
 
     def stem(self, info: EngineInfo) -> str:
         return f"{info.fingerprint} continuation"
 
     def weight(self, value: Value) -> int:
         return 1 + len(value[0]) // 8
-
-    def read(self, found: Continuations) -> Reply:
-        """Returns the values of an engine's answer, which has one text for each prompt."""
-        rows = [(one.logprobs, found.truncated.get(index, 0)) for index, (one,) in enumerate(found.rows)]
-        return Reply(rows, found.usage)

@@ -13,20 +13,11 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
-from ragguard.engines.base import (
-    Continuation,
-    Continuations,
-    EngineInfo,
-    LabelMode,
-    LabelProbs,
-    Prompt,
-    Sample,
-    Samples,
-)
+from ragguard.engines.base import EngineInfo, LabelMode, Prompt, Sample
 from ragguard.engines.chat_frames import LETTERS, QUESTION, SpecialTokens, begun_thought, open_thought
 from ragguard.engines.labels import (
     ABSTENTION,
@@ -40,13 +31,18 @@ from ragguard.engines.labels import (
     plan_labels,
 )
 from ragguard.engines.prompts import load_prompts
-from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
+from ragguard.engines.requests import (
+    ContinuationRequest,
+    DrawRequest,
+    Reply,
+    Request,
+    Value,
+    samples_value,
+)
 from ragguard.engines.truncation import fit
 from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
 
-T = TypeVar("T")
-Q = TypeVar("Q", LabelRequest, DrawRequest, ContinuationRequest)
 ENOUGH_MASS = 0.5
 """The least probability that a model puts on the two letters of a plain A/B question if it answers by label."""
 MARKER = "ragguardnano"
@@ -150,6 +146,10 @@ class TokenModel(Protocol):
         ...
 
 
+_Ask: TypeAlias = Callable[[Any], Awaitable[tuple[list[Value], Usage]]]
+"""Asks a model a request of one kind; returns the values of the prompts without the tokens that were cut from each."""
+
+
 @dataclass(frozen=True, slots=True)
 class ProfiledModel:
     """A `FoundModel`: answers requests by a model that shows its tokens, with the model's profile."""
@@ -164,93 +164,82 @@ class ProfiledModel:
         default_factory=dict, repr=False, compare=False
     )
 
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Returns the probability of each label's first token, or of the whole label; labels that begin with the same
-        token are distinguished by all their tokens unless the request has a mode."""
+    async def answer(self, request: Request) -> Reply:
+        """Answers a request.
+
+        Special tokens in the prompts become plain text. Counting tokens may cost a request for each prompt, so the
+        model is asked first, and refuses a prompt that is too long, which is then cut where it allows that.
+        """
         began = time.monotonic()
-        self._refuse_thoughts()
-        plan, mode = await self._planned(request)
-        longest = 1 + max(len(ask.after) for ask in plan.asks)
-        (logprobs, usage), cut = await self._fitted(
-            request, longest, lambda fitting: self.model.next_tokens(fitting, plan.asks)
-        )
-        p = np.minimum(plan.combine(logprobs), 1.0)
-        if not np.isfinite(p).all():
-            raise EngineProtocolError(
-                f"{self.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
-                f"large for their number type; load it in another one"
-            )
-        usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
-        return LabelProbs(p, True, mode, usage, truncated=cut)
-
-    async def draws(self, request: DrawRequest) -> Samples:
-        began = time.monotonic()
-        self._refuse_thoughts()
-        # All greedy answers are equal.
-        distinct = replace(request, n=1) if request.temperature == 0 else request
-        (answers, usage), cut = await self._fitted(distinct, request.max_tokens, self.model.draw)
-        rows = [row * (request.n // distinct.n) for row in answers]
-        return Samples(rows, replace(usage, seconds=time.monotonic() - began), cut)
-
-    async def continuations(self, request: ContinuationRequest) -> Continuations:
-        """Returns the log-probabilities of the text behind each prompt."""
-        began = time.monotonic()
-        self._refuse_thoughts()
-        texts = list(dict.fromkeys(prompt.text for prompt in request.prompts))
-        ids = await self.model.tokens.continuations([self.prefix + text for text in texts], request.deadline)
-        ids_of = dict(zip(texts, ids, strict=True))
-        (logprobs, usage), cut = await self._fitted(
-            request,
-            max(map(len, ids)),
-            lambda fitting: self.model.text_logprobs(
-                fitting, [ids_of[prompt.text] for prompt in fitting.prompts]
-            ),
-        )
-        rows = [
-            [Continuation(prompt.text, tuple(checked_logprob(value) for value in values))]
-            for prompt, values in zip(request.prompts, logprobs, strict=True)
-        ]
-        return Continuations(rows, replace(usage, seconds=time.monotonic() - began), cut)
-
-    async def _planned(self, request: LabelRequest) -> tuple[LabelPlan, LabelMode]:
-        key = (request.labels, request.mode)
-        if key not in self._plans:
-            texts = [self.prefix + label for label in request.labels]
-            ids = await self.model.tokens.continuations(texts, request.deadline)
-            mode = request.mode or ("sequence" if colliding(ids) else self.info.mode)
-            if len(self._plans) >= _MOST_PLANS:
-                self._plans.clear()
-            self._plans[key] = plan_labels(ids, mode), mode
-        return self._plans[key]
-
-    def _refuse_thoughts(self) -> None:
         if self.thinks:
             raise EngineRejected(
                 f"{self.info.model} at {self.info.location} thinks before it answers, which cannot be switched off: "
                 "serve it with vLLM and use connect(), which samples its answers and cuts the thoughts off"
             )
-
-    async def _fitted(
-        self, request: Q, output: int, ask: Callable[[Q], Awaitable[T]]
-    ) -> tuple[T, dict[int, int]]:
-        """Returns the answer, and the tokens that were cut from prompts so that each leaves `output` tokens free.
-
-        Special tokens in the prompts become plain text. Counting tokens may cost a request for each prompt, so the
-        model is asked first, and refuses a prompt that is too long.
-        """
-        plain = self.model.tokens.special.neutralised(request.prompts)
-        request = request if plain is request.prompts else request.about(plain)
+        if isinstance(request, LabelRequest):
+            ask, output = await self._labels(request)
+        elif isinstance(request, ContinuationRequest):
+            ask, output = await self._texts(request)
+        else:
+            assert isinstance(request, DrawRequest)
+            ask, output = self._draw, request.max_tokens
+        prompts, cut = self.model.tokens.special.neutralised(request.prompts), dict[int, int]()
         try:
-            return await ask(request), {}
+            rows, usage = await ask(request.about(prompts))
         except PromptTooLong as error:
             context = self.info.context or error.limit
             if context is None or context <= output:
                 raise
             count = partial(self.model.tokens.count, deadline=request.deadline)
-            fitting, cut = await fit(request.prompts, count, context - output)
+            prompts, cut = await fit(prompts, count, context - output)
             if not cut:
                 raise
-            return await ask(request.about(fitting)), cut
+            rows, usage = await ask(request.about(prompts))
+        usage = replace(usage, prompts=len(prompts), seconds=time.monotonic() - began)
+        return Reply([(*row, cut.get(index, 0)) for index, row in enumerate(rows)], usage)
+
+    async def _labels(self, request: LabelRequest) -> tuple[_Ask, int]:
+        """Returns how labels are asked for: by their first tokens or as a whole; those that begin with the same token
+        as a whole, unless the request has a mode. And how many tokens each prompt must leave free."""
+        key = (request.labels, request.mode)
+        if key not in self._plans:
+            texts = [self.prefix + label for label in request.labels]
+            ids = await self.model.tokens.continuations(texts, request.deadline)
+            found: LabelMode = request.mode or ("sequence" if colliding(ids) else self.info.mode)
+            if len(self._plans) >= _MOST_PLANS:
+                self._plans.clear()
+            self._plans[key] = plan_labels(ids, found), found
+        plan, mode = self._plans[key]
+
+        async def ask(request: LabelRequest) -> tuple[list[Value], Usage]:
+            logprobs, usage = await self.model.next_tokens(request, plan.asks)
+            p = np.minimum(plan.combine(logprobs), 1.0)
+            if not np.isfinite(p).all():
+                raise EngineProtocolError(
+                    f"{self.info.model} gave probabilities that are no numbers: its weights may be broken, or too "
+                    f"large for their number type; load it in another one"
+                )
+            return [(tuple(row), True, mode, None, None) for row in p.tolist()], usage
+
+        return ask, 1 + max(len(ask.after) for ask in plan.asks)
+
+    async def _texts(self, request: ContinuationRequest) -> tuple[_Ask, int]:
+        texts = list(dict.fromkeys(prompt.text for prompt in request.prompts))
+        ids = await self.model.tokens.continuations([self.prefix + text for text in texts], request.deadline)
+        ids_of = dict(zip(texts, ids, strict=True))
+
+        async def ask(request: ContinuationRequest) -> tuple[list[Value], Usage]:
+            own = [ids_of[prompt.text] for prompt in request.prompts]
+            rows, usage = await self.model.text_logprobs(request, own)
+            return [(tuple(checked_logprob(value) for value in row),) for row in rows], usage
+
+        return ask, max(map(len, ids))
+
+    async def _draw(self, request: DrawRequest) -> tuple[list[Value], Usage]:
+        # All greedy answers are equal.
+        distinct = replace(request, n=1) if request.temperature == 0 else request
+        rows, usage = await self.model.draw(distinct)
+        return [(samples_value(row) * (request.n // distinct.n),) for row in rows], usage
 
 
 async def find_out(model: TokenModel) -> ProfiledModel:

@@ -18,9 +18,6 @@ T = TypeVar("T")
 Count: TypeAlias = Callable[[Sequence[Prompt]], Awaitable[Sequence[int]]]
 """Returns the tokens of each prompt as the model will get it, chat template included."""
 
-# A cut that leaves so few tokens unused is good enough to stop looking: these, or this share of the limit.
-_SLACK, _SLACK_SHARE = 8, 1 / 64
-_ROUNDS = 12
 _CUTS = 4
 _CHARACTERS_PER_TOKEN = 3.0
 """An estimate, lower than usual, for servers that tell the limit but not the prompt's length."""
@@ -29,39 +26,25 @@ _CHARACTERS_PER_TOKEN = 3.0
 async def fit(prompts: Sequence[Prompt], count: Count, limit: int) -> tuple[list[Prompt], dict[int, int]]:
     """Returns the prompts, each cut to at most `limit` tokens, and the tokens cut from them (index → tokens).
 
-    Spans are cut in the order of `cuttable`, each from its end backwards, at a space where there is one. Raises
-    PromptTooLong for a prompt that still does not fit, or that has no spans.
+    Spans are cut in the order of `cuttable`, each from its end backwards, at a space where there is one: as much as the
+    length of a token in the prompt suggests, then, by that of the tokens that were cut, the rest. Raises PromptTooLong
+    for a prompt that does not fit without its spans, or that has none.
     """
-    fitted = list(prompts)
-    lengths = await count(fitted) if fitted else []
-    long = {index: length for index, length in enumerate(lengths) if length > limit}
-    # Bisection over the characters that are cut: `low` are too few, with `high` the prompt fits.
-    low, high = dict.fromkeys(long, 0), {index: _room(prompts[index]) for index in long}
-    shortest = [shorten(prompts[index], high[index]) for index in long]
-    best = dict(zip(long, zip(shortest, await count(shortest) if long else (), strict=True), strict=True))
-    for index, (_, tokens) in best.items():
-        if tokens > limit:
-            left = f"and {tokens} are left when all that may be cut is gone"
-            why = left if high[index] else "and nothing in it may be cut"
-            raise _too_long(index, long[index], limit, why)
-    slack = max(_SLACK, limit * _SLACK_SHARE)
-    for _ in range(_ROUNDS):
-        asked = {
-            index: (low[index] + high[index]) // 2
-            for index, (_, tokens) in best.items()
-            if high[index] - low[index] > 1 and limit - tokens > slack
-        }
-        if not asked:
-            break
-        shorter = [shorten(prompts[index], characters) for index, characters in asked.items()]
-        for index, prompt, tokens in zip(asked, shorter, await count(shorter), strict=True):
-            if tokens > limit:
-                low[index] = asked[index]
-            else:
-                high[index], best[index] = asked[index], (prompt, tokens)
-    for index, (prompt, _) in best.items():
-        fitted[index] = prompt
-    return fitted, {index: long[index] - tokens for index, (_, tokens) in best.items()}
+    fitted, before = list(prompts), dict(enumerate(await count(prompts)))
+    tokens, gone = dict(before), dict.fromkeys(before, 0)
+    while long := [index for index in tokens if tokens[index] > limit]:
+        for index in long:
+            prompt, room = prompts[index], _room(prompts[index])
+            if gone[index] >= room:
+                left = f"and {tokens[index]} are left when all that may be cut is gone"
+                why = left if room else "and nothing in it may be cut"
+                raise _too_long(index, before[index], limit, why)
+            removed = before[index] - tokens[index]
+            per_token = gone[index] / removed if removed > 0 else _characters(prompt) / before[index]
+            gone[index] = min(room, gone[index] + math.ceil((tokens[index] - limit) * per_token))
+            fitted[index] = shorten(prompt, gone[index])
+        tokens.update(zip(long, await count([fitted[index] for index in long]), strict=True))
+    return fitted, {index: before[index] - tokens[index] for index in gone if gone[index]}
 
 
 async def asked_shorter(

@@ -245,40 +245,26 @@ def thought(choices: Sequence[Choice]) -> bool:
     return any(choice.thought for choice in choices)
 
 
-class LabelReading(NamedTuple):
-    """The numbers that were read of the labels of one prompt: for each label, its probability, whether that is an upper
-    bound, and its standard error."""
-
-    p: list[float]
-    bound: list[bool]
-    stderr: list[float]
-
-
-def listed(choice: Choice, labels: Sequence[str]) -> LabelReading:
-    """Reads labels off the most probable first tokens of a choice. Without any the answer was empty, so that no label
-    was near: each has the probability 0, which is not exact."""
+def listed(choice: Choice, labels: Sequence[str]) -> tuple[tuple[float, ...], tuple[bool, ...]]:
+    """Returns the probability of each label, by the most probable first tokens of a choice, and whether it is an upper
+    bound. Without any the answer was empty, so that no label was near: each has the probability 0, which is a bound."""
     if not choice.first:
-        return LabelReading([0.0] * len(labels), [True] * len(labels), [0.0] * len(labels))
+        return (0.0,) * len(labels), (True,) * len(labels)
     tokens = [spelled(label, choice.first) for label in labels]
     most = math.exp(upper_bound(token.logprob for token in choice.first))
-    return LabelReading(
-        [most if token is None else math.exp(token.logprob) for token in tokens],
+    return (
+        tuple(most if token is None else math.exp(token.logprob) for token in tokens),
         # A first token that begins several labels says of each only how probable it is at most.
-        [token is None or tokens.count(token) > 1 for token in tokens],
-        [0.0] * len(labels),
+        tuple(token is None or tokens.count(token) > 1 for token in tokens),
     )
 
 
-def estimated(answers: Sequence[str], labels: Sequence[str]) -> LabelReading:
-    """Counts labels among sampled answers, of which there is at least one."""
+def estimated(answers: Sequence[str], labels: Sequence[str]) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Returns the share of each label in sampled answers, of which there is at least one, and its standard error."""
     said, size = [named(answer, labels) for answer in answers], len(answers)
     hits = [said.count(label) for label in labels]
     smooth = [(count + 1) / (size + 2) for count in hits]
-    return LabelReading(
-        [count / size for count in hits],
-        [False] * len(labels),
-        [math.sqrt(p * (1 - p) / size) for p in smooth],
-    )
+    return tuple(count / size for count in hits), tuple(math.sqrt(p * (1 - p) / size) for p in smooth)
 
 
 def named(answer: str, labels: Sequence[str]) -> str | None:

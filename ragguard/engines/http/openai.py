@@ -17,9 +17,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from ragguard.engines.base import Continuations, EngineInfo, LabelProbs, Prompt, Sample, Samples
+from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
 from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.chat import (
@@ -36,7 +34,7 @@ from ragguard.engines.http.chat import (
 )
 from ragguard.engines.http.http_client import HttpClient, ServedModel
 from ragguard.engines.labels import ABSTENTION, LabelRequest
-from ragguard.engines.requests import ContinuationRequest, DrawRequest
+from ragguard.engines.requests import DrawRequest, Reply, Request, Value, samples_value
 from ragguard.engines.token_model import ENOUGH_MASS, weak_letters
 from ragguard.engines.truncation import asked_shorter
 from ragguard.errors import EngineProtocolError, EngineRejected
@@ -141,29 +139,31 @@ class ChatModel:
     most_choices: int = sys.maxsize
     """The most choices that the server gives for one request, which shows only as it refuses more."""
 
-    async def draws(self, request: DrawRequest) -> Samples:
-        """Draws answers to each prompt, reasoning cut off."""
+    async def answer(self, request: Request) -> Reply:
+        """Answers a request: with sampled answers, reasoning cut off, or the probability of each label, its upper bound
+        or its share of samples. Refuses given texts: chat completions show only what the model writes."""
         began = time.monotonic()
-        found = await self._answers(request)
-        rows = [
-            [Sample(c.text, tuple(token.logprob for token in c.tokens), c.finished) for c in choices]
-            * (request.n // len(choices))
-            for (choices, _), _ in found
-        ]
-        return Samples(rows, _total(found, began), _cuts(found))
+        if isinstance(request, LabelRequest):
+            if self.judge is not None and request.is_typed(self.info):
+                return await self.judge.answer(request)
+            found, values = await self._labels(request)
+        elif isinstance(request, DrawRequest):
+            found = await self._answers(request)
+            values = [
+                (samples_value(list(map(_sample, choices))) * (request.n // len(choices)),)
+                for (choices, _), _ in found
+            ]
+        else:
+            raise EngineRejected(
+                f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
+                "completions show the probabilities of what the model writes alone: use smol, hf:MODEL, or a vLLM "
+                "server"
+            )
+        usage = sum((usage for (_, usage), _ in found), Usage())
+        rows = [(*value, cut) for value, (_, cut) in zip(values, found, strict=True)]
+        return Reply(rows, replace(usage, seconds=time.monotonic() - began))
 
-    async def continuations(self, request: ContinuationRequest) -> Continuations:
-        """Refuses: chat completions show the probabilities of what the model writes alone."""
-        raise EngineRejected(
-            f"{self.info.model} at {self.info.location} cannot tell how probable a given text is, since chat "
-            "completions show the probabilities of what the model writes alone: use smol, hf:MODEL, or a vLLM server"
-        )
-
-    async def labels(self, request: LabelRequest) -> LabelProbs:
-        """Returns the probability of each label, its upper bound, or its share of samples; the reply says which."""
-        if self.judge is not None and request.is_typed(self.info):
-            return await self.judge.labels(request)
-        began = time.monotonic()
+    async def _labels(self, request: LabelRequest) -> tuple[list[_PromptAnswer], list[Value]]:
         if request.mode == "sequence" and self.shows:
             raise EngineRejected(
                 f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
@@ -181,23 +181,15 @@ class ChatModel:
             deadline=request.deadline,
             priority=request.priority,
         )
-        found = await self._answers(drawn, top=not sampled)
-        rows = [
-            estimated(self._said(choices), request.labels)
-            if sampled
-            else listed(self._shown(choices), request.labels)
-            for (choices, _), _ in found
-        ]
-        bound = np.array([row.bound for row in rows], dtype=np.bool_)
-        return LabelProbs(
-            np.array([row.p for row in rows], dtype=np.float64),
-            exact=not sampled and not bound.any(),
-            mode="sampled" if sampled else "first_token",
-            usage=_total(found, began),
-            bound=bound if bound.any() else None,
-            stderr=np.array([row.stderr for row in rows], dtype=np.float64) if sampled else None,
-            truncated=_cuts(found),
-        )
+        found, values = await self._answers(drawn, top=not sampled), list[Value]()
+        for (choices, _), _ in found:
+            if sampled:
+                p, stderr = estimated(self._said(choices), request.labels)
+                values.append((p, False, "sampled", None, stderr))
+            else:
+                p, bound = listed(self._shown(choices), request.labels)
+                values.append((p, not any(bound), "first_token", bound, None))
+        return found, values
 
     def _shown(self, choices: Sequence[Choice]) -> Choice:
         """Returns the one choice if it lists the most probable first tokens, or is empty."""
@@ -265,9 +257,5 @@ _PromptAnswer: TypeAlias = tuple[tuple[list[Choice], Usage], int]
 """The choices for one prompt, what they cost, and the tokens that were cut from the prompt."""
 
 
-def _total(found: Sequence[_PromptAnswer], began: float) -> Usage:
-    return replace(sum((usage for (_, usage), _ in found), Usage()), seconds=time.monotonic() - began)
-
-
-def _cuts(found: Sequence[_PromptAnswer]) -> dict[int, int]:
-    return {index: cut for index, (_, cut) in enumerate(found) if cut}
+def _sample(choice: Choice) -> Sample:
+    return Sample(choice.text, tuple(token.logprob for token in choice.tokens), choice.finished)
