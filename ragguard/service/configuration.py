@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.arguments import LONGEST_WAIT, whole_number
+from ragguard.runtime.arguments import LONGEST_WAIT, number_between, one_of, share, whole_number
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.evaluation import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
@@ -29,6 +30,8 @@ When = Literal["step", "run"]
 """The times at which a run is scored: as its steps end and again at its end, or at its end alone."""
 _BLOCK = re.compile(r"block(?:\((\d+(?:\.\d+)?)\))?")
 _BLOCK_SECONDS = 1.0
+_SHORTEST = sys.float_info.min
+"""Seconds: the least number over 0."""
 _LONGEST_KEPT = 9e9
 """Seconds, some 285 years: more nanoseconds than a store's columns hold, and as good as no limit."""
 
@@ -71,15 +74,11 @@ class Configuration:
         """Refuses wrong values."""
         for name in ("queue_size", "queue_bytes", "concurrency", "max_open_runs"):
             whole_number(name, getattr(self, name), 1)
-        _seconds_to_block(self.on_overflow)
-        if not isinstance(self.when, str) or self.when not in ("step", "run"):
-            raise InvalidInput("when", self.when, "'step' or 'run'")
-        if not isinstance(self.score_rate, int | float) or not 0.0 <= self.score_rate <= 1.0:
-            raise InvalidInput("score_rate", self.score_rate, "a share between 0 and 1")
-        if not isinstance(self.exit_timeout, int | float) or not self.exit_timeout >= 0:
-            raise InvalidInput("exit_timeout", self.exit_timeout, "a number of seconds, 0 or more")
-        if not isinstance(self.run_ttl, int | float) or not self.run_ttl > 0:
-            raise InvalidInput("run_ttl", self.run_ttl, "a number of seconds over 0")
+        one_of("when", self.when, ("step", "run"))
+        share("score_rate", self.score_rate)
+        number_between("exit_timeout", self.exit_timeout, 0, math.inf, "a number of seconds, 0 or more")
+        number_between("run_ttl", self.run_ttl, _SHORTEST, math.inf, "a number of seconds over 0")
+        self.bounds  # noqa: B018 - refuses a wrong policy
         if not isinstance(self.sinks, list | tuple):
             raise InvalidInput("sinks", self.sinks, "a list of sinks")
         for sink in self.sinks:
@@ -91,7 +90,7 @@ class Configuration:
             allowed = "a function of the question, or a mapping from questions to right answers"
             raise InvalidInput("references", self.references, allowed)
         Content.chosen(self.capture_content)
-        _seconds(self.retention)
+        self.kept_seconds  # noqa: B018 - refuses a wrong time
         object.__setattr__(self, "sinks", tuple(self.sinks))  # the caller may go on changing its list
 
     @property
@@ -131,8 +130,12 @@ class Configuration:
     @property
     def bounds(self) -> QueueBounds:
         """The bounds on the events that wait for the disk."""
-        block = _seconds_to_block(self.on_overflow)
-        return QueueBounds(self.events_a_run * self.queue_size, bytes=self.queue_bytes, block=block)
+        policy = self.on_overflow if isinstance(self.on_overflow, str) else ""
+        block = _BLOCK.fullmatch(policy)
+        if block is None and policy != "drop_oldest":
+            raise InvalidInput("on_overflow", self.on_overflow, "'drop_oldest', 'block' or 'block(SECONDS)'")
+        seconds = 0.0 if block is None else float(block.group(1) or _BLOCK_SECONDS)
+        return QueueBounds(self.events_a_run * self.queue_size, bytes=self.queue_bytes, block=seconds)
 
     @property
     def ttl(self) -> float:
@@ -142,27 +145,14 @@ class Configuration:
     @property
     def kept_seconds(self) -> float | None:
         """The seconds for which a run is kept after its end; None: for ever."""
-        return _seconds(self.retention)
+        kept = self.retention
+        seconds = kept.total_seconds() if isinstance(kept, timedelta) else kept
+        if seconds is None:
+            return None
+        number_between("retention", seconds, _SHORTEST, math.inf, "a time longer than 0")
+        return None if seconds > _LONGEST_KEPT else float(seconds)
 
     @property
     def exit_seconds(self) -> float:
         """The most seconds that the end of the process may wait."""
         return float(min(self.exit_timeout, LONGEST_WAIT))
-
-
-def _seconds_to_block(policy: object) -> float:
-    """Returns the seconds that a thread waits before the oldest is dropped."""
-    name = policy if isinstance(policy, str) else ""
-    if name == "drop_oldest":
-        return 0.0
-    block = _BLOCK.fullmatch(name)
-    if block is None:
-        raise InvalidInput("on_overflow", policy, "'drop_oldest', 'block' or 'block(SECONDS)'")
-    return float(block.group(1) or _BLOCK_SECONDS)
-
-
-def _seconds(retention: timedelta | float | None) -> float | None:
-    seconds = retention.total_seconds() if isinstance(retention, timedelta) else retention
-    if seconds is not None and (not isinstance(seconds, int | float) or not seconds > 0):
-        raise InvalidInput("retention", retention, "a time longer than 0")
-    return None if seconds is None or seconds > _LONGEST_KEPT else float(seconds)

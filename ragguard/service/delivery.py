@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from time import monotonic
 
 from ragguard.errors import CircuitOpen, Closed, MissingDependency
 from ragguard.records import ScoredRun
@@ -23,8 +21,6 @@ from ragguard.telemetry.sink import BufferingSink, DestinationAway, Sink, SpanSi
 
 SINK_SECONDS = 30.0
 """The most seconds that a sink may take for one run."""
-SLOW_SECONDS = 5.0
-"""The seconds after which a run that a sink has not taken is said; a failure that took longer counts as a time-out."""
 MOST_WAITING = 256
 """The most runs that wait for one sink."""
 TIMEOUTS = 3
@@ -35,7 +31,6 @@ _AWAY = RetrySchedule(first=1.0, longest=30.0)
 """The pauses after which a run is given again to a sink whose destination is away."""
 _CAUSE_CHARACTERS = 200
 _LOSSES = ("runs_dropped", "events_lost", "events_late", "events_refused", "sink_failures")
-_WHAT_TO_DO = "Check the server that it sends to, or give its requests a time-out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,64 +46,6 @@ class Undelivered:
     def __str__(self) -> str:
         cause = f" ({self.cause})" if self.cause else ""
         return f"{self.count:,} {self.what} not delivered{cause}"
-
-
-class ChosenSinks:
-    """Chooses the sinks of a RagGuard, and gives those that write metrics the numbers of waiting and lost runs."""
-
-    def __init__(self, settings: Configuration, store: Store) -> None:
-        self._settings, self._store = settings, store
-
-    def sinks(self) -> list[Sink]:
-        """Returns the sinks that were given, and one for spans where the settings ask for spans."""
-        found: list[Sink] = list(self._settings.sinks)
-        for sink in found:
-            if isinstance(sink, SpanSink):
-                sink.watch(self.depth, self.losses)
-        return [*found, self._made()] if self._settings.makes_spans else found
-
-    @property
-    def awaits_application(self) -> bool:
-        """True where scores go to the application's own provider, once it has one."""
-        return not self._settings.makes_spans and not any(
-            isinstance(sink, SpanSink) for sink in self._settings.sinks
-        )
-
-    def of_application(self) -> Sink | None:
-        """Returns a sink to the provider that the application has set; None where it has none yet."""
-        if "opentelemetry.sdk.trace" not in sys.modules:
-            return None
-        from ragguard.telemetry.otlp import configured
-
-        return self._made() if configured() else None
-
-    def depth(self) -> int:
-        """Returns how many runs wait to be scored."""
-        try:
-            return self._store.left().pending
-        except Closed:  # an application's meter still asks after the end
-            return 0
-
-    def losses(self) -> Mapping[str, int]:
-        """Returns how much was lost, by kind."""
-        return {name: self._store.counts[name] for name in _LOSSES}
-
-    def _made(self) -> Sink:
-        from ragguard.telemetry.otel import OtelSink
-
-        settings = self._settings
-        if settings.forwards and settings.otlp is not None:
-            try:
-                from ragguard.telemetry.forwarding import ForwardingSink
-            except ImportError as error:
-                package = "opentelemetry-exporter-otlp-proto-http"
-                raise MissingDependency(package, "otlp=…", "otlp") from error
-            return ForwardingSink(settings.otlp, settings.capture_content)
-        sink = OtelSink(
-            settings.tracer_provider, otlp=settings.otlp, capture_content=settings.capture_content
-        )
-        sink.watch(self.depth, self.losses)
-        return sink
 
 
 class SinkDelivery:
@@ -133,13 +70,13 @@ class SinkDelivery:
     async def room(self) -> None:
         """Waits while too many runs wait for the sink. A sink that has just timed out is not waited for: it loses what
         is too much."""
-        while self._full and not self._late:
+        while self.waiting >= MOST_WAITING and not self._late:
             self._changed.clear()
             await self._changed.wait()
 
     async def give(self, scored: ScoredRun) -> None:
         """Gives a run to the sink, after those before it. Never raises; a run that does not arrive is counted."""
-        if self._full and self._late:
+        if self._late and self.waiting >= MOST_WAITING:
             self._lose()
             return
         self.waiting += 1
@@ -156,14 +93,11 @@ class SinkDelivery:
         """Awaits work of the sink within its timeout; returns the error, which is counted and logged, or None."""
 
         async def in_time() -> None:
-            limit = asyncio.timeout(seconds)
             try:
-                async with limit:
+                async with asyncio.timeout(seconds):
                     await work()
             except TimeoutError as error:
-                if not limit.expired():
-                    raise
-                raise TimeoutError(f"not done within {seconds:g} s") from error
+                raise TimeoutError(str(error) or f"not done within {seconds:g} s") from error
 
         error = await result_or_error(in_time)
         if isinstance(error, DestinationAway):
@@ -175,41 +109,31 @@ class SinkDelivery:
             self._store.count("sink_failures")
         return error
 
-    @property
-    def _full(self) -> bool:
-        return self.waiting >= MOST_WAITING
-
     async def _try(self, scored: ScoredRun) -> BaseException | None:
         """Gives a run to the sink; returns the error, where it did not take the run."""
         try:
             attempt = self._circuit.enter()
-        except CircuitOpen as away:
+        except CircuitOpen as left_out:
             self._lose()
-            return away
-        began = monotonic()
-        slow = asyncio.get_running_loop().call_later(SLOW_SECONDS, self._say_slow)
-        try:
-            error = await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS)
-        finally:
-            slow.cancel()
+            return left_out
+        error = await self.guarded(lambda: self.sink.submit(scored), SINK_SECONDS)
         if isinstance(error, DestinationAway):
             self._circuit.left(attempt)
             return error
-        self.taken += error is None
-        if error is not None:
+        if error is None:
+            self.taken += 1
+        else:
             self.lost += 1
             self.cause = describe(error)[:_CAUSE_CHARACTERS]
-        self._late = error is not None and (
-            isinstance(error, TimeoutError) or monotonic() - began > SLOW_SECONDS
-        )
-        if error is None or not self._late:
+        self._late = isinstance(error, TimeoutError)
+        if not self._late:
             self._circuit.succeeded()
         elif self._circuit.failed(attempt, self.cause, self):
             NOTICES.warn(
                 f"sink {self.name} left out",
                 f"the sink {self.name} has timed out {TIMEOUTS} times in a row and is left out for "
                 f"{self._circuit.pause:.0f} s, then tried with one run. Runs that it misses are not sent to it later; "
-                f"flush() counts them. {_WHAT_TO_DO}",
+                "flush() counts them. Check the server that it sends to, or give its requests a time-out",
             )
         return error
 
@@ -217,32 +141,33 @@ class SinkDelivery:
         self.lost += 1
         self._store.count("sink_failures")
 
-    def _say_slow(self) -> None:
-        NOTICES.warn(
-            f"sink {self.name} slow",
-            f"the sink {self.name} has not taken a scored run for {SLOW_SECONDS:g} s. Scoring and the other sinks go "
-            f"on; after {SINK_SECONDS:g} s the run counts as not delivered. {_WHAT_TO_DO}",
-        )
-
 
 class Delivery:
     """Sends scored runs to the sinks and counts what did not reach them."""
 
     def __init__(self, settings: Configuration, store: Store, faults: Faults) -> None:
-        self._chosen, self._store, self._faults = ChosenSinks(settings, store), store, faults
-        self._sinks = self._chosen.sinks()
-        self._awaits_application = self._chosen.awaits_application
-        self._to = [SinkDelivery(sink, self._store, self._faults) for sink in self._sinks]
+        self._settings, self._store, self._faults = settings, store, faults
+        self._to: list[SinkDelivery] = []
+        for sink in settings.sinks:
+            self._add(sink)
+        if settings.makes_spans:
+            self._add(self._span_sink())
+        self._awaits_application = not (
+            settings.makes_spans or any(isinstance(one.sink, SpanSink) for one in self._to)
+        )
+        """True where scores go to the application's own provider, once it has one."""
         self.sent_to = self._to[-1].name if settings.forwards else ""
         """The address of the service that scores, where runs are captured alone and sent; else ''."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def __bool__(self) -> bool:
-        if self._awaits_application and (sink := self._chosen.of_application()) is not None:
-            self._sinks.append(sink)
-            self._to.append(SinkDelivery(sink, self._store, self._faults))
-            self._awaits_application = False
-        return bool(self._sinks)
+        if self._awaits_application and "opentelemetry.sdk.trace" in sys.modules:
+            from ragguard.telemetry.otlp import configured
+
+            if configured():
+                self._awaits_application = False
+                self._add(self._span_sink())
+        return bool(self._to)
 
     @property
     def delivered(self) -> int:
@@ -252,19 +177,18 @@ class Delivery:
     @property
     def buffers(self) -> bool:
         """True where a sink sends later what it takes now, and so has to be flushed."""
-        return any(isinstance(sink, BufferingSink) for sink in self._sinks)
+        return any(isinstance(one.sink, BufferingSink) for one in self._to)
 
     def undelivered(self) -> tuple[Undelivered, ...]:
         """Returns what did not reach its sink, and what buffering sinks could not send when they were last flushed."""
-        found, causes = Counter[str](), dict[str, str]()
+        found: list[Undelivered] = []
         for one in self._to:
             if one.lost:
                 what = f"{'runs' if self.sent_to else 'scored runs'} to {one.name}"
-                found[what] += one.lost
-                causes[what] = one.cause
+                found.append(Undelivered(what, one.lost, one.cause))
             if isinstance(one.sink, BufferingSink):
-                found.update(one.sink.undelivered())
-        return tuple(Undelivered(what, count, causes.get(what, "")) for what, count in found.items())
+                found += [Undelivered(what, count) for what, count in one.sink.undelivered().items()]
+        return tuple(found)
 
     def under_way(self) -> tuple[str, ...]:
         """Returns the names of the sinks that were given a run and have neither taken it nor failed."""
@@ -286,16 +210,15 @@ class Delivery:
 
     async def _give(self, scored: ScoredRun, then: Callable[[], Awaitable[None]] | None) -> None:
         await asyncio.gather(*(one.give(scored) for one in self._to))
-        if (
-            then is not None
-            and (error := await result_or_error(then)) is not None
-            and not isinstance(error, Closed)
-        ):
+        error = None if then is None else await result_or_error(then)
+        if error is not None and not isinstance(error, Closed):
             self._faults.note("noting a delivery", error)
 
     async def flush(self) -> None:
         """Makes the buffering sinks send what they hold. Never raises; `undelivered` says what did not arrive."""
-        await asyncio.gather(*(self._flush(sink) for sink in self._sinks if isinstance(sink, BufferingSink)))
+        await asyncio.gather(
+            *(self._flush(one.sink) for one in self._to if isinstance(one.sink, BufferingSink))
+        )
 
     async def _flush(self, sink: BufferingSink) -> None:
         error = await result_or_error(sink.flush)
@@ -309,3 +232,36 @@ class Delivery:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(one.guarded(one.sink.aclose, seconds) for one in self._to))
+
+    def _add(self, sink: Sink) -> None:
+        if isinstance(sink, SpanSink):
+            sink.watch(self._depth, self._losses)
+        self._to.append(SinkDelivery(sink, self._store, self._faults))
+
+    def _span_sink(self) -> Sink:
+        """Returns the sink for the spans that the settings or the application ask for, or for runs to be scored
+        elsewhere."""
+        settings = self._settings
+        if settings.forwards and settings.otlp is not None:
+            try:
+                from ragguard.telemetry.forwarding import ForwardingSink
+            except ImportError as error:
+                package = "opentelemetry-exporter-otlp-proto-http"
+                raise MissingDependency(package, "otlp=…", "otlp") from error
+            return ForwardingSink(settings.otlp, settings.capture_content)
+        from ragguard.telemetry.otel import OtelSink
+
+        return OtelSink(
+            settings.tracer_provider, otlp=settings.otlp, capture_content=settings.capture_content
+        )
+
+    def _depth(self) -> int:
+        """Returns how many runs wait to be scored."""
+        try:
+            return self._store.left().pending
+        except Closed:  # an application's meter still asks after the end
+            return 0
+
+    def _losses(self) -> Mapping[str, int]:
+        """Returns how much was lost, by kind."""
+        return {name: self._store.counts[name] for name in _LOSSES}

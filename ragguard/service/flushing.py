@@ -59,13 +59,13 @@ def forget(service: object) -> None:
 def _main_has_ended() -> None:
     global _spent
     here = (threading.current_thread(), threading.main_thread())
-    if any(not thread.daemon and thread not in here for thread in threading.enumerate()):
-        atexit.register(_close_all)
-        began = time.monotonic()
-        _each([(ending.seconds, ending.flush) for ending in _endings.get().values()])
-        _spent = time.monotonic() - began
-    else:
+    if not any(not thread.daemon and thread not in here for thread in threading.enumerate()):
         _close_all()
+        return
+    atexit.register(_close_all)
+    began = time.monotonic()
+    _each([(ending.seconds, ending.flush) for ending in _endings.get().values()])
+    _spent = time.monotonic() - began
 
 
 def _close_all() -> None:
@@ -82,12 +82,9 @@ def _each(endings: list[tuple[float, Callable[[float], object]]]) -> None:
         thread = threading.Thread(target=_guarded, args=(end, timeout), name="ragguard-exit", daemon=True)
         try:
             thread.start()
-        except (
-            RuntimeError
-        ):  # Python 3.12 starts no thread so late: services end one by one, in the time left
-            _guarded(end, seconds_left(began + timeout))
-        else:
             threads.append((began + timeout + SLACK, thread))
+        except RuntimeError:  # Python 3.12 starts none so late: services end one by one, in the time left
+            _guarded(end, seconds_left(began + timeout))
     for until, thread in threads:
         thread.join(seconds_left(until))
 
@@ -179,11 +176,6 @@ class Report:
         return f"{self._verdict()}{': ' if parts else ''}{parts} ({self.seconds:.1f} s)"
 
     @property
-    def kind(self) -> str:
-        """The noun for what is delivered, as a sentence has it."""
-        return "runs" if self.sent_to else "scored runs"
-
-    @property
     def slow_sinks(self) -> str:
         """The names of the sinks that have not taken a run yet, as a sentence has them."""
         return ", ".join(self.sinks_under_way) or "the sinks"
@@ -206,50 +198,39 @@ class Report:
         return "everything is stored" if self.unscored else "everything is scored and stored"
 
     def _parts(self) -> Iterator[str]:
-        if self.scored:
-            yield f"{self.scored:,} scored"
-        if self.unscored and not self.sent_to:
-            yield f"{self.unscored:,} kept without a score"
-        if self.delivered and self.sent_to:
-            yield f"{self.delivered:,} sent to {self.sent_to}, which scores them"
-        elif self.delivered and not (self.captured or self.scored or self.unscored):
-            yield f"{self.delivered:,} of an earlier process"
-        if self.failed:
-            latest = "the latest: " if self.failed > 1 and self.cause_failed else ""
-            yield f"{self.failed:,} with scores that failed for good{_because(latest + self.cause_failed)}"
-        if self.empty:
-            yield f"nothing was retrieved in {self.empty:,} of these runs"
-        if self.pending:
-            yield f"{self.pending:,} pending{'' if self.retrying else _because(self.cause_pending)}"
-        if self.retrying:
-            yield f"{self.retrying:,} of them failed for now and tried again{_because(self.cause_retrying)}"
-        if self.open:
-            yield f"{self.open:,} open"
-        if self.dropped:
-            yield f"{self.dropped:,} let go unscored, as more waited than queue_size allows without a store"
-        if self.lost:
-            yield f"{self.lost:,} events or runs lost"
-        if self.late:
-            yield f"{self.late:,} retrievals or answers came after the end of their runs and are not recorded"
-        if self.cut_short:
-            yield (
-                f"{self.cut_short:,} runs ended as abandoned, as more were open than max_open_runs allows; what they "
-                "retrieve later is not recorded, and their answers are"
-            )
-        if self.events_of_deleted_runs:
-            yield f"{self.events_of_deleted_runs:,} events of deleted runs are not stored"
-        if self.files_lost:
-            yield "the store's file was moved, deleted or replaced, and a new one was begun"
+        done = self.captured or self.scored or self.unscored
+        sent = f"sent to {self.sent_to}, which scores them"
+        cut_short = (
+            "runs ended as abandoned, as more were open than max_open_runs allows; what they retrieve later is not "
+            "recorded, and their answers are"
+        )
+        kind = "runs" if self.sent_to else "scored runs"
+        for number, what, cause in (
+            (self.scored, "scored", ""),
+            (0 if self.sent_to else self.unscored, "kept without a score", ""),
+            (self.delivered if self.sent_to else 0, sent, ""),
+            (0 if self.sent_to or done else self.delivered, "of an earlier process", ""),
+            (self.failed, "with scores that failed for good", self.cause_failed),
+            (self.empty, "in which nothing was retrieved", ""),
+            (self.pending, "pending", "" if self.retrying else self.cause_pending),
+            (self.retrying, "of them failed for now and tried again", self.cause_retrying),
+            (self.open, "open", ""),
+            (self.dropped, "let go unscored, as more waited than queue_size allows without a store", ""),
+            (self.lost, "events or runs lost", ""),
+            (self.late, "retrievals or answers came after the end of their runs and are not recorded", ""),
+            (self.cut_short, cut_short, ""),
+            (self.events_of_deleted_runs, "events of deleted runs are not stored", ""),
+            (self.files_lost, "times the store's file was moved, deleted or replaced, and begun anew", ""),
+            (self.delivering, f"{kind} not yet delivered to {self.slow_sinks}", ""),
+            (self.unsampled, "not captured, as sample_rate wants it", ""),
+        ):
+            if number:
+                yield f"{number:,} {what}{f' ({cause})' if cause else ''}"
         if self.degraded:
             yield "the disk takes nothing now, and what was captured waits in memory"
-        if self.delivering:
-            yield f"{self.delivering:,} {self.kind} not yet delivered to {self.slow_sinks}"
         yield from map(str, self.undelivered)
-        if self.unsampled:
-            yield f"{self.unsampled:,} not captured, as sample_rate wants it"
-        on_the_way = self.delivering or self.undelivered
-        counted = self.captured or self.pending or self.open or self.lost or self.late or on_the_way
-        if not self.complete and not counted:
+        lost = self.lost or self.late or self.undelivered
+        if not (self.complete or self.captured or self.pending or self.open or self.delivering or lost):
             yield (
                 "what was captured waits for the thread that writes: for the disk, or for a `__str__`, a splitter or a "
                 "redaction of yours that takes long"
@@ -261,7 +242,3 @@ class Report:
             yield f"{sum(self.unguarded.values()):,} retrievals went past a guard unjudged ({causes})"
         if self.no_capture_reason:
             yield self.no_capture_reason
-
-
-def _because(cause: str) -> str:
-    return f" ({cause})" if cause else ""

@@ -8,10 +8,11 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from ragguard.capture.emitter import what_to_do
 from ragguard.capture.events import Event
@@ -108,20 +109,11 @@ class Service:
         try:
             self.intake.do(lambda: None).result(timeout)  # what was captured so far is due, or open
             complete = self._wait(began + timeout)
-            self._flush_sinks(began + timeout)
+            if self.delivery.buffers:  # what has not arrived by then counts as not delivered
+                self._on_scorer(self.delivery.flush(), seconds_left(began + timeout) + _GRACE)
         except (TimeoutError, RagguardError):
             complete = False
         return self._report(complete, began)
-
-    def _flush_sinks(self, deadline: float) -> None:
-        """Flushes the sinks; what has not arrived by the deadline counts as not delivered."""
-        if not self.delivery.buffers:
-            return
-        flushing = SCORER.submit(self.delivery.flush())
-        try:
-            flushing.result(seconds_left(deadline) + _GRACE)
-        except TimeoutError:
-            flushing.cancel()
 
     def _wait(self, deadline: float) -> bool:
         until = now_ns()
@@ -140,17 +132,9 @@ class Service:
     def _report(self, complete: bool, began: float) -> Report:
         self.recorder.calls.warn_of_uncalled()
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
-        lost, late = self._lost(), self._late()
-        undelivered = self.delivery.undelivered()
-        return Report(
-            complete=complete
-            and not lost
-            and not counts["runs_dropped"]
-            and not late
-            and not captured.cut_short
-            and not counts["files_lost"]
-            and not self.store.outage
-            and not undelivered,
+        error = self.on_demand.failure_since(time.monotonic() - _RECENT_SECONDS)
+        report = Report(
+            complete,
             captured=counts["runs_captured"],
             steps=counts["steps_captured"],
             scored=counts["runs_scored"],
@@ -159,8 +143,8 @@ class Service:
             pending=left.pending - left.undelivered,
             open=left.open,
             dropped=counts["runs_dropped"],
-            lost=lost,
-            late=late,
+            lost=counts["events_lost"] + counts["events_refused"],
+            late=counts["events_late"],
             events_of_deleted_runs=counts["events_of_deleted"],
             files_lost=counts["files_lost"],
             degraded=bool(self.store.outage),
@@ -169,15 +153,22 @@ class Service:
             unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
             unsampled=captured.unsampled,
             cut_short=captured.cut_short,
-            undelivered=undelivered,
+            undelivered=self.delivery.undelivered(),
             delivered=self.delivery.delivered,
             delivering=left.undelivered,
             sent_to=self.delivery.sent_to,
             sinks_under_way=self.delivery.under_way(),
             cause_failed=self._scoring.cause_failed,
-            cause_pending=self._engine_failure(),
+            cause_pending="" if error is None else describe(error),
             cause_retrying=self._scoring.cause_retrying,
-            no_capture_reason=self._why_nothing(complete) if not (lost or late or left.pending) else "",
+        )
+        lost = report.lost or report.late
+        whole = not (lost or report.dropped or report.cut_short or report.files_lost or report.degraded)
+        why_nothing = "" if lost or left.pending else self._why_nothing(complete)
+        return replace(
+            report,
+            complete=complete and whole and not report.undelivered,
+            no_capture_reason=why_nothing,
         )
 
     def _why_nothing(self, complete: bool) -> str:
@@ -190,24 +181,11 @@ class Service:
             return ""
         return what_to_do(self.recorder.calls.total)
 
-    def _lost(self) -> int:
-        counts = self.store.counts
-        return counts["events_lost"] + counts["events_refused"]
-
-    def _late(self) -> int:
-        """Returns how many retrievals and answers came after the ends of their runs."""
-        return self.store.counts["events_late"]
-
     def _since_closing(self, closing: Report) -> Report:
         """Returns the report of `close`, with what has come since: it is lost."""
-        lost, late = self._lost(), self._late()
-        same = (lost, late) == (closing.lost, closing.late)
-        return replace(closing, complete=closing.complete and same, lost=lost, late=late)
-
-    def _engine_failure(self) -> str:
-        """Returns the latest error of a call to an engine that is being repeated; '' where there is none."""
-        error = self.on_demand.failure_since(time.monotonic() - _RECENT_SECONDS)
-        return "" if error is None else describe(error)
+        now = self._report(closing.complete, time.monotonic())
+        same = (now.lost, now.late) == (closing.lost, closing.late)
+        return replace(closing, complete=closing.complete and same, lost=now.lost, late=now.late)
 
     def close(self, timeout: float) -> Report:
         """Flushes within `timeout`, then closes; what is not scored stays in the store. Safe to call twice."""
@@ -227,36 +205,37 @@ class Service:
             self._ending.release()
         forget(self)
         if not report:
-            _log.warning("closed, but %s", report)
-        self._log_what_is_left(report)
+            kept = "there is no store, and what is not done is lost"
+            if self.store.path is not None:
+                kept = f"what is not done is in {self.store.path} and goes on when it is opened again"
+            _log.warning("closed, but %s; %s", report, kept)
         return report
 
     def _end(self, deadline: float) -> bool:
         """Ends scoring, sinks, engines and the store; returns False where the writer did not end in time."""
         if SCORER.started:
-            self._end_scoring(max(_GRACE, seconds_left(deadline)))
+            if self._examining is not None:
+                self._examining.cancel()
+            seconds = max(_GRACE, seconds_left(deadline))
+            try:
+                self._on_scorer(self._end_scoring(seconds), seconds)
+            except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end must not stop the rest
+                self.faults.note("closing", error)
         if not self.intake.close(max(_GRACE, seconds_left(deadline)), self._close_store):
             _log.error("the store's writer did not end in time; what it still holds may be lost")
             return False
         return True
 
-    def _end_scoring(self, timeout: float) -> None:
-        if self._examining is not None:
-            self._examining.cancel()
+    async def _end_scoring(self, seconds: float) -> None:
+        await self._worker.stop()
+        await self.delivery.aclose(seconds)
+        if (pipeline := self.pipeline.made) is not None:
+            await pipeline.aclose()
 
-        async def end() -> None:
-            await self._worker.stop()
-            await self.delivery.aclose(timeout)
-            if (pipeline := self.pipeline.made) is not None:
-                await pipeline.aclose()
-
-        ending = SCORER.submit(end())
-        try:
-            ending.result(timeout)
-        except TimeoutError:
-            ending.cancel()
-        except Exception as error:  # noqa: BLE001 - an engine or a sink that cannot end must not stop the rest
-            self.faults.note("closing", error)
+    def _on_scorer(self, work: Coroutine[Any, Any, None], seconds: float) -> None:
+        """Does work on the scorer's loop, as far as it is done within the time."""
+        with suppress(TimeoutError):
+            SCORER.run(work, seconds)
 
     def _close_store(self) -> None:
         """Counts what is left and closes the store; runs on the writer's thread, since a disk may hang."""
@@ -264,28 +243,6 @@ class Service:
             with suppress(RagguardError):  # the disk cannot be read; the last known counts stand
                 self._left = self.store.left()
         self.store.close()
-
-    def _log_what_is_left(self, report: Report) -> None:
-        unscored = report.pending + report.open
-        if self.store.path is None:
-            if unscored:
-                _log.warning("%d runs were not scored and are lost: there is no store", unscored)
-            if report.delivering:
-                _log.warning(
-                    "%d %s were not delivered to %s: there is no store from which they could be sent later",
-                    report.delivering, report.kind, report.slow_sinks,
-                )  # fmt: skip
-        elif not self.store.outage:
-            if unscored:
-                _log.info(
-                    "%d runs are still to be scored; they are in %s and go on when it is opened again",
-                    unscored, self.store.path,
-                )  # fmt: skip
-            if report.delivering:
-                _log.info(
-                    "%d %s are still to be delivered to %s; they are in %s and are sent when it is opened again",
-                    report.delivering, report.kind, report.slow_sinks, self.store.path,
-                )  # fmt: skip
 
     def _is_own_thread(self) -> bool:
         return SCORER.is_current() or self.intake.is_current()

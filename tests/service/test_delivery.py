@@ -114,13 +114,6 @@ def test_a_sink_that_keeps_timing_out_is_left_out_for_a_while_and_then_tried_wit
     eventually(taken)
 
 
-def test_a_sink_that_is_slow_is_named_before_its_run_is_given_up(make, monkeypatch, caplog):
-    monkeypatch.setattr(delivery, "SLOW_SECONDS", 0.01)
-    service = make(GatedSink())
-    capture(service, 1)
-    eventually(lambda: "the sink GatedSink has not taken a scored run for 0.01 s" in caplog.text)
-
-
 def test_a_sink_that_works_but_is_slow_loses_nothing_and_bounds_what_waits(make, monkeypatch):
     monkeypatch.setattr(delivery, "MOST_WAITING", 3)
     slow = GatedSink()

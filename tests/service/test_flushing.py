@@ -77,15 +77,14 @@ def rejecting(label_probs):
         (Report(False, delivering=1), "not everything was delivered: 1 scored runs not yet delivered to the sinks"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
         (Report(False, captured=1, scored=1, files_lost=1),
-         "not everything is stored: 1 scored; the store's file was moved, deleted or replaced, and a new one was "
-         "begun"),
+         "not everything is stored: 1 scored; 1 times the store's file was moved, deleted or replaced, and begun anew"),
         (Report(False, captured=1, scored=1, degraded=True),
          "not everything is stored: 1 scored; the disk takes nothing now, and what was captured waits in memory"),
         (Report(False, captured=9, scored=2, dropped=7),
          "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),
         (Report(True, captured=3, scored=3, empty=1),
-         "everything is scored and stored: 3 scored; nothing was retrieved in 1 of these runs"),
+         "everything is scored and stored: 3 scored; 1 in which nothing was retrieved"),
         (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
         (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
         (Report(True, open=1), "no run has ended: 1 open"),
@@ -153,7 +152,7 @@ def test_report_names_and_warns_of_the_cause_of_a_final_failure(make, caplog):
     assert report, "nothing more can come of it"
     assert report.failed == 5
     assert str(report).startswith(
-        "done, but not everything could be scored: 5 with scores that failed for good (the latest: utility, EngineRej"
+        "done, but not everything could be scored: 5 with scores that failed for good (utility, EngineRej"
     )
     warned = [one for one in caplog.records if "could not be scored" in one.getMessage()]
     assert len(warned) == 1, "five runs and one cause are one warning"
@@ -290,7 +289,7 @@ def test_runs_in_which_nothing_was_retrieved_are_counted(make):
         run.retrieved("nothing", [])
     report = rg.flush(10)
     assert report.empty == 1
-    assert "nothing was retrieved in 1 of these runs" in str(report)
+    assert "1 in which nothing was retrieved" in str(report)
 
 
 pytestmark = pytest.mark.slow
