@@ -1,6 +1,6 @@
 """Faults and warnings. Each fault of ragguard is counted and kept away from the application, each kind is logged once;
 what the user's own code raises is a result, kept away from event loops. A warning to the user is logged at once, and
-again only after a pause, with the number left out.
+again only after a pause.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ FAULTS: tuple[type[BaseException], ...] = (Exception, CancelledError)
 """Errors that must not reach the application from a hook. CancelledError is one of them: no hook awaits, so only a
 fault can raise it, and frameworks do not catch it. KeyboardInterrupt and SystemExit belong to the application and
 are not caught."""
+_GOES_ON = "the application goes on without this record (further ones are only counted)"
 _TIME = re.compile(r"\b(in|after|passed) \d+(\.\d+)? (s|minutes|hours)\b")
 
 
@@ -45,33 +46,22 @@ class Faults:
 
         An error of ragguard's own says in its sentence what to do, and is logged without its traceback.
         """
-        if not self._is_new(where, error):
-            return
-        log.error(
-            "%s failed, the application goes on without this record (further ones are only counted): %s",
-            where, describe(error), exc_info=None if isinstance(error, RagguardError) else error,
-        )  # fmt: skip
+        if self._is_new(where, error):
+            trace = None if isinstance(error, RagguardError) else error
+            log.error(f"%s failed, {_GOES_ON}: %s", where, describe(error), exc_info=trace)
 
     def note_without_text(self, where: str, error: BaseException) -> None:
         """Counts the fault as `note` does, and logs the error's type and place alone: the message and its causes may
         quote a text that nobody may read."""
         if self._is_new(where, error):
             log.error(
-                "%s, the application goes on without this text (further ones are only counted; the error's message "
-                "is left out, as it may quote the text)", raised(where, error),
-            )  # fmt: skip
+                f"%s, {_GOES_ON}; the error's message is left out, as it may quote the text",
+                raised(where, error),
+            )
 
-    def note_no_text(self, where: str, result: object) -> None:
-        """Counts that a function returned something other than a text or None, and logs the result's type alone."""
-        if self._is_new(where, result):
-            log.error(
-                "%s returned %s in place of a text or None, the application goes on without this text (further ones "
-                "are only counted)", where, type(result).__name__,
-            )  # fmt: skip
-
-    def _is_new(self, where: str, fault: object) -> bool:
+    def _is_new(self, where: str, error: BaseException) -> bool:
         """Counts the fault; returns whether none of its type was seen at that place before."""
-        kind = (where, type(fault).__name__)
+        kind = (where, type(error).__name__)
         with self._lock:
             self.count += 1
             if kind in self._known or len(self._known) >= 100:
@@ -186,12 +176,10 @@ class Notices:
         self._clock = clock
         self._next: dict[str, float] = {}
         """The time from which each subject may be logged again. Without a lock: two threads may log it at once."""
-        self._left_out: dict[str, int] = {}
 
     def forget(self) -> None:
         """Forgets what was logged, so that each subject is logged again."""
         self._next.clear()
-        self._left_out.clear()
 
     def warn(self, subject: str, sentence: str | Callable[[], str], pause: float = PAUSE) -> bool:
         """Logs the sentence unless its subject was logged less than `pause` seconds ago; True where it was logged.
@@ -200,19 +188,12 @@ class Notices:
         pauses, no other one is logged.
         """
         now = self._clock()
-        if now < self._next.get(subject, -math.inf):
-            self._left_out[subject] = self._left_out.get(subject, 0) + 1
-            return False
         if subject not in self._next and len(self._next) >= _MOST_SUBJECTS:
-            for old in [other for other, until in list(self._next.items()) if until <= now]:
-                self._next.pop(old, None)
-                self._left_out.pop(old, None)
-            if len(self._next) >= _MOST_SUBJECTS:
-                return False
+            self._next = {other: until for other, until in list(self._next.items()) if until > now}
+        if now < self._next.get(subject, -math.inf if len(self._next) < _MOST_SUBJECTS else math.inf):
+            return False
         self._next[subject] = now + pause
-        left_out = self._left_out.pop(subject, 0)
-        more = f" ({left_out:,} more since this was last logged)" if left_out else ""
-        _log.warning("%s%s", sentence() if callable(sentence) else sentence, more)
+        _log.warning("%s", sentence() if callable(sentence) else sentence)
         return True
 
     def once(self, subject: str, sentence: str | Callable[[], str]) -> bool:

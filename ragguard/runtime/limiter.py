@@ -8,11 +8,11 @@ time, so that memory does not grow with their number.
 from __future__ import annotations
 
 import asyncio
-import heapq
 import itertools
 import math
 import threading
 import time
+from bisect import bisect_left, insort
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Coroutine, Iterable
 from contextlib import aclosing, suppress
 from types import TracebackType
@@ -20,9 +20,8 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from ragguard.errors import InvalidInput
-from ragguard.runtime.deadline import late, remaining
+from ragguard.runtime.deadline import until
 
-_WAIT = "a call that waited for its turn"
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -39,93 +38,93 @@ class Limiter:
     """
 
     def __init__(self, size: int, *, per_loop: bool = False) -> None:
-        self.size, self._per_loop = size, per_loop
-        self._shared = _Slots(size)
+        self.size = self._free = size
+        self._lock = threading.Lock()
+        self._order = itertools.count()
+        self._waiting: list[tuple[int, int, Place]] = []
+        """The waiting callers by priority and order, in the order in which they are admitted."""
         # Not asyncio's semaphores, which keep a reference to their event loop for ever.
-        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, _Slots] = WeakKeyDictionary()
+        self._of_loop: WeakKeyDictionary[asyncio.AbstractEventLoop, Limiter] | None = (
+            WeakKeyDictionary() if per_loop else None
+        )
 
     @property
     def taken(self) -> int:
-        """The slots that are held, of callers of all event loops."""
-        return self.size - self._shared.free
+        """The slots that are held."""
+        return self.size - self._free
 
     def resize(self, size: int) -> None:
-        """Changes the number of slots that all event loops share; callers that are in stay."""
-        slots = self._shared
-        with slots.lock:
-            self.size, slots.size, slots.free = size, size, slots.free + size - slots.size
-            slots.admit()
+        """Changes the number of slots; callers that are in stay."""
+        with self._lock:
+            self.size, self._free = size, self._free + size - self.size
+            self._admit()
 
     def admitted(self, need: int = 1, *, priority: int = 0, deadline: float | None = None) -> Place:
         """Returns a context that waits for `need` slots and holds them; raises EngineTimeout at the deadline."""
-        slots = self._of_this_loop() if self._per_loop else self._shared
-        return Place(slots, need, priority, deadline)
+        limiter = self
+        if self._of_loop is not None:
+            loop = asyncio.get_running_loop()
+            if (of_this := self._of_loop.get(loop)) is None:
+                of_this = self._of_loop[loop] = Limiter(self.size)
+            limiter = of_this
+        return Place(limiter, need, priority, deadline)
 
-    def _of_this_loop(self) -> _Slots:
-        loop = asyncio.get_running_loop()
-        slots = self._of_loop.get(loop)
-        if slots is None:
-            slots = self._of_loop[loop] = _Slots(self.size)
-        return slots
-
-
-class _Slots:
-    """The free slots, and the waiting callers in the order in which they are admitted."""
-
-    def __init__(self, size: int) -> None:
-        self.size = self.free = size
-        self.lock = threading.Lock()
-        self.order = itertools.count()
-        self.waiting: list[tuple[int, int, Place]] = []
-        self.gone = 0
-        """How many of those in `waiting` have left; they are removed once they are half of it, since each removal
-        looks at all."""
+    def enter(self, caller: Place, priority: int) -> bool:
+        """Admits a caller, or puts it behind those that wait; returns whether it is in."""
+        with self._lock:
+            if not self._waiting and self._has_room(caller):
+                caller.is_in = True
+                self._free -= caller.need
+            else:
+                caller.wait(priority, next(self._order))
+                insort(self._waiting, (*caller.key, caller))
+                self._admit()  # an urgent call may need fewer slots than the one that waited first
+            return caller.is_in
 
     def leave(self, caller: Place) -> None:
-        """Removes a caller: one that was admitted gives its slots back, one that waits leaves the queue."""
-        with self.lock:
+        """Removes a caller: one that was admitted gives its slots back, one that waits leaves the line."""
+        with self._lock:
             if caller.is_in:
                 caller.is_in = False
-                self.free += caller.need
+                self._free += caller.need
             else:
-                caller.is_gone = True
-                self.gone += 1
-                if 2 * self.gone > len(self.waiting):
-                    self.waiting, self.gone = [entry for entry in self.waiting if not entry[2].is_gone], 0
-                    heapq.heapify(self.waiting)
-            self.admit()
+                del self._waiting[bisect_left(self._waiting, caller.key)]
+            self._admit()
 
-    def has_room(self, caller: Place) -> bool:
+    def _has_room(self, caller: Place) -> bool:
         """Returns whether a caller fits, or would be alone."""
-        return caller.need <= self.free or self.free >= self.size
+        return caller.need <= self._free or self._free >= self.size
 
-    def admit(self) -> None:
+    def _admit(self) -> None:
         """Admits the next waiting callers, as long as there are enough slots. The lock must be held."""
-        while self.waiting:
-            first = self.waiting[0][2]
-            if not first.is_gone and not self.has_room(first):
-                return
-            heapq.heappop(self.waiting)
-            if first.is_gone:
-                self.gone -= 1
-            else:
-                first.let_in()
+        while self._waiting and self._has_room(self._waiting[0][2]):
+            *_, caller = self._waiting.pop(0)
+            self._free -= caller.need
+            caller.let_in()
 
 
 class Place:
     """The slots of one caller of a limiter: the context that waits for them and holds them."""
 
     # A class instead of a generator: hundreds may wait at once, and each object is work for the garbage collector.
-    __slots__ = ("_deadline", "_loop", "_slots", "_turn", "is_gone", "is_in", "need", "priority")
+    __slots__ = ("_deadline", "_limiter", "_loop", "_priority", "_turn", "is_in", "key", "need")
 
-    def __init__(self, slots: _Slots, need: int, priority: int, deadline: float | None) -> None:
-        self._slots, self.need, self.priority, self._deadline = slots, need, priority, deadline
-        self.is_in = self.is_gone = False
+    key: tuple[int, int]
+    """The priority of a caller that waits, and its number."""
+
+    def __init__(self, limiter: Limiter, need: int, priority: int, deadline: float | None) -> None:
+        self._limiter, self.need, self._priority, self._deadline = limiter, need, priority, deadline
+        self.is_in = False
+
+    def wait(self, priority: int, number: int) -> None:
+        """Notes that the caller has to wait, and on which event loop."""
+        self.key = priority, number
+        self._loop = asyncio.get_running_loop()
+        self._turn = self._loop.create_future()
 
     def let_in(self) -> None:
-        """Gives the waiting caller its slots and wakes it on its own event loop. The lock must be held."""
+        """Wakes the caller, which has its slots, on its own event loop. The limiter's lock must be held."""
         self.is_in = True
-        self._slots.free -= self.need
         if self._loop is asyncio._get_running_loop():
             _wake(self._turn)
         else:
@@ -134,28 +133,14 @@ class Place:
                 self._loop.call_soon_threadsafe(_wake, self._turn)
 
     async def __aenter__(self) -> None:
-        slots = self._slots
-        with slots.lock:
-            if not slots.waiting and slots.has_room(self):
-                self.is_in = True
-                slots.free -= self.need
-                return
-            self._loop = asyncio.get_running_loop()
-            self._turn = self._loop.create_future()
-            heapq.heappush(slots.waiting, (self.priority, next(slots.order), self))
-            slots.admit()  # an urgent call may need fewer slots than the one that waited first
-        timer = None
+        if self._limiter.enter(self, self._priority):
+            return
         try:
-            left = remaining(self._deadline, _WAIT)
-            timer = None if left is None else self._loop.call_later(left, _expire, self._turn, left)
-            await self._turn
+            async with until(self._deadline, "a call that waited for its turn"):
+                await self._turn
         except BaseException:  # cancelled or late, perhaps just when it was admitted
-            slots.leave(self)
+            self._limiter.leave(self)
             raise
-        finally:
-            if timer is not None:
-                timer.cancel()
-            del self._turn  # it may hold the error, and that this frame
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -165,12 +150,7 @@ class Place:
     def leave(self) -> None:
         """Gives the slots back; the second time it does nothing."""
         if self.is_in:
-            self._slots.leave(self)
-
-
-def _expire(turn: asyncio.Future[None], left: float) -> None:
-    if not turn.done():
-        turn.set_exception(late(_WAIT, left))
+            self._limiter.leave(self)
 
 
 def _wake(turn: asyncio.Future[None]) -> None:

@@ -56,15 +56,14 @@ class DaemonThreads(ThreadPoolExecutor):
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         """Queues a function that one of the threads calls."""
         done: Future[T] = Future()
+        job = partial(self._do, done, partial(function, *args, **kwargs))
         with self._lock:
             if self._closed:
                 raise RuntimeError(f"the threads {self._name} were shut down")
             self._busy += 1
-            alone = len(self._running) < min(self._busy, self._most) and not self._grow()
-            job = partial(self._do, done, partial(function, *args, **kwargs))
-            if not alone:
+            if served := len(self._running) >= min(self._busy, self._most) or self._grow():
                 self._jobs.put(job)
-        if alone:
+        if not served:
             job()
         return done
 
@@ -82,10 +81,13 @@ class DaemonThreads(ThreadPoolExecutor):
     def _do(self, done: Future[Any], work: Callable[[], Any]) -> None:
         try:
             if done.set_running_or_notify_cancel():
-                try:
-                    done.set_result(work())
-                except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
-                    done.set_exception(_awaitable(error))
+                done.set_result(work())
+        except StopIteration as error:  # asyncio refuses it, and whoever awaits the job would wait for ever
+            instead = RuntimeError("the function raised StopIteration")
+            instead.__cause__ = error
+            done.set_exception(instead)
+        except BaseException as error:  # noqa: BLE001 - whoever waits for the future gets it
+            done.set_exception(error)
         finally:
             with self._lock:
                 self._busy -= 1
@@ -115,16 +117,6 @@ class DaemonThreads(ThreadPoolExecutor):
         if wait:
             for thread in threads:
                 thread.join()
-
-
-def _awaitable(error: BaseException) -> BaseException:
-    """Returns a RuntimeError in place of a StopIteration, as a coroutine raises it: asyncio refuses a StopIteration,
-    and whoever awaits the job would wait for ever."""
-    if not isinstance(error, StopIteration):
-        return error
-    instead = RuntimeError("the function raised StopIteration")
-    instead.__cause__ = error
-    return instead
 
 
 async def in_daemon_thread(work: Callable[[], T]) -> T:
@@ -194,20 +186,9 @@ class BackgroundLoop:
             raise
         if here is self._thread.get().loop:
             return await work
-        done = asyncio.Event()
         future = self.submit(work)
-
-        def notify(_: Future[T]) -> None:
-            # The caller's loop was closed meanwhile: nobody waits for the result.
-            with suppress(RuntimeError):
-                here.call_soon_threadsafe(done.set)
-
-        future.add_done_callback(notify)
         try:
-            await done.wait()
-            if future.cancelled():
-                raise asyncio.CancelledError
-            return future.result()
+            return await asyncio.wrap_future(future)
         finally:
             future.cancel()
             del future  # it holds its error, and that this frame
