@@ -118,7 +118,7 @@ async def look_at_chat(
         label_tokens=1 if is_listed else answers * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, shown, ambiguous, answers)
+    return ChatModel(client, info, dialect, shows=shown, ambiguous=ambiguous, answers=answers)
 
 
 @dataclass(slots=True)
@@ -135,7 +135,7 @@ class ChatModel:
     answers: int
     """The answers that are sampled for each prompt where probabilities must be estimated."""
     judge: FoundModel | None = None
-    """What answers label questions that carry options, where the server answers typed questions, too."""
+    """The model that answers label questions with options, where the server answers typed questions, too."""
     most_choices: int = sys.maxsize
     """The most choices that the server gives for one request, which shows only as it refuses more."""
 
