@@ -12,7 +12,7 @@ graph.add_conditional_edges("search", advise_edge("search", "answer"))          
 
 The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`BareRetrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
-run, `tree_steps` opens and closes the step that it is, and reads what a tool gave.
+run, `open_calls` opens and closes the step that it is, and reads what a tool gave.
 `messages` takes snapshots of documents and reads questions and answers; `guards` puts a guard behind a retrieval.
 """
 

@@ -113,18 +113,12 @@ def current_call() -> CurrentCall | None:
 
 
 def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> CurrentCall:
-    within = open_call.step_id
     about = {key: metadata[key] for key in ("langgraph_node",) if key in metadata}
-    if open_call.notes.tool is not None and open_call.notes.tool.id:
-        about[TOOL_CALL] = open_call.notes.tool.id
-
-    def ended(step_id: str) -> None:
-        if open_call.notes.tool is not None:
-            open_call.notes.tool.add(step_id)
-
+    if open_call.tool_call is not None and open_call.tool_call.call_id:
+        about[TOOL_CALL] = open_call.tool_call.call_id
     return CurrentCall(
-        tree.recorder, open_call.run_id, open_call.tool, open_call.turn, within=within, metadata=about,
-        names=open_call.notes.run.names, begin=open_call.notes.run.retrieves, ended=ended,
+        tree.recorder, open_call.run.id, open_call.tool, open_call.turn, within=open_call.step_id, metadata=about,
+        names=open_call.run.names, begin=open_call.run.retrieves, ended=open_call.note_step,
     )  # fmt: skip
 
 

@@ -8,9 +8,7 @@ call once.
 
 from __future__ import annotations
 
-import time
 from asyncio import CancelledError
-from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
@@ -18,7 +16,7 @@ from uuid import UUID
 from langchain_core.callbacks import BaseCallbackHandler
 
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located, recorder_of
-from ragguard.capture.enclosing import current_task, is_paused
+from ragguard.capture.enclosing import current_task
 from ragguard.capture.pipeline_run import ToolResult
 from ragguard.capture.snapshot import top_k_in
 from ragguard.records import Status, TraceContext
@@ -36,9 +34,9 @@ from ragguard_langchain.messages import (
     snapshot,
     tool_query,
 )
-from ragguard_langchain.open_calls import OpenCall, Scope, ToolCall, VerdictReport
+from ragguard_langchain.open_calls import OpenCall, VerdictReport, result_of
 from ragguard_langchain.spans import span_of
-from ragguard_langchain.tree_steps import begin_step, decided, decided_outside, end_step, end_tool, result_of
+from ragguard_langchain.tree_runs import BareRetrieval
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
@@ -97,210 +95,146 @@ class RagGuardCallback(BaseCallbackHandler):
         return self._here.get()
 
     def on_chain_start(
-        self,
-        serialized: Mapping[str, Any] | None,
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        self, serialized: Any, inputs: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
     ) -> None:
         """Begins a chain, a graph or a node; the first call of a tree may begin a run."""
         try:
             tree = self.tree
             if run_id in tree.open_calls:
                 return
-            parent = tree.parent(parent_run_id)
-            if parent is None:
-                if name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
-                    return  # each call of a batch is a run
-                open_call = tree.root(
+            parent, name, metadata = tree.parent(parent_run_id), more.get("name"), more.get("metadata")
+            if parent is not None:
+                call = tree.child(parent, run_id, metadata, more.get("tags"))
+            elif name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
+                return  # each call of a batch is a run
+            else:
+                call = tree.root(
                     run_id, self._question(inputs), metadata or {}, name or "",
                     resumes=_is_resume(inputs), holds=True, options=self._options, inputs=inputs,
                 )  # fmt: skip
-            else:
-                open_call = tree.child(parent, run_id, metadata, tags)
             if name in HISTORY_AWARE:
-                open_call.condenses = True
+                call.condenses = True
         except FAULTS as error:
             self._recorder.faults.note("on_chain_start", error)
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **kwargs: Any) -> None:
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, inputs: Any = None, **more: Any) -> None:
         """Ends a chain; an input that was streamed in is known only now."""
         try:
-            open_call = self._pop(run_id)
-            if open_call is not None and open_call.root is None:
-                run = open_call.notes.run
-                run.inputs = run.inputs if inputs is None else inputs
-                self.tree.end_root(open_call, self._answer(outputs), self._question(inputs))
+            call = self.tree.take(run_id)
+            if type(call) is OpenCall and call.root is None:
+                call.run.inputs = call.run.inputs if inputs is None else inputs
+                self.tree.end_root(call, self._answer(outputs), self._question(inputs))
         except FAULTS as error:
             self._recorder.faults.note("on_chain_end", error)
 
     @never_raises
     def on_chain_error(
-        self, /, error: BaseException, *, run_id: UUID, inputs: Any = None, **kwargs: Any
+        self, /, error: BaseException, *, run_id: UUID, inputs: Any = None, **more: Any
     ) -> None:
         """Ends a chain that failed, was cancelled, or was interrupted to be resumed later."""
         self._fail(run_id, error, self._question(inputs))
 
     def on_retriever_start(
-        self,
-        serialized: Mapping[str, Any] | None,
-        query: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
+        self, serialized: Any, query: str, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
     ) -> None:
         """Begins a retriever: a step, or a part of the retrieval around it."""
         try:
             tree = self.tree
-            if (tree.open_calls and run_id in tree.open_calls) or (tree.bare and run_id in tree.bare):
+            if run_id in tree.open_calls:
                 return
             query = query if isinstance(query, str) else question_of(query)
+            name, metadata = more.get("name") or "", more.get("metadata")
             top_k = top_k_in(metadata[K]) if metadata and K in metadata else None
             parent = None if parent_run_id is None else tree.parent(parent_run_id)
-            if parent is None:
-                bare = tree.bare.begin(
-                    run_id, query, name or "", metadata, options=self._options, top_k=top_k
-                )
-                if bare is not None:
-                    return
             if parent is not None:
-                open_call = tree.child(parent, run_id, metadata, tags)
-            elif is_paused():
+                call = tree.child(parent, run_id, metadata, more.get("tags"))
+            elif tree.retriever(run_id, query, name, metadata, options=self._options, top_k=top_k):
                 return
             else:
-                open_call = tree.root(run_id, query, metadata or {}, name or "", options=self._options)
-                open_call.task = current_task()
-            if open_call.sampled:
-                begin_step(open_call, query, name or "", metadata, top_k=top_k)
-            else:
-                open_call.notes.run.open()  # counted once
+                call = tree.root(run_id, query, metadata or {}, name, options=self._options)
+                call.task = current_task()
+            call.begin_step(query, name, metadata, top_k=top_k)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_start", error)
 
-    def on_retriever_end(self, documents: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_end(self, documents: Any, *, run_id: UUID, **more: Any) -> None:
         """Ends a retriever with its documents: the same list that its caller gets, so the hook copies it at once."""
         try:
-            bare = self.tree.bare.pop(run_id, None)
-            if bare is not None:
-                self.tree.bare.end(bare, snapshot(documents))
-                return
-            open_call = self._pop(run_id)
-            if open_call is None:
-                return
-            if self._recorder.wants(open_call.step_id):
-                taken = snapshot(documents)
-                if open_call.notes.tool is not None:
-                    open_call.notes.tool.add(open_call.step_id)
-                end_step(open_call, taken, span_of(run_id, retrieval=True))
-            if open_call.root is None:
-                self.tree.end_root(open_call)
+            call = self.tree.take(run_id)
+            if isinstance(call, BareRetrieval):
+                call.trace = span_of(run_id, retrieval=True) or call.trace
+                self._recorder.run_made(call, snapshot(documents))
+            elif call is not None:
+                if self._recorder.wants(call.step_id):
+                    taken = snapshot(documents)
+                    call.note_step(call.step_id)
+                    call.end_step(taken, span_of(run_id, retrieval=True))
+                if call.root is None:
+                    self.tree.end_root(call)
         except FAULTS as error:
             self._recorder.faults.note("on_retriever_end", error)
 
     @never_raises
-    def on_retriever_error(self, /, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_error(self, /, error: BaseException, *, run_id: UUID, **more: Any) -> None:
         """Ends a retriever that failed."""
         self._fail(run_id, error, trace=span_of(run_id, retrieval=True))
 
     @never_raises
     def on_tool_start(
-        self,
-        /,
-        serialized: Mapping[str, Any] | None,
-        input_str: str,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Sequence[str] | None = None,
-        inputs: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        tool_call_id: str | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, /, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None,
+        inputs: Any = None, tool_call_id: str | None = None, **more: Any,
+    ) -> None:  # fmt: skip
         """Begins a tool: a step where the tool is declared as a retrieval, else a call in which retrievers may be
         called."""
         tree = self.tree
         if run_id in tree.open_calls:
             return
-        name = str((serialized or {}).get("name") or name or "")
-        query = tool_query(inputs, input_str)
+        name = str((serialized or {}).get("name") or more.get("name") or "")
+        query, metadata, call_id = tool_query(inputs, input_str), more.get("metadata"), tool_call_id or ""
         parent = tree.parent(parent_run_id)
         if parent is None:
-            open_call = tree.root(
-                run_id, query, metadata or {}, name, call_id=tool_call_id or "",
-                options=self._options,
-            )  # fmt: skip
-            open_call.task = current_task()
+            call = tree.root(run_id, query, metadata or {}, name, call_id=call_id, options=self._options)
+            call.task = current_task()
         else:
-            open_call = tree.child(parent, run_id, metadata, tags, call_id=tool_call_id or "")
-        if not open_call.sampled:
-            return
-        scope = open_call.notes
-        call = ToolCall(name, query, tool_call_id or "", time.time_ns(), outer=scope.tool, metadata=metadata)
+            call = tree.child(parent, run_id, metadata, more.get("tags"), call_id=call_id)
+        call.is_tool(name, query, call_id, metadata)
         call.trace = span_of(run_id)
-        open_call.tool, open_call.notes = name, Scope(scope.run, scope.graph_node, call)
         if name in self._options.tools:
-            begin_step(open_call, query, "", metadata)
+            call.begin_step(query, "", metadata)
 
     @never_raises
-    def on_tool_end(self, /, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_end(self, /, output: Any, *, run_id: UUID, **more: Any) -> None:
         """Ends a tool with its output: documents, a string for a splitter, or something that is no retrieval."""
-        open_call = self._pop(run_id)
-        if open_call is None:
-            return
-        if open_call.sampled:
-            result = result_of(output, declared=open_call.is_step, by_rule=self._options.tools.by_rule)
-            end_tool(self._options.tools, open_call, result)
-        if open_call.root is None:
-            self.tree.end_root(open_call)
+        call = self.tree.take(run_id)
+        if isinstance(call, OpenCall):
+            result = result_of(output, declared=call.is_step, by_rule=self._options.tools.by_rule)
+            call.end_tool(self._options.tools, result)
+            if call.root is None:
+                self.tree.end_root(call)
 
     @never_raises
-    def on_tool_error(self, /, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_error(self, /, error: BaseException, *, run_id: UUID, **more: Any) -> None:
         """Closes the call of a tool that failed, or that was interrupted to be resumed later."""
-        self._fail(run_id, error, tool=True)
+        self._fail(run_id, error)
 
     @never_raises
     def on_chat_model_start(
-        self,
-        /,
-        serialized: Mapping[str, Any] | None,
-        messages: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, /, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
+    ) -> None:  # fmt: skip
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow. Of what was retrieved, those passages count as read that stand in the messages."""
         self.tree.model_asked(parent_run_id, run_id, messages)
 
     @never_raises
     def on_llm_start(
-        self,
-        /,
-        serialized: Mapping[str, Any] | None,
-        prompts: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        **kwargs: Any,
-    ) -> None:
+        self, /, serialized: Any, prompts: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
+    ) -> None:  # fmt: skip
         """Notes that a model of texts is asked."""
         self.tree.model_asked(parent_run_id, run_id, prompts)
 
     @never_raises
     def on_llm_end(
-        self, /, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **kwargs: Any
+        self, /, response: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
     ) -> None:
         """Notes a model's reply."""
         self.tree.model_replied(parent_run_id, run_id, response.generations)
@@ -308,20 +242,7 @@ class RagGuardCallback(BaseCallbackHandler):
     @never_raises
     def guard_decided(self, report: VerdictReport, run_id: UUID | None) -> None:
         """Records a guard's decision that was made inside the call with this id; LangChain has no event for it."""
-        self._recorder.guard_engines.add(report.verdict.engine)
-        open_call = self.tree.parent(run_id)
-        if open_call is None:
-            decided_outside(self._recorder, report)
-        elif open_call.sampled:
-            decided(open_call, report)
-
-    def _pop(self, run_id: UUID) -> OpenCall | None:
-        """Removes and returns the call that ends now; None where it was not seen, has ended before, or belongs to an
-        unsampled run."""
-        open_call = self.tree.open_calls.take(run_id)
-        if open_call is None or open_call.id != run_id:
-            return None
-        return open_call
+        self.tree.guard_decided(run_id, report)
 
     def _question(self, inputs: Any) -> str:
         """Returns the question in the input of the outermost call."""
@@ -334,26 +255,20 @@ class RagGuardCallback(BaseCallbackHandler):
         return answer_of(outputs if found is None else found)
 
     def _fail(
-        self,
-        run_id: UUID,
-        error: BaseException,
-        question: str = "",
-        trace: TraceContext | None = None,
-        tool: bool = False,
+        self, run_id: UUID, error: BaseException, question: str = "", trace: TraceContext | None = None
     ) -> None:
-        self.tree.open_call(run_id)
-        open_call = self._pop(run_id)
-        if open_call is None:
+        call, status = self.tree.open_call(run_id), _status_of(error)
+        if call is None:
             return
-        status = _status_of(error)
+        self.tree.take(run_id)
         if status == "interrupted":
-            open_call.notes.run.interrupted = True
-        if open_call.is_step:
-            self._recorder.step_failed(open_call.step_id, error, status, trace)
-        elif tool and open_call.sampled and status == "error":
-            end_tool(self._options.tools, open_call, ToolResult(error=error))
-        if open_call.root is None:
-            self.tree.end_root(open_call, NOTHING, question, status, error)
+            call.run.interrupted = True
+        if call.is_step:
+            self._recorder.step_failed(call.step_id, error, status, trace)
+        elif status == "error":
+            call.end_tool(self._options.tools, ToolResult(error=error))
+        if call.root is None:
+            self.tree.end_root(call, NOTHING, question, status, error)
 
 
 def _is_resume(inputs: object) -> bool:

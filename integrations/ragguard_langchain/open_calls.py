@@ -1,56 +1,28 @@
-"""The open calls of LangChain's call tree, each with the run, the retrieval and the tool that it belongs to.
+"""The open calls of LangChain's call tree, and the retrievals that they are.
 
-LangChain reports calls one by one, each with its parent's id. An `OpenCall` is what
-the calls below it need to know of it. It lives until the outermost call of its tree ends or its run is
-closed, and at most 65,536 are kept.
+LangChain reports calls one by one, each with its parent's id. An `OpenCall` has what the calls below it need to know of
+it: their run, the retrieval and the tool that they are in, and their turn.
 """
 
 from __future__ import annotations
 
+import time
 import weakref
 from asyncio import Task
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from ragguard.capture.decisions import Verdict
-from ragguard.capture.events import Branch, TurnKey
-from ragguard.records import TraceContext
+from ragguard.capture.decisions import TOOL_CALL, Verdict, guard_decided, joined
+from ragguard.capture.events import TurnKey
+from ragguard.capture.open_runs import Unpack
+from ragguard.capture.pipeline_run import ToolEnd, ToolResult, tool_ended
+from ragguard.capture.splitters import Splitter
+from ragguard.records import Decision, Passage, TraceContext
+from ragguard_langchain.messages import block_texts, snapshot, tool_message, tool_text, unpack_of
+from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRun
-
-
-@dataclass(slots=True)
-class ToolCall:
-    """A tool call under way, and the steps made in it."""
-
-    name: str
-    query: str
-    id: str
-    started_ns: int
-    outer: ToolCall | None = None
-    metadata: Mapping[str, Any] | None = None
-    trace: TraceContext | None = None
-    """The span that another instrumentation has made of the tool call."""
-    steps: list[str] = field(default_factory=list)
-    """The steps made in this call and in the tool calls inside of it."""
-
-    def add(self, step_id: str) -> None:
-        """Remembers a step that was made in this call."""
-        call: ToolCall | None = self
-        while call is not None:
-            call.steps.append(step_id)
-            call = call.outer
-
-
-@dataclass(slots=True)
-class Scope:
-    """The state of a call that the calls inside it inherit."""
-
-    run: TreeRun
-    graph_node: str = ""
-    """LangGraph's name for the node execution that the call is in."""
-    tool: ToolCall | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,95 +46,189 @@ class OpenCall:
 
     root: OpenCall | None = None
     """None for the first call of the tree, which is its own root."""
-    sampled = True
+    turn: TurnKey = ()
+    """The parallel branches that the call is in."""
     messages = 0
     """The number of messages that models have written in this call; the tool calls of one message are parallel."""
+    graph_node = ""
+    """LangGraph's name for the node execution that the call is in."""
+    condenses = False
+    """True in a history-aware retriever, which has a model rewrite the question without references to the history."""
+
     step_id = ""
     """The id of the retrieval that this call is, or is a part of."""
     outer_step = ""
     """The id of the retrieval around this one, for a retrieval that is a part of another one."""
     is_step = False
     """True where this call itself is that retrieval."""
+
+    tool_call: OpenCall | None = None
+    """The innermost call of a tool that this call is, or is a part of."""
+    outer_tool: OpenCall | None = None
+    """The call of a tool around this one, for a call of a tool."""
     tool = ""
     """The name of the tool that this call is, or is a part of."""
-    condenses = False
-    """True in a history-aware retriever, which has a model rewrite the question without references to the history."""
+    call_id = ""
+    """The id that the model gave to the call of a tool."""
     query = ""
-    """The query of a retrieval."""
+    """The query of a call of a tool."""
+    metadata: Mapping[str, Any] | None = None
+    trace: TraceContext | None = None
+    """The span that another instrumentation has made of the call of a tool."""
+
     task: weakref.ref[Task[Any]] | None = None
     """The task that runs a root that reports nothing when it is cancelled."""
     gone_ns = 0
     """The time at which `task` was first found to be over."""
     started_ns = 0
-    members: set[UUID | None] | None = None
-    """The open calls below a root."""
 
-    def __init__(self, id: UUID, run_id: str, notes: Scope, turn: TurnKey = ()) -> None:
-        self.id, self.run_id, self.notes, self.turn = id, run_id, notes, turn
-        """`turn` has the parallel branches that the call is in."""
+    def __init__(self, id: UUID, run: TreeRun, around: OpenCall | None = None) -> None:
+        """Takes over what holds for the calls in `around`, which is None for the first call of a tree."""
+        self.id, self.run = id, run
+        if around is None:
+            self.members: set[UUID] = set()
+            """The open calls below a root."""
+            return
+        self.root, self.turn, self.graph_node = around.root or around, around.turn, around.graph_node
+        self.step_id, self.tool_call, self.tool = around.step_id, around.tool_call, around.tool
+        if around.condenses:
+            self.condenses = True
 
-    def branch_of_call(self, id: UUID) -> Branch:
-        """Returns the branch of a tool call inside this call: the tool calls of one message are parallel."""
-        return ("calls", self.id, self.messages), id
+    def branch(self, around: OpenCall, group: object, id: object) -> None:
+        """Puts the call into a branch of a group of parallel calls inside another call."""
+        self.turn = (*around.turn, ((around.id, group), id))
+
+    def is_tool(
+        self, name: str, query: str, call_id: str, metadata: Mapping[str, Any] | None, started_ns: int = 0
+    ) -> None:
+        """Makes this call one of a tool, in which the calls below it are."""
+        self.outer_tool, self.tool_call, self.tool = self.tool_call, self, name
+        self.query, self.call_id, self.metadata = query, call_id, metadata
+        self.steps: list[str] = []
+        """The steps made in this call of a tool and in those inside of it."""
+        self.started_ns = started_ns or time.time_ns()
+
+    def note_step(self, step_id: str) -> None:
+        """Remembers a step in the calls of tools that it was made in."""
+        call = self.tool_call
+        while call is not None:
+            call.steps.append(step_id)
+            call = call.outer_tool
+
+    def begin_step(
+        self, query: str, name: str, metadata: Mapping[str, Any] | None, *, started_ns: int = 0,
+        top_k: int | None = None,
+    ) -> str:  # fmt: skip
+        """Opens the step of this call, a part where the call is inside another retrieval; returns the step's id. A
+        tool's call is given no `name`."""
+        run, tool = self.run, self.tool_call
+        whole = self.root is None and run.owned and not run.begun
+        run.retrieves(query)
+        about: dict[str, Any] = {"retriever": name} if name else {}
+        if metadata:
+            if "langgraph_node" in metadata:
+                about["langgraph_node"] = metadata["langgraph_node"]
+            if "lc_agent_name" in metadata:
+                about["agent"] = metadata["lc_agent_name"]
+        if tool is not None and tool.call_id:
+            about[TOOL_CALL] = tool.call_id
+        if not self.step_id:
+            run.asked(query, condensed=self.condenses and tool is None)
+        trace = span_of(self.id, retrieval=bool(name))
+        if trace is None and not name and tool is not None:
+            trace = tool.trace
+        self.outer_step, self.step_id = self.step_id, run.id if whole else str(self.id)
+        self.is_step = True
+        run.recorder.step_started(
+            self.step_id, run.id, query, within=self.outer_step, tool=self.tool, name=name, turn=self.turn,
+            metadata=about, started_ns=started_ns, trace=trace or (run.trace if whole else "here"), top_k=top_k,
+            followed=True,
+        )  # fmt: skip
+        return self.step_id
+
+    def end_step(
+        self, found: Any, trace: TraceContext | None = None, *, unpack: Unpack | None = None
+    ) -> None:
+        """Closes the step of this call: with a snapshot of the documents that the call returned, or with what `unpack`
+        takes apart."""
+        candidates, decision = self._judged(found if unpack is None else None)
+        self.run.recorder.step_ended(
+            self.step_id, found, unpack=unpack or unpack_of(self.run.options), candidates=candidates,
+            decision=decision, trace=trace,
+        )  # fmt: skip
+
+    def _judged(self, taken: list[Any] | None) -> tuple[list[Passage] | None, Decision | None]:
+        """Returns what a retrieval found before the guards inside it dropped passages, and what these guards decided.
+
+        `taken` is None for a tool that gave one string: that string is split later, so the candidates are what the
+        guards let through."""
+        run = self.run
+        verdicts = run.verdicts.pop(self.step_id, None) if run.verdicts else None
+        if not verdicts:
+            return None, None
+        if self.outer_step:
+            parts = [replace(verdict, part=True) for verdict in verdicts]
+            run.verdicts.setdefault(self.outer_step, []).extend(parts)
+        if taken is not None:
+            return joined(verdicts, unpack_of(run.options)(taken))
+        if len(verdicts) == 1:
+            return verdicts[0].judged, verdicts[0].decision
+        return joined(verdicts, [passage for verdict in verdicts for passage in verdict.decision.kept])
+
+    def end_tool(self, tools: Mapping[str, Splitter], result: ToolResult) -> None:
+        """Ends a call of a tool with its result; a part of another retrieval reports nothing itself."""
+        if self.tool_call is not self or (self.step_id and not self.is_step):
+            return
+
+        def begin() -> str:
+            return self.begin_step(self.query, "", self.metadata, started_ns=self.started_ns)
+
+        def end(found: Any, unpack: Unpack | None) -> None:
+            found = snapshot(found) if unpack is None else found
+            self.end_step(found, span_of(self.id) or self.trace, unpack=unpack)
+
+        ends = ToolEnd(
+            self.tool, self.run.id, begin=begin, end=end, step_id=self.step_id,
+            splitter=tools.get(self.tool) if self.is_step else None, inside=tuple(self.steps),
+        )  # fmt: skip
+        tool_ended(self.run.recorder, ends, result)
+        if self.is_step:
+            self.note_step(self.step_id)
+
+    def decided(self, report: VerdictReport) -> None:
+        """Records a guard's decision that was made in this call: it is about the retrieval around the call, else about
+        retrievals that have ended. Passages of no known retrieval become a step of their own."""
+        run, verdict = self.run, report.verdict
+        if not verdict.judged:
+            return
+        if self.step_id:
+            run.verdicts.setdefault(self.step_id, []).append(verdict)
+        elif not guard_decided(run.recorder, run.id, verdict, query=report.query, tool_call=report.call):
+            call = OpenCall(uuid4(), run, self)
+            if report.tool:
+                call.is_tool(report.tool, report.query, report.call, report.metadata)
+                call.branch(self, ("calls", self.messages), call.id)
+            started_ns = report.started_ns or verdict.decision.started_ns
+            call.begin_step(report.query, "", report.metadata, started_ns=started_ns)
+            run.recorder.step_ended(
+                call.step_id, verdict.decision.kept, candidates=verdict.judged, decision=verdict.decision
+            )
 
 
-class OpenCalls(dict[UUID | None, OpenCall]):
-    """The open calls by their ids, within a bound; beyond it the oldest are forgotten.
-
-    There is no lock, since every call uses this class: each line is one atomic operation of a dictionary or a set, and
-    entries that a race leaves behind are removed with their root or by the bound.
-    """
-
-    def __init__(self, limit: int = 65_536) -> None:
-        super().__init__()
-        self._limit = limit
-        self._trees: dict[str, OpenCall] = {}
-        """The roots of the trees that are runs, by the run's id."""
-
-    def add_root(self, root: OpenCall, *, owner: bool) -> None:
-        """Adds the first call of a tree. With `owner` the tree is the run, so that `forget` of the run removes it."""
-        root.members = set()
-        self[root.id] = root
-        if owner:
-            self._trees[root.run_id] = root
-        if len(self) > self._limit:
-            self.take(next(iter(self)))
-
-    def add(self, id: UUID, open_call: OpenCall, root: OpenCall) -> None:
-        """Adds a call below a root. All calls of an unsampled run share the `OpenCall` of their root."""
-        self[id] = open_call
-        if root.members is not None:
-            root.members.add(id)
-        if len(self) > self._limit:
-            self.take(next(iter(self)))
-
-    def take(self, id: UUID | None) -> OpenCall | None:
-        """Removes and returns a call that has ended; below a root, `remove_tree` removes what is left."""
-        open_call = self.pop(id, None)
-        if open_call is not None:
-            members = (open_call.root or open_call).members
-            if members:
-                members.discard(id)
-        return open_call
-
-    def remove_tree(self, root: OpenCall) -> list[OpenCall]:
-        """Removes a root and all calls that are still open below it; returns the latter."""
-        self.pop(root.id, None)
-        if self._trees.get(root.run_id) is root:
-            del self._trees[root.run_id]
-        left = []
-        while root.members:
-            open_call = self.pop(root.members.pop(), None)
-            if open_call is not None and open_call is not root:
-                left.append(open_call)
-        return left
-
-    def forget(self, run_id: str) -> None:
-        """Removes all open calls of the tree that is the run of this id."""
-        root = self._trees.get(run_id)
-        if root is not None:
-            self.remove_tree(root)
-
-    def roots(self) -> list[OpenCall]:
-        """Returns the first calls of all trees."""
-        return [open_call for open_call in list(self.values()) if open_call.root is None]
+def result_of(output: object, *, declared: bool, by_rule: bool = False) -> ToolResult:
+    """Returns a tool's output as capture reads it: the documents beside its text or in place of it, an error, or what
+    a splitter takes."""
+    text, failed = tool_text(output)
+    message = tool_message(output)
+    if failed:
+        return ToolResult(error=text)
+    if message is None:
+        return ToolResult.of(output, text, declared=declared, by_rule=by_rule)
+    artifact = message.artifact
+    given = ToolResult.of(artifact, "", declared=False, by_rule=by_rule)
+    if given.documents is not None or not (declared or by_rule):
+        return ToolResult(documents=given.documents, by_rule=given.by_rule)
+    if not declared:
+        return ToolResult.of(message.content, text, declared=False, by_rule=True)
+    structure = artifact.get("structured_content") if isinstance(artifact, Mapping) else None
+    return ToolResult(block_texts(message.content), structure)

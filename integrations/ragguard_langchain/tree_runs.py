@@ -18,21 +18,14 @@ from uuid import UUID
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
 from ragguard.capture.enclosing import current_task, is_paused, trace_context
-from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.open_runs import WholeRun
-from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, PipelineRun
+from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, has_history, unpack_of
 from ragguard_langchain.spans import span_of
 
-THREAD = "thread_id"
-"""LangGraph's metadata key of the thread that is resumed after an interrupt."""
-LIMIT = 65_536
-"""The most open calls that are kept; beyond it the oldest are forgotten."""
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
-_JOINS = frozenset(RUN_KEYS) | {THREAD}
-"""Metadata keys by which a call may belong to another run, or that are recorded when the call begins."""
 
 
 class TreeRun(PipelineRun):
@@ -46,15 +39,9 @@ class TreeRun(PipelineRun):
     """The query of the first retrieval, where a history-aware retriever wrote it and no other one; '' otherwise."""
 
     def __init__(
-        self,
-        recorder: Recorder,
-        call: UUID,
-        question: str,
-        name: str,
-        metadata: Mapping[str, Any],
-        options: CaptureOptions = NO_OPTIONS,
-        inputs: object = None,
-    ) -> None:
+        self, recorder: Recorder, call: UUID, question: str, name: str, metadata: Mapping[str, Any],
+        options: CaptureOptions = NO_OPTIONS, inputs: object = None,
+    ) -> None:  # fmt: skip
         super().__init__(recorder, str(call))
         self.call = call
         """The id of the tree's first call."""
@@ -67,10 +54,8 @@ class TreeRun(PipelineRun):
 
     def asked(self, query: str, *, condensed: bool) -> None:
         """Notes the query of a retrieval; `condensed` where it is a question that a history-aware retriever wrote."""
-        if self.standalone is None:
-            self.standalone = query if condensed else ""
-        elif condensed:
-            self.standalone = ""
+        if condensed or self.standalone is None:
+            self.standalone = query if condensed and self.standalone is None else ""
 
     def open(self) -> None:
         """Begins the run, once, with what the metadata of its call say of it."""
@@ -86,8 +71,7 @@ class TreeRun(PipelineRun):
         if is_paused():
             return
         self.open()
-        if not self.first_query:
-            self.first_query = query
+        self.first_query = self.first_query or query
 
     def close(
         self,
@@ -95,14 +79,12 @@ class TreeRun(PipelineRun):
         question: str = "",
         status: Status = "ok",
         error: BaseException | None = None,
-        *,
-        sampled: bool = True,
     ) -> None:
         """Ends the run with its tree, unless other code ends the run or the run waits to be resumed."""
         if status == "ok" and self.name and not self.first_query:
             self.recorder.calls.seen(self.id, "chain", self.name)
         if not self.begun:
-            if status == "ok" and sampled and not self.interrupted:
+            if status == "ok" and not self.interrupted:
                 self.recorder.without_steps(self.id)
             return
         about: dict[str, Any] = {}
@@ -149,63 +131,17 @@ class BareRetrieval(WholeRun):
     """The id that LangChain gave to the call."""
 
     def __init__(
-        self,
-        call: UUID,
-        query: str,
-        name: str,
-        *,
-        metadata: Mapping[str, Any],
-        options: CaptureOptions,
-        top_k: int | None,
-    ) -> None:
+        self, call: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, *,
+        options: CaptureOptions, top_k: int | None,
+    ) -> None:  # fmt: skip
         # Each field is set here: it takes half the time of a call of the data class.
         self.id = call
         self.query, self.name, self.top_k, self.found = query, name, top_k, ()
-        self.metadata = partial(kept_metadata, metadata)
-        self.call_metadata, self.options, self.unpack = metadata, options, unpack_of(options)
+        about = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
+        self.metadata = partial(kept_metadata, about)
+        self.call_metadata, self.options, self.unpack = about, options, unpack_of(options)
         self.trace = span_of(call, retrieval=True) or trace_context()
         self.task: weakref.ref[Task[Any]] | None = current_task()
         """The asyncio task that runs the call; LangChain reports no end where that task is cancelled."""
         self.ended_ns = 0
         self.started_ns = time.time_ns()
-
-
-class BareRetrievals(dict[UUID | None, BareRetrieval]):
-    """The open retriever calls that are runs of their own, by LangChain's ids."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        super().__init__()
-        self._recorder = recorder
-
-    def begin(
-        self,
-        id: UUID,
-        query: str,
-        name: str,
-        metadata: Mapping[str, Any] | None,
-        *,
-        options: CaptureOptions,
-        top_k: int | None,
-    ) -> BareRetrieval | None:
-        """Begins the record of an outermost retriever call; returns None where the call belongs to another run, is
-        to be recorded at once, or is not recorded."""
-        recorder = self._recorder
-        if (
-            is_paused()
-            or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
-            or (current_handle.get() is not None and innermost(recorder) is not None)
-            or (metadata and not _JOINS.isdisjoint(metadata))
-        ):
-            return None
-        metadata_copy = {} if not metadata else metadata.copy() if type(metadata) is dict else metadata
-        self[id] = retrieval = BareRetrieval(
-            id, query, name, metadata=metadata_copy, options=options, top_k=top_k
-        )
-        if len(self) > LIMIT:
-            self.pop(next(iter(self)), None)
-        return retrieval
-
-    def end(self, retrieval: BareRetrieval, found: Any) -> None:
-        """Reports a retriever call that has ended to the recorder, with a snapshot of its documents."""
-        retrieval.trace = span_of(retrieval.id, retrieval=True) or retrieval.trace
-        self._recorder.run_made(retrieval, found)

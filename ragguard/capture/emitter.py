@@ -10,10 +10,10 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.model_calls import TextsOf
@@ -45,15 +45,11 @@ AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
 """Does what an `Advise` does, without blocking the event loop."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunListener:
-    """The state of open calls that an integration keeps in this process, and how it is removed."""
+class OpenCallState(Protocol):
+    """The state of open calls that an integration keeps in this process."""
 
-    state: object
-    run_closed: Callable[[str], None]
-    """Removes the state of the calls of one run."""
-    sweep: Callable[[float], None]
-    """Ends the calls that nothing else will end, and removes the state that is older than a number of seconds."""
+    def sweep(self, ttl: float) -> None:
+        """Ends the calls that nothing else will end, and removes those that are older than a number of seconds."""
 
 
 TOOL = "tool"
@@ -211,11 +207,10 @@ class Emitter:
         *,
         counts: CaptureCounts,
         faults: Faults,
-        listeners: Mapping[str, RunListener],
     ) -> None:
         self._intake, self._runs, self._calls = intake, runs, calls
         self._lock, self._steps = runs.lock, runs.steps
-        self._counts, self._faults, self._listeners = counts, faults, listeners
+        self._counts, self._faults = counts, faults
 
     def finish(
         self, retrieval: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None
@@ -245,8 +240,6 @@ class Emitter:
             if self._runs.pop(run.id) is None:
                 return
             run.emitting += 1
-        for listener in self._listeners.values():
-            listener.run_closed(run.id)
         if run.steps:
             for retrieval in run.left():
                 self.finish(retrieval, "cancelled" if status in ("ok", "error") else status)
@@ -323,7 +316,5 @@ class OpenCapture:
         self.runs = OpenRuns(max_open, ttl)
         self.counts, self.faults = CaptureCounts(), Faults()
         self.calls = CallLog()
-        self.listeners: dict[str, RunListener] = {}
-        self.emitter = Emitter(
-            intake, self.runs, self.calls, counts=self.counts, faults=self.faults, listeners=self.listeners
-        )
+        self.listeners: dict[str, OpenCallState] = {}
+        self.emitter = Emitter(intake, self.runs, self.calls, counts=self.counts, faults=self.faults)

@@ -20,8 +20,8 @@ from ragguard.capture.emitter import (
     CallLog,
     CaptureCounts,
     EventIntake,
+    OpenCallState,
     OpenCapture,
-    RunListener,
 )
 from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
@@ -98,7 +98,7 @@ class Recorder:
         return self._here.get().calls
 
     @property
-    def listeners(self) -> dict[str, RunListener]:
+    def listeners(self) -> dict[str, OpenCallState]:
         """The state of open calls that integrations keep in this process, by the integration's name."""
         return self._here.get().listeners
 

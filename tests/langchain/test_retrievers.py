@@ -154,13 +154,14 @@ def test_handler_in_a_forked_child_captures_the_childs_runs_alone(captured, rg):
     assert [run.question for run in captured.runs] == ["the parent's"]
 
 
-def test_retrieval_that_was_interrupted_by_the_keyboard_swallows_none_after_it(captured, config):
+def test_retrieval_that_was_interrupted_by_the_keyboard_swallows_none_after_it(captured, recorder, config):
     """As in a notebook: interrupted, and run once more. LangChain says nothing of the first one's end."""
     with pytest.raises(KeyboardInterrupt):
         ListRetriever(fault=lambda query: KeyboardInterrupt()).invoke(QUESTION, config)
     for _ in range(2):
         ListRetriever().invoke(QUESTION, config)
     assert [(run.question, run.status, len(run.steps)) for run in captured.runs] == [(QUESTION, "ok", 1)] * 2
+    CallTree.of(recorder).sweep(0.0)
 
 
 MODES = pytest.mark.parametrize("mode", ["sync", "async"])
