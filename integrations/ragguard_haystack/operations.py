@@ -16,9 +16,9 @@ from ragguard.capture.decisions import Verdict, guard_decided
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
-from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, tool_ended
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passage
 from ragguard.records import Passage, Status, new_id
 from ragguard.runtime.faults import Faults, never_raises

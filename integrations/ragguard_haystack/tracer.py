@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 
-from ragguard.capture.declarations import Tools, checked_tools, recorder_of
+from ragguard.capture.declarations import Tools, checked_tools
+from ragguard.capture.recorder import recorder_of
 from ragguard.errors import InvalidInput
 from ragguard_haystack.operations import Operation, Operations, Question, question_in
 

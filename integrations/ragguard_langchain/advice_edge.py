@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ensure_config
 
 from ragguard.advice.loop import MAX_HOPS, MAX_REPHRASES, HopAdvice, LoopAdviser
-from ragguard.capture.emitter import BUDGET_MS
+from ragguard.capture.recorder import BUDGET_MS
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.per_process import PerProcess

@@ -15,9 +15,10 @@ from uuid import UUID
 
 from langchain_core.callbacks import BaseCallbackHandler
 
-from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located, recorder_of
+from ragguard.capture.declarations import CaptureOptions, Locate, Tools, located
 from ragguard.capture.enclosing import current_task
 from ragguard.capture.pipeline_run import ToolResult
+from ragguard.capture.recorder import recorder_of
 from ragguard.capture.snapshot import top_k_in
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import FAULTS, Faults, never_raises

@@ -16,8 +16,8 @@ from uuid import UUID, uuid4
 
 from ragguard.capture.decisions import TOOL_CALL, Verdict, guard_decided, joined
 from ragguard.capture.events import TurnKey
-from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import ToolEnd, ToolResult, tool_ended
+from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext
 from ragguard_langchain.messages import block_texts, snapshot, tool_message, tool_text, unpack_of

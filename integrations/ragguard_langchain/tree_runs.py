@@ -18,9 +18,9 @@ from uuid import UUID
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CaptureOptions, warn_of_unknown
 from ragguard.capture.enclosing import current_task, is_paused, trace_context
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Status
 from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, has_history, unpack_of
 from ragguard_langchain.spans import span_of

@@ -32,9 +32,9 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import fields_of
 from ragguard.capture.events import TurnKey
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.pipeline_run import PipelineRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.capture.splitters import Splitter
 from ragguard_llamaindex.messages import StreamedAnswer, question_of, question_of_event, tool_text
 

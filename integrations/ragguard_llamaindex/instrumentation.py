@@ -10,7 +10,8 @@ from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
-from ragguard.capture.declarations import CaptureOptions, Locate, Tools, recorder_of
+from ragguard.capture.declarations import CaptureOptions, Locate, Tools
+from ragguard.capture.recorder import recorder_of
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.nodes import TextOf
 from ragguard_llamaindex.spans import Spans

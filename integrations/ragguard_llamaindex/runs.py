@@ -28,9 +28,9 @@ from ragguard.capture.decisions import guard_decided
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
 from ragguard.capture.enclosing import context_of
 from ragguard.capture.handle import status_of
-from ragguard.capture.open_runs import Unpack
 from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, ToolEnd, ToolResult, tool_ended
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import Faults, never_raises

@@ -23,8 +23,8 @@ from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import is_paused, trace_context
 from ragguard.capture.handle import RunHandle, current_handle, innermost, status_of
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 from ragguard_llamaindex.calls import (

@@ -26,7 +26,7 @@ from ragguard.advice.calibration import (
     gains_of,
 )
 from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
-from ragguard.capture.emitter import BUDGET_MS, CapturedRun
+from ragguard.capture.recorder import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds

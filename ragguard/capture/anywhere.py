@@ -19,7 +19,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
 from ragguard.capture.handle import RunHandle, innermost, status_of
 from ragguard.capture.plain_steps import (
@@ -33,6 +32,7 @@ from ragguard.capture.plain_steps import (
     record_step,
     start_step,
 )
+from ragguard.capture.recorder import BUDGET_MS, CapturedRun
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput

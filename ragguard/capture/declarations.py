@@ -1,13 +1,14 @@
-"""Checks and warnings about what a user declares, in the same words for every framework."""
+"""What a user declares, checked in the same words for every framework, and what is said of calls nobody declared."""
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
-from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import Splitter, found
 from ragguard.errors import InvalidInput
 from ragguard.runtime.faults import NOTICES, Faults
@@ -52,14 +53,6 @@ class CaptureOptions:
         """Returns the options; raises InvalidInput for those that cannot be right."""
         find_question, find_answer = locate("question", question), locate("answer", answer)
         return cls(checked_tools(tools), checked_text_of(text_of), find_question, find_answer)
-
-
-def recorder_of(rg: object) -> Recorder:
-    """Returns the recorder of a RagGuard; refuses anything else."""
-    recorder = getattr(rg, "recorder", None)
-    if not isinstance(recorder, Recorder):
-        raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
-    return recorder
 
 
 def checked_tools(given: object) -> DeclaredTools:
@@ -162,3 +155,100 @@ def unknown_key(key: str, known: Iterable[str]) -> str:
     return (
         f"{key!r} is not a key that ragguard reads, so it is ignored. Known keys: {', '.join(sorted(known))}"
     )
+
+
+TOOL = "tool"
+"""The kind of a call that an agent's model asked for; only such a call can be declared as a retrieval."""
+Calls: TypeAlias = Counter[tuple[str, str]]
+"""The numbers of calls that were not taken as retrievals, by kind and name."""
+_NOT_INSIDE = (
+    ". A LangChain stream begins with its first read: read it inside the run, or have it continue the run "
+    "(ragguard_resume), which then gets its retrievals. A plain thread or pool of threads does not know the run: "
+    "submit contextvars.copy_context().run, use asyncio.to_thread, or note the retrieval there with run.retrieved(...)"
+)
+_ATTACH = (
+    'attach the RagGuard: LangChain with config={"callbacks": [RagGuardCallback(rg)]} or instrument(rg), '
+    "LlamaIndex with instrument(rg)"
+)
+_MOST_NAMES, _NAMES_SHOWN = 50, 8
+_MOST_RUNS = 256
+
+
+def _tools_in(calls: Calls) -> list[str]:
+    return [name for kind, name in calls if kind == TOOL and name]
+
+
+def what_to_do(calls: Calls) -> str:
+    """Describes the calls in one sentence, and says what to declare, so that retrievals in them are captured."""
+    seen = [f"{kind} {name!r}" if name else f"other {kind}s" for kind, name in calls]
+    begin = f"no call of a framework was seen. What to do: {_ATTACH}; "
+    if seen:
+        more = f" and {len(seen) - _NAMES_SHOWN} more" if len(seen) > _NAMES_SHOWN else ""
+        begin = f"calls that were seen in place of retrievals: {', '.join(seen[:_NAMES_SHOWN])}{more}. What to do: "
+    if tools := _tools_in(calls):
+        begin += f"if {tools[0]!r} retrieves, declare it with tools={{{tools[0]!r}: SPLITTER}}; "
+    return (
+        f"{begin}for a retrieval in your own code, call ragguard.retrieved(query, documents) or "
+        "run.retrieved(query, passages)"
+    )
+
+
+class CallLog:
+    """Counts the calls that were not taken as retrievals: of all runs together, and of the latest 256 open ones."""
+
+    def __init__(self) -> None:
+        self.total: Calls = Counter()
+        self._of_run: dict[str, Calls] = {}
+        self._named: set[str] = set()
+        """The tools that a warning has named; '' for one that named none."""
+        self.declared: set[str] = set()
+        """The tools that were declared as retrievals."""
+        self.retrieving: set[str] = set()
+        """The tools that have given documents: a failure of one of these is a retrieval that failed."""
+        self._lock = threading.RLock()
+
+    def seen(self, run_id: str, kind: str, name: str) -> None:
+        """Counts a call of a run, which need not be known to the recorder; names beyond 50 count as one."""
+        with self._lock:
+            if run_id not in self._of_run and len(self._of_run) >= _MOST_RUNS:
+                del self._of_run[next(iter(self._of_run))]
+            for calls in (self.total, self._of_run.setdefault(run_id, Counter())):
+                is_known = (kind, name) in calls or len(calls) < _MOST_NAMES
+                calls[kind, name if is_known else ""] += 1
+
+    def warn_of_uncalled(self) -> None:
+        """Warns once of declared tools that were never called, where tools were called that are not declared: one of
+        these may be meant."""
+        with self._lock:
+            uncalled, others = sorted(self.declared - self.retrieving), _tools_in(self.total)
+        if uncalled and others:
+            names, there = (", ".join(map(repr, some[:_NAMES_SHOWN])) for some in (uncalled, others))
+            NOTICES.once(
+                "declared tools that were not called",
+                f"tools= declares {names}, of which no call was seen so far; called, and no retrievals: {there}. If "
+                "one of these is meant, declare it by its own name",
+            )
+
+    def forget(self, run_id: str) -> Calls:
+        """Removes a run that has ended; returns the calls that were seen in it."""
+        with self._lock:
+            return self._of_run.pop(run_id, None) or Counter()
+
+    def without_steps(self, run_id: str, *, captured: int, handles: bool = False) -> None:
+        """Warns that a run ended without a step, where a tool was called in it, none was ever `captured`, or
+        `rg.run(...)` held it, which nobody writes around what retrieves nothing: once a process, and once more for
+        each tool that no warning has named."""
+        calls = self.forget(run_id)
+        tools = set(_tools_in(calls))
+        if not tools and captured and not handles:
+            return  # retrievals are captured, and this run needed none
+        with self._lock:
+            if not (tools or {""}) - self._named or (not tools and self._named):
+                return
+            self._named |= tools or {""}
+        elsewhere = "" if calls else _NOT_INSIDE
+        NOTICES.once(
+            f"a run without a retrieval {sorted(tools)}",
+            f"the run {run_id!r} ended without a retrieval, so there is nothing to score, if it needed one; "
+            f"{what_to_do(calls)}{elsewhere}. (Logged once a process for each tool)",
+        )

@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.emitter import BUDGET_MS, CapturedRun
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
 from ragguard.capture.plain_steps import (
     CurrentCall,
@@ -24,7 +23,7 @@ from ragguard.capture.plain_steps import (
     record_failure,
     record_step,
 )
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import BUDGET_MS, CapturedRun, Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
@@ -133,10 +132,11 @@ class RunHandle:
     def _join(self) -> bool:
         """Continues a run that is open in this process. The code that began the run also ends it."""
         run = self.recorder.named(self.names.caller_id) if self.names.resumes else None
-        collected = None if run is None else self.recorder.join(run.id, self._collected)
-        if run is None or collected is None:
+        if run is None:
             return False
-        self._joined, self._collected = True, collected
+        if run.collected is None:
+            run.collected = self._collected
+        self._joined, self._collected = True, run.collected
         self.id, self.sampled = run.id, run.sampled
         return True
 

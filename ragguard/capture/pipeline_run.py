@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ragguard.capture.emitter import TOOL
+from ragguard.capture.declarations import TOOL
 from ragguard.capture.events import RunNames
 from ragguard.capture.handle import innermost
-from ragguard.capture.open_runs import Unpack
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import Unpack
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_in
 from ragguard.capture.splitters import Splitter, json_passages, search_results

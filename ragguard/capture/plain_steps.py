@@ -11,10 +11,9 @@ from operator import index
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
 from ragguard.capture.decisions import Verdict, about
-from ragguard.capture.emitter import CapturedRun
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
-from ragguard.capture.recorder import Recorder
+from ragguard.capture.recorder import CapturedRun, Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Status, new_id

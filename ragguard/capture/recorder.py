@@ -10,19 +10,12 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
-from ragguard.capture.emitter import (
-    Advise,
-    AdviseAsync,
-    CallLog,
-    CaptureCounts,
-    EventIntake,
-    OpenCallState,
-    OpenCapture,
-)
+from ragguard.capture.declarations import CallLog
 from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
     CALLER_ID,
@@ -37,20 +30,36 @@ from ragguard.capture.events import (
     TurnKey,
 )
 from ragguard.capture.model_calls import TextsOf
-from ragguard.capture.open_runs import Collected, OpenRun, OpenRuns, Retrieval, Unpack, WholeRun
+from ragguard.capture.open_runs import CaptureCounts, Collected, EventIntake, OpenCallState, OpenRun, OpenRuns
+from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
 from ragguard.errors import InvalidInput
 from ragguard.records import Advice, Decision, Passage, Run, Status, TraceContext
 from ragguard.runtime.arguments import number_between, whole_number
-from ragguard.runtime.faults import FAULTS, NOTICES, Faults, never_raises
+from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 
+BUDGET_MS = 5000.0
+"""How many milliseconds advice may take where nothing else is said."""
 Here: TypeAlias = Literal["here"]
 """The span that is current where the recorder is called."""
-_TOO_MANY = (
-    "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
-    "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
-)
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedRun:
+    """A captured run about which advice is asked."""
+
+    id: str
+    known: Run | None = None
+    """The run as far as the caller knows it."""
+    in_store: bool = True
+    """False where `known` is the whole run; else the store has steps that `known` lacks."""
+
+
+Advise: TypeAlias = Callable[[CapturedRun, float], Advice]
+"""Returns advice about a run within a number of milliseconds; blocks its caller."""
+AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
+"""Does what an `Advise` does, without blocking the event loop."""
 
 
 class Recorder:
@@ -73,56 +82,53 @@ class Recorder:
         if number_between("ttl", ttl, 0.0, math.inf, "a number of seconds over 0") == 0:
             raise InvalidInput("ttl", ttl, "a number of seconds over 0")
         whole_number("max_open", max_open, 1)
-        self.intake, self._clock, self._ttl, self._max_open = intake, clock, ttl, max_open
+        self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
         self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
         """The engines of the guards whose verdicts were recorded."""
         self.advise: Advise | None = None
         """Gives advice about open runs; None where there is no RagGuard."""
         self.aadvise: AdviseAsync | None = None
-        self._here = PerProcess(lambda: OpenCapture(intake, max_open, ttl))
+        self._here = PerProcess(lambda: OpenRuns(intake, max_open, ttl, clock))
+
+    @property
+    def _runs(self) -> OpenRuns:
+        return self._here.get()
 
     @property
     def faults(self) -> Faults:
         """The faults of hooks in this process."""
-        return self._here.get().faults
+        return self._runs.faults
 
     @property
     def counts(self) -> CaptureCounts:
         """The numbers of runs and steps that were captured in this process."""
-        return self._here.get().counts
+        return self._runs.counts
 
     @property
     def calls(self) -> CallLog:
         """The calls that were not taken as retrievals."""
-        return self._here.get().calls
+        return self._runs.calls
 
     @property
     def listeners(self) -> dict[str, OpenCallState]:
         """The state of open calls that integrations keep in this process, by the integration's name."""
-        return self._here.get().listeners
-
-    @property
-    def _runs(self) -> OpenRuns:
-        return self._here.get().runs
+        return self._runs.listeners
 
     @property
     def open_runs(self) -> int:
         """The number of sampled runs that have begun and not ended."""
         with self._runs.lock:
-            return sum(run.sampled for run in self._runs)
+            return sum(run.sampled for run in self._runs.runs.values())
 
     def knows(self, run_id: str) -> bool:
         """True while the run is open, sampled or not."""
-        return run_id in self._runs
-
-    def join(self, run_id: str, collect: Collected) -> Collected | None:
-        """Returns the list to which an open run adds its steps' events, from its start; None without such a run."""
-        return self._runs.join(run_id, collect)
+        return run_id in self._runs.runs
 
     def named(self, name: str) -> OpenRun | None:
         """Returns the open run with this id, or the latest one that the application calls so."""
-        return self._runs.get(self._runs.names.get(name, name))
+        runs = self._runs
+        return runs.runs.get(runs.names.get(name, name))
 
     def wants(self, step_id: str) -> bool:
         """True while the step is open and will be recorded: only then is a snapshot worth making."""
@@ -130,11 +136,11 @@ class Recorder:
 
     def ended_steps(self, run_id: str) -> list[str]:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
-        return [] if (run := self._runs.get(run_id)) is None else [*run.ended]
+        return [] if (run := self._runs.runs.get(run_id)) is None else [*run.ended]
 
     def retrievals(self, run_id: str) -> list[tuple[StepEnded, Decision | None]]:
         """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""
-        return [] if (run := self._runs.get(run_id)) is None else run.model_calls.latest()
+        return [] if (run := self._runs.runs.get(run_id)) is None else run.model_calls.latest()
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,
@@ -144,26 +150,18 @@ class Recorder:
     ) -> bool:  # fmt: skip
         """Opens a run; returns whether it is sampled. Lists are taken as they are; `collect` receives what happens to
         the run's steps; `names` is what the application calls the run."""
-        overdue: list[OpenRun] = []
         try:
             if is_paused():
                 return False
-            now = self._clock()
-            sampled = self.sampling.takes(run_id, names)
-            run = OpenRun(run_id, sampled, now, question, collected=collect, names=names)
-            with self._runs.lock:
-                known = self._runs.get(run_id)
-                if known is not None:
-                    return known.sampled
-                self._runs.add(run)
-                if len(self._runs) > self._max_open:
-                    overdue = self._runs.overdue(now)
-                    self.counts.cut_short += sum(old.sampled for old in overdue)
-                if not sampled:
-                    self.counts.unsampled += 1
-                    return False
-                self.counts.runs += 1
-                run.emitting = 1
+            runs = self._runs
+            run = OpenRun(
+                run_id, self.sampling.takes(run_id, names), question, collected=collect, names=names
+            )
+            run.emitting = 1
+            if not runs.begin(run):
+                return (known := runs.runs.get(run_id)) is not None and known.sampled
+            if not run.sampled:
+                return False
             if trace == "here":
                 trace = trace_context()
             if names.caller_id:
@@ -172,16 +170,11 @@ class Recorder:
                 Run, run_id, question, references, status="open", metadata=metadata or {}, sub_questions=sub_questions,
                 pool=pool, name=name, started_ns=started_ns or time.time_ns(), trace=trace,
             )  # fmt: skip
-            self._here.get().emitter.emit(run, RunStarted(record, names, run_id))
+            runs.emit(run, RunStarted(record, names, run_id))
             return True
         except FAULTS as error:
             self.faults.note("run_started", error)
             return False
-        finally:
-            if overdue:
-                NOTICES.warn("runs cut short", _TOO_MANY.format(self._max_open))
-            for old in overdue:
-                self._here.get().emitter.close(old, "abandoned")
 
     def run_made(self, run: WholeRun, found: Any) -> None:
         """Records a run of one retrieval that has ended now; `found` is the argument of the run's `unpack`."""
@@ -191,13 +184,13 @@ class Recorder:
             if is_paused():
                 return
             sampled = self.sampling.takes_all or self.sampling.takes(str(run.id))
-            here = self._here.get()
-            with here.runs.lock:
+            runs = self._runs
+            with runs.lock:
                 if not sampled:
-                    here.counts.unsampled += 1
+                    runs.counts.unsampled += 1
                     return
-                here.counts.runs += 1
-                here.counts.steps += 1
+                runs.counts.runs += 1
+                runs.counts.steps += 1
             self.intake(run)
         except FAULTS as error:
             self.faults.note("run_made", error)
@@ -209,7 +202,7 @@ class Recorder:
     ) -> None:  # fmt: skip
         """Keeps what a framework reports about a run that other code ends; what the end reports counts more."""
         with self._runs.lock:
-            if (run := self._runs.get(run_id)) is not None:
+            if (run := self._runs.runs.get(run_id)) is not None:
                 run.note(question, answer, metadata, sub_questions)
 
     def run_held(self, run_id: str, call: Hashable) -> TurnKey:
@@ -217,7 +210,7 @@ class Recorder:
         read, a task that is awaited only afterwards. Each needs one `run_released`; a run that ends with an error is
         not held. Returns the parallel branch of the call beside the others that are under way."""
         with self._runs.lock:
-            if (run := self._runs.get(run_id)) is None:
+            if (run := self._runs.runs.get(run_id)) is None:
                 return ()
             run.holds += 1
             return run.turns.began(call)
@@ -226,8 +219,7 @@ class Recorder:
     def run_released(self, run_id: str, call: Hashable) -> None:
         """Releases a run that was held; the last release ends it, if it was to end meanwhile."""
         with self._runs.lock:
-            run = self._runs.get(run_id)
-            if run is None:
+            if (run := self._runs.runs.get(run_id)) is None:
                 return
             run.turns.ended(call)
             run.holds -= 1
@@ -239,7 +231,7 @@ class Recorder:
     def run_answered(self, run_id: str, answer: str | None) -> None:
         """Keeps the answer that the application gives itself; a framework's later answer does not replace it."""
         with self._runs.lock:
-            if (run := self._runs.get(run_id)) is not None:
+            if (run := self._runs.runs.get(run_id)) is not None:
                 run.answer, run.answered = answer, answer is not None
 
     def run_ended(
@@ -250,52 +242,37 @@ class Recorder:
         """Closes a run; `trace` is for a span that was not known at its start. Retrievals that it leaves open
         were cancelled, unless the run was interrupted; `waits_for` then names what resumes it, in any process."""
         try:
-            run = self._runs.get(run_id)
-            if run is None:
-                run = self._runs.reopen(run_id, self._clock())
-                if run is None:
-                    return
-                self.counts.cut_short -= 1
-            with self._runs.lock:
+            runs = self._runs
+            if (run := runs.runs.get(run_id) or runs.reopened(run_id)) is None:
+                return
+            with runs.lock:
                 if run.holds > 0 and status == "ok":
                     run.withheld = partial(
                         self.run_ended, run_id, answer, status, question=question, references=references,
                         sub_questions=sub_questions, pool=pool, metadata=metadata, trace=trace,
                     )  # fmt: skip
                     return
-            sub_questions = run.sub_questions if sub_questions is None else sub_questions
-            answer = run.answer if answer is None or run.answered else answer
-            metadata = {**run.notes, **metadata} if metadata else run.notes
             final = RunEnded(
-                run_id, status, answer, question or run.question, references=references,
-                sub_questions=sub_questions, pool=pool, ended_ns=0, metadata=metadata, trace=trace,
+                run_id, status, run.answer if answer is None or run.answered else answer, question or run.question,
+                references=references, sub_questions=run.sub_questions if sub_questions is None else sub_questions,
+                pool=pool, metadata={**run.notes, **metadata} if metadata else run.notes, trace=trace,
                 waits_for=waits_for,
             )  # fmt: skip
-            self._here.get().emitter.close(run, status, final)
+            runs.close(run, status, final)
         except FAULTS as error:
             self.faults.note("run_ended", error)
 
     def step_started(
-        self,
-        step_id: str,
-        run_id: str,
-        query: str,
-        *,
-        within: str = "",
-        tool: str = "",
-        name: str = "",
-        turn: int | TurnKey = (),
-        metadata: Mapping[str, Any] | None = None,
-        started_ns: int = 0,
-        trace: TraceContext | Here | None = "here",
-        top_k: int | None = None,
-        followed: bool = False,
-    ) -> None:
+        self, step_id: str, run_id: str, query: str, *, within: str = "", tool: str = "", name: str = "",
+        turn: int | TurnKey = (), metadata: Mapping[str, Any] | None = None, started_ns: int = 0,
+        trace: TraceContext | Here | None = "here", top_k: int | None = None, followed: bool = False,
+    ) -> None:  # fmt: skip
         """Opens a retrieval, which may be a part of the open retrieval `within`. `turn` is a turn, or the parallel
         branches that the retrieval is in; `top_k` is how many passages the retriever is asked for. With `followed`
         those passages count as read that stand in the inputs of the run's later model calls."""
         try:
-            run = self._runs.get(run_id)
+            runs = self._runs
+            run = runs.runs.get(run_id)
             if run is None or not run.sampled or is_paused():
                 return
             if (around := enclosing_step.get()) is not None and not within and around.of(self, run_id):
@@ -303,26 +280,18 @@ class Recorder:
             if trace == "here":
                 trace = None if within else trace_context()
             retrieval = Retrieval(
-                step_id, run, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
+                step_id, run_id, query, started_ns or time.time_ns(), tool=tool, name=name, metadata=metadata,
                 trace=trace, top_k=top_k, followed=followed,
             )  # fmt: skip
-            self._runs.put_step(retrieval, turn, within, now=self._clock())
+            runs.begin_step(run, retrieval, turn, within)
         except FAULTS as error:
             self.faults.note("step_started", error)
 
     def step_ended(
-        self,
-        step_id: str,
-        passages: Any,
-        *,
-        unpack: Unpack | None = None,
-        candidates: list[Passage] | None = None,
-        decision: Decision | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        trace: TraceContext | None = None,
-        k: object = None,
-        bodies: Callable[[], Sequence[str]] | None = None,
-    ) -> None:
+        self, step_id: str, passages: Any, *, unpack: Unpack | None = None, candidates: list[Passage] | None = None,
+        decision: Decision | None = None, metadata: Mapping[str, Any] | None = None, trace: TraceContext | None = None,
+        k: object = None, bodies: Callable[[], Sequence[str]] | None = None,
+    ) -> None:  # fmt: skip
         """Closes a retrieval with what it gave; `trace` is for a span that was not known at its start.
 
         `passages` is a list of passages, taken as it is since the caller made the snapshot. With `unpack` it is the
@@ -335,30 +304,28 @@ class Recorder:
                 return
             if metadata:
                 retrieval.metadata = {**(retrieval.metadata or {}), **metadata}
-            retrieval.candidates, retrieval.decision, retrieval.k, retrieval.bodies = (
-                candidates,
-                decision,
-                k,
-                bodies,
-            )
-            retrieval.trace = trace or retrieval.trace
-            self._here.get().emitter.finish(retrieval, "ok", passages, unpack)
+            retrieval.candidates, retrieval.decision = candidates, decision
+            retrieval.k, retrieval.bodies = k, bodies
+            self._finish(retrieval, "ok", trace, passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
     @never_raises
     def step_failed(
-        self,
-        step_id: str,
-        error: BaseException | str = "",
-        status: Status = "error",
-        trace: TraceContext | None = None,
-    ) -> None:
+        self, step_id: str, error: BaseException | str = "", status: Status = "error", trace: TraceContext | None = None
+    ) -> None:  # fmt: skip
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
         if (retrieval := self._runs.steps.get(step_id)) is not None:
-            retrieval.trace = trace or retrieval.trace
             retrieval.error = error_text(error)
-            self._here.get().emitter.finish(retrieval, status)
+            self._finish(retrieval, status, trace)
+
+    def _finish(
+        self, retrieval: Retrieval, status: Status, trace: TraceContext | None, found: Any = (),
+        unpack: Unpack | None = None,
+    ) -> None:  # fmt: skip
+        retrieval.trace = trace or retrieval.trace
+        if (run := self._runs.runs.get(retrieval.run_id)) is not None:  # else its end closes it
+            self._runs.finish(run, retrieval, status, found, unpack)
 
     @never_raises
     def step_amended(
@@ -370,43 +337,50 @@ class Recorder:
         got none of the passages, and what was retrieved stays as candidates."""
         failed = None if error is None else error_text(error)
         passages = passages if failed is None else []
-        self._here.get().emitter.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
+        self._runs.amend(StepAmended(run_id, step_id, passages, decision, error=failed))
+
+    @never_raises
+    def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
+        """Keeps the advice that was given after a step; the run must still be open."""
+        self._runs.amend(StepAmended(run_id, step_id, advice=advice))
 
     @never_raises
     def model_asked(self, run_id: str, key: object, given: Any, texts_of: TextsOf) -> None:
         """Notes that a model is asked in an open run. Of what was retrieved before, those passages count as read whose
         texts stand in what the model is `given`; `texts_of` gives its texts, when the event is read."""
-        self._here.get().emitter.model_asked(run_id, key, given, texts_of)
+        runs = self._runs
+        with runs.lock:
+            run = runs.runs.get(run_id)
+            if run is None or not run.sampled:
+                return
+            steps = run.model_calls.asked(key, given, texts_of)
+        for step_id in steps:
+            runs.amend(StepAmended(run_id, step_id, partial(run.model_calls.read, step_id)))
 
     @never_raises
     def model_replied(self, run_id: str, key: object, reply: Any, texts_of: TextsOf) -> None:
         """Notes the reply of a model: where a later call is given it, what the model had been given was read."""
-        if (run := self._runs.get(run_id)) is not None:
+        if (run := self._runs.runs.get(run_id)) is not None:
             run.model_calls.replied(key, reply, texts_of)
-
-    @never_raises
-    def step_advised(self, step_id: str, run_id: str, advice: Advice) -> None:
-        """Keeps the advice that was given after a step; the run must still be open."""
-        self._here.get().emitter.amend(StepAmended(run_id, step_id, advice=advice))
-
-    @never_raises
-    def without_steps(self, run_id: str) -> None:
-        """Warns, once a process, that a run ended well and nothing in it was taken as a retrieval.
-
-        The recorder calls this for its runs, and an integration for calls that never became a run.
-        """
-        self.calls.without_steps(run_id, captured=self.counts.steps)
 
     def models_asked(self, run_id: str) -> int:
         """Returns how often a model was asked in an open run: the tool calls after one reply are parallel."""
-        return 0 if (run := self._runs.get(run_id)) is None else run.model_calls.asked_so_far
+        return 0 if (run := self._runs.runs.get(run_id)) is None else run.model_calls.asked_so_far
+
+    @never_raises
+    def without_steps(self, run_id: str) -> None:
+        """Warns that a call ended well that never became a run, since nothing in it was taken as a retrieval."""
+        self.calls.without_steps(run_id, captured=self.counts.steps)
 
     @never_raises
     def sweep(self) -> None:
         """Ends runs that nothing else will end; called at regular intervals."""
-        with self._runs.lock:
-            overdue = self._runs.overdue(self._clock())
-        for run in overdue:
-            self._here.get().emitter.close(run, "abandoned")
-        for listener in self.listeners.values():
-            listener.sweep(self._ttl)
+        self._runs.sweep()
+
+
+def recorder_of(rg: object) -> Recorder:
+    """Returns the recorder of a RagGuard; refuses anything else."""
+    recorder = getattr(rg, "recorder", None)
+    if not isinstance(recorder, Recorder):
+        raise InvalidInput("rg", rg, 'a RagGuard, such as RagGuard(engine="nano")')
+    return recorder

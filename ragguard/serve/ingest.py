@@ -18,8 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
-from ragguard.capture.emitter import EventIntake
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
+from ragguard.capture.open_runs import EventIntake
 from ragguard.client import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.records import Run

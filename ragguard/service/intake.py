@@ -18,7 +18,7 @@ from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
-from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import Closed, RagguardError, StoreError, StoreUnavailable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, Faults, describe
@@ -80,7 +80,7 @@ class WriterListener(Protocol):
 
 
 class Intake:
-    """Takes events from any thread; see `capture.emitter.EventIntake`."""
+    """Takes events from any thread; see `capture.open_runs.EventIntake`."""
 
     def __init__(
         self,

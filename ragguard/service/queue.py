@@ -16,7 +16,7 @@ from types import NoneType
 from typing import Generic, TypeVar
 
 from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.open_runs import Retrieval, WholeRun
+from ragguard.capture.retrievals import Retrieval, WholeRun
 from ragguard.records import Passage, RetrievalStep, Run
 
 EVENT = 1024

@@ -14,10 +14,10 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from ragguard.capture.emitter import what_to_do
+from ragguard.capture.declarations import what_to_do
 from ragguard.capture.events import Event
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import Run
 from ragguard.runtime.arguments import seconds_to_wait

@@ -14,8 +14,8 @@ from support.clock import Clock
 import ragguard
 from ragguard import RagGuard
 from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepEnded
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import InvalidInput
 from ragguard.records import Decision, Passage
 from ragguard.runtime.faults import NOTICES
@@ -270,7 +270,7 @@ def test_when_too_many_are_open_the_least_recently_touched_goes(recorder, captur
     assert not recorder.knows("r1")
     assert all(recorder.knows(f"r{n}") for n in (0, 2, 3, 4, 5))
     assert [run.status for run in captured.runs if run.id == "r1"] == ["abandoned"]
-    assert len(recorder._runs) == 5
+    assert len(recorder._runs.runs) == 5
 
 
 def test_open_runs_are_bounded_whatever_comes(captured):

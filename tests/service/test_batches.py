@@ -12,8 +12,8 @@ from support.runs import a_run, a_step, as_events
 
 from ragguard.capture.events import RunEnded, RunStarted, StepEnded
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.open_runs import WholeRun
 from ragguard.capture.recorder import Recorder
+from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Passage, Run, SubStep
 from ragguard.runtime.faults import Faults
 from ragguard.schema import UNREADABLE

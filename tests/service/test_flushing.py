@@ -169,7 +169,7 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert nothing.index("RagGuardCallback(rg)") < nothing.index("instrument(rg)") < nothing.index("own code")
     rg.recorder.calls.seen("r", "tool", "search")
     report = rg.flush(5)
-    assert "tool: 'search'" in str(report)
+    assert "tool 'search'" in str(report)
     assert "tools={'search': SPLITTER}" in str(report)
     assert "RagGuardCallback" not in str(report), "it is attached"
     capture(rg)

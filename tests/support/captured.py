@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
-from ragguard.capture.open_runs import WholeRun
+from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Run
 from ragguard.storage.sqlite.store import Store
 

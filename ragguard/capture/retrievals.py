@@ -1,0 +1,184 @@
+"""Retrievals as hooks keep them, from which their steps are made when somebody reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from ragguard.capture.events import OneStepRun, TurnKey
+from ragguard.capture.model_calls import DELIVERED, UNKNOWN
+from ragguard.capture.snapshot import OwnPassages, passages_of
+from ragguard.errors import InvalidInput
+from ragguard.records import (
+    K_ERROR,
+    SPLIT_ERROR,
+    Decision,
+    Passage,
+    RetrievalStep,
+    Run,
+    Status,
+    SubStep,
+    TraceContext,
+)
+from ragguard.runtime.faults import NOTICES, describe
+from ragguard.schema import checked_k
+
+Unpack: TypeAlias = Callable[[Any], Iterable[str | Passage]]
+"""A function that makes passages from what a hook was given; called when the step is first read, never in a hook."""
+About: TypeAlias = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
+"""Metadata, or a function that gives them when they are first read."""
+
+
+@dataclass(slots=True, eq=False)
+class Retrieval:
+    """A retrieval that has begun."""
+
+    id: str
+    """The id of the step."""
+    run_id: str
+    query: str
+    started_ns: int
+    tool: str = ""
+    name: str = ""
+    metadata: Mapping[str, Any] | None = None
+    trace: TraceContext | None = None
+    outer: Retrieval | None = None
+    """The retrieval that this one is a part of."""
+    index: int = 0
+    turn: int = 0
+    key: TurnKey = ()
+    """The parallel branches that the retrieval is in."""
+    ended_ns: int = 0
+    status: Status = "open"
+    error: str = ""
+    found: Any = ()
+    """The result, as `unpack` takes it; passages where there is no `unpack`."""
+    unpack: Unpack | None = None
+    candidates: list[Passage] | None = None
+    decision: Decision | None = None
+    k: object = None
+    """The number of passages for which there is a place, as the application says; checked when the step is read."""
+    top_k: int | None = None
+    """The number of passages that the retriever was asked for, where the framework tells."""
+    parts: list[Retrieval] | None = None
+    """Parts that have ended, in the order of their ends."""
+    bodies: Callable[[], Sequence[str]] | None = None
+    """Returns the texts of the candidates without what stands before them there, which a prompt may hold alone."""
+    followed: bool = False
+    """True where the framework reports the model calls of the run, by which it is known what of it was read."""
+
+    def as_step(self) -> RetrievalStep:
+        """Returns the record of a retrieval that has ended; what was retrieved is what the model got, until amended."""
+        passages, metadata = unpacked(self.found, self.unpack, self.metadata or {}, self.tool or self.name)
+        parts = sorted(self.parts or (), key=lambda part: part.started_ns)
+        k: int | None = None
+        if self.k is None:
+            k = self._asked_for(len(passages))
+        else:
+            try:
+                k = checked_k("k", self.k, len(passages))
+            except InvalidInput as error:
+                metadata = {**metadata, K_ERROR: str(error)}
+        return RetrievalStep(
+            self.id, self.run_id, self.index, self.turn, query=self.query, passages=passages,
+            candidates=self._candidates(passages, parts), started_ns=self.started_ns,
+            ended_ns=self.ended_ns, status=self.status, tool=self.tool,
+            sub_steps=[part._as_part() for part in parts], error=self.error, decision=self.decision,
+            trace=self.trace, metadata=metadata, k=k,
+        )  # fmt: skip
+
+    def _asked_for(self, delivered: int) -> int | None:
+        """Returns the `top_k` of this retriever, or the largest of its parts where all that they found went on to the
+        guard or the model; None where the retriever gave more passages than its `top_k`."""
+        # A value that is no decision is refused later, with the reason.
+        dropped = self.decision.dropped if isinstance(self.decision, Decision) else ()
+        before = delivered + len(dropped)
+        top_k, parts = self.top_k, self.parts or ()
+        if top_k is None and parts and len(_found_in(parts)) == before:
+            asked = [part.top_k for part in parts]
+            top_k = None if None in asked else max(filter(None, asked))
+        return top_k if top_k is not None and top_k >= max(before, 1) else None
+
+    def _candidates(self, passages: list[Passage], parts: Sequence[Retrieval]) -> list[Passage]:
+        """Returns the passages that were retrieved: those of the step's parts where the step returned fewer of them,
+        as after a reranker or a cut."""
+        if self.candidates is not None:
+            return self.candidates
+        found = _found_in(parts)
+        got = {(passage.id, passage.text) for passage in passages}
+        return passages if found.keys() <= got else list(found.values())
+
+    def _as_part(self) -> SubStep:
+        passages, _ = unpacked(self.found, self.unpack, {})
+        return SubStep(
+            self.query, passages, self.name, self.started_ns, ended_ns=self.ended_ns, status=self.status
+        )
+
+
+def _found_in(parts: Sequence[Retrieval]) -> dict[tuple[str, str], Passage]:
+    """Returns what the parts of a retrieval found, each passage once."""
+    return {
+        (passage.id, passage.text): passage
+        for part in parts
+        if part.status == "ok"
+        for passage in unpacked(part.found, part.unpack, {})[0]
+    }
+
+
+@dataclass(slots=True, eq=False)
+class WholeRun:
+    """A run that is one retrieval: made by the hook of its start, completed and handed on by the hook of its end."""
+
+    id: str | UUID
+    """A framework's own id becomes a text when it is read."""
+    query: str
+    name: str = ""
+    metadata: About | None = None
+    started_ns: int = 0
+    ended_ns: int = 0
+    """0 while the retrieval is open."""
+    found: Any = ()
+    """The retriever's result, as `unpack` takes it; passages where there is no `unpack`."""
+    unpack: Unpack | None = None
+    trace: TraceContext | None = None
+    top_k: int | None = None
+    """The number of passages that the retriever was asked for."""
+
+    def as_event(self) -> OneStepRun:
+        """Returns the event of this run; called on the writer's thread, since it unpacks the passages."""
+        id = str(self.id)
+        metadata = self.metadata() if callable(self.metadata) else self.metadata
+        passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
+        k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
+        run = Run(
+            id, self.query, metadata=metadata or {}, name=self.name, started_ns=self.started_ns,
+            ended_ns=self.ended_ns, trace=self.trace,
+        )  # fmt: skip
+        step = RetrievalStep(
+            id, id, 0, 0, query=self.query, passages=passages, candidates=passages,
+            started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
+            metadata={**about, DELIVERED: UNKNOWN} if passages else about, k=k,
+        )  # fmt: skip
+        return OneStepRun(run, step)
+
+
+def unpacked(
+    found: Any, unpack: Unpack | None, metadata: Mapping[str, Any], name: str = ""
+) -> tuple[list[Passage], Mapping[str, Any]]:
+    """Returns the passages in what a hook was given, and the step's metadata, which name the error where the
+    passages cannot be read."""
+    if unpack is None:
+        return list(found), metadata
+    try:
+        made = unpack(found)
+        return passages_of(made if type(made) is OwnPassages else list(made)), metadata
+    except Exception as error:  # noqa: BLE001 - a splitter is the user's code
+        why = describe(error)
+        NOTICES.warn(
+            f"splitter of {name}",
+            f"what {name!r} returned could not be taken apart, so it counts as one passage: {why}. Declare another "
+            "splitter for it in tools={...}",
+        )
+        return passages_of(found), {**metadata, SPLIT_ERROR: why}
