@@ -12,11 +12,12 @@ from typing import Any
 from haystack import Document
 from haystack.dataclasses import ChatMessage
 
-from ragguard.capture.decisions import Verdict, guard_decided
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, tool_ended
+from ragguard.capture.plain_steps import guard_decided
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passage

@@ -30,8 +30,7 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from ragguard.capture.decisions import TOOL_CALL
-from ragguard.capture.plain_steps import CurrentCall, frameworks
+from ragguard.capture.plain_steps import TOOL_CALL, CurrentCall, frameworks
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.open_calls import OpenCall, VerdictReport
 

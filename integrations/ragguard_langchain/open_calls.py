@@ -14,9 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid4
 
-from ragguard.capture.decisions import TOOL_CALL, Verdict, guard_decided, joined
+from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.events import TurnKey
 from ragguard.capture.pipeline_run import ToolEnd, ToolResult, tool_ended
+from ragguard.capture.plain_steps import TOOL_CALL, guard_decided
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext

@@ -24,11 +24,11 @@ from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation import get_dispatcher
 
-from ragguard.capture.decisions import guard_decided
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
 from ragguard.capture.enclosing import context_of
 from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, ToolEnd, ToolResult, tool_ended
+from ragguard.capture.plain_steps import guard_decided
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of

@@ -15,29 +15,19 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
 from ragguard.capture.handle import RunHandle, innermost, status_of
-from ragguard.capture.plain_steps import (
-    CurrentCall,
-    aadvice_of,
-    advice_of,
-    end_step,
-    framework_call,
-    note_decision,
-    record_failure,
-    record_step,
-    start_step,
-)
-from ragguard.capture.recorder import BUDGET_MS, CapturedRun
+from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
+from ragguard.capture.recorder import CapturedRun
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput
-from ragguard.records import CONTENT_KIND, Advice, Decision, Passage
-from ragguard.runtime.faults import FAULTS, NOTICES
+from ragguard.records import CONTENT_KIND, Passage
+from ragguard.runtime.faults import NOTICES
 
 _NO_RUN = (
     "a retrieval was made outside of any run, so it is not recorded. Make it inside `with rg.run(question)`, or "
@@ -47,41 +37,29 @@ _NO_RUN = (
 )
 
 
-class FrameworkRun:
+class FrameworkRun(CodeInRun):
     """The run of a framework's call, seen from the code inside of it. The framework begins and ends it."""
 
     def __init__(self, call: CurrentCall) -> None:
         self._call = call
 
     @property
+    def call(self) -> CurrentCall:
+        """The framework's call at work."""
+        return self._call
+
+    @property
     def id(self) -> str:
         """The run's id."""
         return self._call.run_id
-
-    def retrieved(self, query: str, passages: object, **more: Any) -> str:
-        """Records one retrieval and returns the step's id; takes the arguments of `RunHandle.retrieved`."""
-        return record_step(self._call, query, passages, **more)
-
-    def failed(self, query: str, error: BaseException | str, **more: Any) -> str:
-        """Records a retrieval that gave nothing, as `RunHandle.failed` does, and returns the step's id."""
-        return record_failure(self._call, query, error, **more)
 
     def answered(self, answer: object) -> None:
         """Records what the pipeline answered, in place of what the framework returns."""
         self._call.begin("")
         self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
 
-    def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns what to do now, after the steps that the framework has made so far; see `RunHandle.advise`."""
-        return advice_of(self._call.recorder, CapturedRun(self.id), budget_ms, sampled=self._sampled)
-
-    async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `advise` does, without blocking the event loop."""
-        return await aadvice_of(self._call.recorder, CapturedRun(self.id), budget_ms, sampled=self._sampled)
-
-    @property
-    def _sampled(self) -> bool:
-        return self._call.recorder.sampling.takes(self.id, self._call.names)
+    def _asked_about(self) -> tuple[CapturedRun, bool]:
+        return CapturedRun(self.id), self._call.recorder.sampling.takes(self.id, self._call.names)
 
 
 def current_call() -> CurrentCall | None:
@@ -104,55 +82,30 @@ def current_run() -> RunHandle | FrameworkRun | None:
     return handle if handle is not None and handle.id == call.run_id else FrameworkRun(call)
 
 
-def retrieved(
-    query: str,
-    documents: object,
-    *,
-    candidates: object = None,
-    k: int | None = None,
-    tool: str = "",
-    turn: int | None = None,
-    started_ns: int = 0,
-    decision: Decision | None = None,
-    metadata: Mapping[str, Any] | None = None,
-    id: str = "",
-) -> str:
+def retrieved(query: str, documents: object, **more: Any) -> str:
     """Records one retrieval in the run that the code at hand is inside of, and returns the step's id.
 
     Outside of any run nothing is recorded, the id is '', and a warning is logged once.
 
     Args:
         query: What was asked of the retriever.
-        documents: What the model gets: documents or nodes of a framework, (document, score) pairs, Passages, texts,
-            or what holds them (`{"documents": [...]}`). Ids and scores are kept.
-        candidates: What was retrieved before a reranker or a guard. None: the same as `documents`.
-        k: For how many passages there is a place in the prompt, at least as many as came; a guard does not lower it.
-            None: as many as there were before a guard dropped some.
-        tool: The name of the tool or retriever.
-        turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
-        started_ns: When it began, in nanoseconds since 1970. 0: now.
-        decision: What a guard decided about the passages.
-        metadata: Anything that JSON can hold, kept with the step.
-        id: An id of your own, such as that of a tool call; it is kept with the step, beside the step's id.
+        documents: What the model gets, as `run.retrieved` takes it: documents or nodes of a framework, (document,
+            score) pairs, Passages, texts, or what holds them (`{"documents": [...]}`). Ids and scores are kept.
+        more: The other arguments of `run.retrieved`: `candidates`, `k`, `tool`, `turn`, `started_ns`, `decision`,
+            `metadata`, `id`.
     """
     call = current_call()
     if call is None:
         warn_outside()
         return ""
-    return record_step(
-        call, query, documents, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
-        decision=decision, metadata=metadata, id=id,
-    )  # fmt: skip
+    return call.record(query, documents, **more)
 
 
 def decided(verdict: Verdict) -> None:
     """Keeps what a guard has decided that plain code inside a run has asked; outside of any run nothing."""
     call = current_call()
     if call is not None:
-        try:
-            note_decision(call, verdict)
-        except FAULTS as error:
-            call.recorder.faults.note("prune", error)
+        call.decided(verdict)
 
 
 def warn_outside() -> None:
@@ -185,7 +138,7 @@ def retrieval(
 ) -> Any:
     """Records each call of a function as a retrieval: what it was asked, what it returned, or its error.
 
-    The function may be sync, async or a generator of documents; its result is passed on unchanged. It may return what
+    The function may be sync or async, and no generator; its result is passed on unchanged. It may return what
     `ragguard.retrieved` takes, or a pair (text, documents) as LangChain tools do, of which the documents are recorded.
     Items of an iterator that it returns (`map`, `iter`) are not recorded, since reading them is the caller's.
     Retrievals that the function makes itself become sub-steps.
@@ -206,114 +159,57 @@ def retrieval(
 def _decorated(
     function: Callable[..., Any], *, query: str, tool: str, k: str | int | None
 ) -> Callable[..., Any]:
+    name = getattr(function, "__name__", "")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidInput(
+            "function",
+            function,
+            "one that returns its documents; in a generator call ragguard.retrieved(...) itself",
+        )
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # Python knows none of it
         signature = None
     if query != _QUERY and signature is not None and not _takes(signature, query):
-        raise InvalidInput(
-            "query", query, f"the name of an argument of {getattr(function, '__name__', 'the function')}"
-        )
+        raise InvalidInput("query", query, f"the name of an argument of {name or 'the function'}")
 
-    def asked(args: tuple[Any, ...], kwargs: dict[str, Any]) -> AbstractContextManager[_DecoratedCall]:
+    @contextmanager
+    def recorded(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Iterator[list[Any]]:
+        """Records one call as a step, which ends with what is put into the list, or with the function's error."""
+        found: list[Any] = []
+        call = current_call()
+        if call is None:
+            warn_outside()
+            yield found
+            return
         given = _arguments(signature, args, kwargs)
         words = given.get(query)
         if words is None:
             words = next((value for value in (*args, *kwargs.values()) if isinstance(value, str)), "")
         text = str(getattr(words, "query_str", None) or text_of(words)[0])
-        places = given.get(k) if isinstance(k, str) else k
-        top_k = next((given[name] for name in _TOP_K if name in given), None) if k is None else None
-        name = getattr(function, "__name__", "")
-        return _recorded(text, tool, name=name, k=places, top_k=top_k_in(top_k))
-
-    async def stream(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        with asked(args, kwargs) as retrieval:
-            items = function(*args, **kwargs)
-            while True:
-                try:
-                    with retrieval.inside():
-                        item = await anext(items)
-                except StopAsyncIteration:
-                    return
-                retrieval.found.append(item)
-                yield item
-
-    def generator(*args: Any, **kwargs: Any) -> Iterator[Any]:
-        with asked(args, kwargs) as retrieval:
-            items = function(*args, **kwargs)
-            while True:
-                try:
-                    with retrieval.inside():
-                        item = next(items)
-                except StopIteration:
-                    return
-                retrieval.found.append(item)
-                yield item
+        top_k = next((given[one] for one in _TOP_K if one in given), None) if k is None else None
+        step_id = call.start(text, tool, name=name, top_k=top_k_in(top_k))
+        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, step_id))
+        try:
+            yield found
+        except BaseException as error:
+            call.recorder.step_failed(step_id, error, status_of(error))
+            raise
+        finally:
+            enclosing_step.reset(token)
+        call.end(step_id, _documents(found[0]), k=given.get(k) if isinstance(k, str) else k)
 
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
-        with asked(args, kwargs) as retrieval, retrieval.inside():
-            retrieval.found = await function(*args, **kwargs)
-        return retrieval.found
+        with recorded(args, kwargs) as found:
+            found.append(await function(*args, **kwargs))
+        return found[0]
 
     def plain(*args: Any, **kwargs: Any) -> Any:
-        with asked(args, kwargs) as retrieval, retrieval.inside():
-            retrieval.found = function(*args, **kwargs)
-        return retrieval.found
+        with recorded(args, kwargs) as found:
+            found.append(function(*args, **kwargs))
+        return found[0]
 
-    wrapper: Callable[..., Any] = plain
-    if inspect.isasyncgenfunction(function):
-        wrapper = stream
-    elif inspect.isgeneratorfunction(function):
-        wrapper = generator
-    elif inspect.iscoroutinefunction(function):
-        wrapper = coroutine
-    return functools.wraps(function)(wrapper)
-
-
-class _DecoratedCall:
-    """One call of a decorated function: collects its result and marks retrievals inside it as sub-steps."""
-
-    def __init__(self, step: EnclosingStep | None) -> None:
-        self._step = step
-        self.found: Any = []
-        """The function's return value; of a generator, the list of items yielded so far."""
-
-    @contextmanager
-    def inside(self) -> Iterator[None]:
-        """Makes retrievals inside the `with` block sub-steps of this call.
-
-        A generator's body runs in its caller's context, so the block is left at each `yield` and entered again.
-        """
-        token = None if self._step is None else enclosing_step.set(self._step)
-        try:
-            yield
-        finally:
-            # An async generator that another task closes ends in that task's context.
-            with suppress(ValueError):
-                if token is not None:
-                    enclosing_step.reset(token)
-
-
-@contextmanager
-def _recorded(query: str, tool: str, *, name: str, k: object, top_k: int | None) -> Iterator[_DecoratedCall]:
-    """Records one call as a step, which ends with the function's result, its error or the last item it yields."""
-    call = current_call()
-    if call is None:
-        warn_outside()
-        yield _DecoratedCall(None)
-        return
-    step_id = start_step(call, query, tool, name=name, top_k=top_k)
-    retrieval = _DecoratedCall(EnclosingStep(call.recorder, call.run_id, step_id))
-    try:
-        yield retrieval
-    except BaseException as error:
-        if not isinstance(error, GeneratorExit):  # else the items so far are what the caller has read
-            call.recorder.step_failed(step_id, error, status_of(error))
-        raise
-    finally:
-        end_step(
-            call, step_id, query, _documents(retrieval.found), k=k
-        )  # does nothing where the step has failed
+    return functools.wraps(function)(coroutine if inspect.iscoroutinefunction(function) else plain)
 
 
 def _takes(signature: inspect.Signature, name: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a user declares, checked in the same words for every framework, and what is said of calls nobody declared."""
+"""Declarations of users, checked in the same words for every framework, and warnings about calls nobody declared."""
 
 from __future__ import annotations
 

@@ -9,24 +9,17 @@ from __future__ import annotations
 import time
 from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
-from ragguard.capture.plain_steps import (
-    CurrentCall,
-    aadvice_of,
-    advice_of,
-    came_late,
-    framework_run,
-    record_failure,
-    record_step,
-)
-from ragguard.capture.recorder import BUDGET_MS, CapturedRun, Recorder
+from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
+from ragguard.capture.recorder import CapturedRun, Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
-from ragguard.records import Advice, Decision, Passage, RetrievalStep, Run, Status, new_id
+from ragguard.records import Passage, RetrievalStep, Run, Status, new_id
 from ragguard.runtime.arguments import references_of, texts_of
 from ragguard.runtime.faults import describe
 from ragguard.runtime.threads import running_loop
@@ -36,7 +29,7 @@ current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", defaul
 """The latest `with rg.run(...)` around the code at hand; it may be closed."""
 
 
-class RunHandle:
+class RunHandle(CodeInRun):
     """A run from its start to its end: `with rg.run(question) as run`, or `async with`.
 
     With `durability="full"` each call on a thread returns once it is on the disk. On an event loop none of them can
@@ -116,7 +109,8 @@ class RunHandle:
         self._opened = True
         self._started_ns = time.time_ns()
         around, self.outer = innermost(), _open(current_handle.get())
-        self.inside = framework_run()
+        call = framework_call()
+        self.inside = "" if call is None else call.run_id
         current_handle.set(self)
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
@@ -175,16 +169,10 @@ class RunHandle:
             await self._acknowledged()
 
     async def _acknowledged(self) -> None:
-        if self._written is not None and self.sampled and self._on_asyncio():
-            await self._written()
-
-    def _on_asyncio(self) -> bool:
-        """True where the caller can wait for an acknowledgement, which is not so on trio's loop; never raises."""
-        try:
-            running_loop("async with rg.run(...)")
-        except WrongEventLoop:
-            return False
-        return True
+        if self._written is not None and self.sampled:
+            with suppress(WrongEventLoop):  # on trio's loop nobody can wait for an acknowledgement
+                running_loop("async with rg.run(...)")
+                await self._written()
 
     async def aretrieved(self, query: str, passages: object, **more: Any) -> str:
         """Records one retrieval as `retrieved` does, and with `durability="full"` returns once it is on the disk.
@@ -194,60 +182,6 @@ class RunHandle:
         step_id = self.retrieved(query, passages, **more)
         await self._acknowledged()
         return step_id
-
-    def retrieved(
-        self,
-        query: str,
-        passages: object,
-        *,
-        candidates: object = None,
-        k: int | None = None,
-        tool: str = "",
-        turn: int | None = None,
-        started_ns: int = 0,
-        decision: Decision | None = None,
-        metadata: Mapping[str, Any] | None = None,
-        id: str = "",
-    ) -> str:
-        """Records one retrieval and returns the step's id. Never raises for what it is given.
-
-        Args:
-            query: What was asked of the retriever.
-            passages: What the model gets: Passages, texts, mappings with a `text`, or documents of a framework.
-            candidates: What was retrieved before a reranker or a guard. None: the same as `passages`.
-            k: For how many passages there is a place in the prompt, at least as many as came; a guard does not lower
-                it. None: as many as there were before a guard dropped some.
-            tool: The name of the tool or retriever.
-            turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
-            started_ns: When it began, in nanoseconds since 1970. 0: now.
-            decision: What a guard decided about the passages, as `guard.prune` returns it.
-            metadata: Anything that JSON can hold, kept with the step.
-            id: An id of your own, such as that of a tool call; it is kept with the step, beside the step's id.
-        """
-        return record_step(
-            self.call, query, passages, candidates=candidates, k=k, tool=tool, turn=turn, started_ns=started_ns,
-            decision=decision, metadata=metadata, id=id,
-        )  # fmt: skip
-
-    def failed(
-        self,
-        query: str,
-        error: BaseException | str,
-        *,
-        status: Status = "error",
-        tool: str = "",
-        turn: int | None = None,
-    ) -> str:
-        """Records a retrieval that gave nothing and returns the step's id.
-
-        Args:
-            query: What was asked of the retriever.
-            error: The exception, or what went wrong in words.
-            status: `error`, or `cancelled` where somebody broke it off.
-            tool: The name of the tool or retriever.
-            turn: A number that parallel retrievals share. None: that of retrievals under way, else the next one.
-        """
-        return record_failure(self.call, query, error, status=status, tool=tool, turn=turn)
 
     def answered(self, answer: object) -> None:
         """Records what the pipeline answered; the last call holds.
@@ -264,7 +198,7 @@ class RunHandle:
             if self.recorder.knows(self.id):  # held open by a stream, or by the code that this part joined
                 self.recorder.run_answered(self.id, self.answer)
             else:
-                came_late(self.call, "an answer")
+                self.call.came_late("an answer")
 
     def feedback(self, thumb: Thumb, note: str = "") -> None:
         """Keeps what somebody says of the run, during it or afterwards, as `feedback` in its metadata; the last call
@@ -278,28 +212,11 @@ class RunHandle:
         if self._feedback is not None and self.sampled:
             self._feedback(lambda: self.id, thumb, note)
 
-    def advise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns what to do now, after the steps so far: answer, search on, search in other words, or distrust what
-        was read. An event loop that calls it stands still meanwhile; there `aadvise` is the one to await.
-
-        The references are not looked at. Where an engine fails or is late, the action is `continue` and the reason
-        says so. Raises AdviceError for a run that has ended, was not sampled, or has no question or no step.
-
-        Args:
-            budget_ms: How many milliseconds it may take.
-        """
-        return advice_of(self.recorder, self._asked_about(), budget_ms, sampled=self.sampled)
-
-    async def aadvise(self, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `advise` does, without blocking the event loop."""
-        return await aadvice_of(self.recorder, self._asked_about(), budget_ms, sampled=self.sampled)
-
-    def _asked_about(self) -> CapturedRun:
-        """Returns the run so far; raises AdviceError where it is not open."""
+    def _asked_about(self) -> tuple[CapturedRun, bool]:
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
-        return CapturedRun(self.id, self.record(), self.names.resumes)
+        return CapturedRun(self.id, self.record(), self.names.resumes), self.sampled
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

@@ -14,6 +14,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, Protocol, TypeAlias
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
 from ragguard.capture.events import (
     UNNAMED,
@@ -44,12 +45,19 @@ _TWICE = (
     "{!r}. Keep a name that several runs share in metadata=, or say that this one goes on with the other "
     "(rg.run(resume=ID); `ragguard_resume` in a framework's metadata or tags)"
 )
+_NO_QUESTION = (
+    "the run {!r} ended without a question, so nothing about the question can be scored: no belief (ΔSePer), no "
+    "coverage and no advice; each step is judged by its own query. Give it: rg.run(question), or run.question = ... "
+    "before the run ends. (Logged once)"
+)
 _TOO_MANY = (
     "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
     "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
 )
 ENDED_KEPT = 1024
 """The number of ended steps of an open run that are remembered, so that they can be amended."""
+UNDECIDED_KEPT = 16
+"""The number of decisions of a run that wait for their retrievals."""
 CUT_SHORT_KEPT = 65_536
 """The number of runs closed at the bound of open runs that are remembered until they end."""
 
@@ -87,6 +95,8 @@ class OpenRun:
     names: RunNames = UNNAMED
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
+    undecided: list[Verdict] = field(default_factory=list)
+    """The decisions of guards that plain code has asked before the retrieval was reported."""
 
     def number(self, retrieval: Retrieval, turn: int | TurnKey) -> None:
         """Gives a step its position in the run and its turn."""
@@ -268,8 +278,17 @@ class OpenRuns:
             self.calls.without_steps(run.id, captured=self.counts.steps, handles=run.collected is not None)
         else:
             self.calls.forget(run.id)
+        if run.undecided:
+            warn_of_undecided(run.id)
         if run.sampled:
             final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
+            if (
+                run.collected is not None
+                and run.index
+                and not final.question.strip()
+                and not run.names.resumes
+            ):
+                NOTICES.once("a run without a question", _NO_QUESTION.format(run.id))
             final.ended_ns, final.void = time.time_ns(), run.names.needs_steps and not run.index
             run.final = final
         self._emitted(run)
@@ -303,3 +322,13 @@ class OpenRuns:
             self.close(run, "abandoned")
         for listener in self.listeners.values():
             listener.sweep(self._ttl)
+
+
+def warn_of_undecided(run_id: str) -> None:
+    """Warns once that a guard's decision is kept with no retrieval, and says the ways out."""
+    NOTICES.once(
+        "a guard's decision without a retrieval",
+        f"what a guard decided in the run {run_id!r} is kept with no retrieval: none had all the passages that it was "
+        "given, and none was reported afterwards with those that it kept. Report the retrieval first "
+        "(run.retrieved(query, passages), then guard.prune), or let a GuardedRetriever do both. (Logged once)",
+    )

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import CallLog
 from ragguard.capture.enclosing import enclosing_step, is_paused, trace_context
 from ragguard.capture.events import (
@@ -30,7 +31,16 @@ from ragguard.capture.events import (
     TurnKey,
 )
 from ragguard.capture.model_calls import TextsOf
-from ragguard.capture.open_runs import CaptureCounts, Collected, EventIntake, OpenCallState, OpenRun, OpenRuns
+from ragguard.capture.open_runs import (
+    UNDECIDED_KEPT,
+    CaptureCounts,
+    Collected,
+    EventIntake,
+    OpenCallState,
+    OpenRun,
+    OpenRuns,
+    warn_of_undecided,
+)
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
 from ragguard.errors import InvalidInput
@@ -141,6 +151,17 @@ class Recorder:
     def retrievals(self, run_id: str) -> list[tuple[StepEnded, Decision | None]]:
         """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""
         return [] if (run := self._runs.runs.get(run_id)) is None else run.model_calls.latest()
+
+    def undecided(self, run_id: str) -> list[Verdict]:
+        """The decisions of guards that plain code has asked before the retrieval in an open run was reported."""
+        return [] if (run := self._runs.runs.get(run_id)) is None else run.undecided
+
+    def keep_undecided(self, run_id: str, verdict: Verdict) -> None:
+        """Keeps a guard's decision for the retrieval of an open run that is reported next with what it has kept."""
+        if (run := self._runs.runs.get(run_id)) is not None:
+            run.undecided[:] = [*run.undecided[1 - UNDECIDED_KEPT :], verdict]
+        else:
+            warn_of_undecided(run_id)
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,

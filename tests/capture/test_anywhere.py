@@ -83,26 +83,24 @@ def test_the_query_may_have_another_name_and_the_tool_one_of_its_own(recorder, c
     assert [step.tool for step in captured.run.steps] == ["index", ""]
 
 
-async def test_async_functions_and_generators_too(recorder, captured):
+async def test_async_functions_too_and_generators_are_refused(recorder, captured):
     @ragguard.retrieval
     async def asearch(query: str) -> tuple[str, list[Document]]:
         await asyncio.sleep(0)
         return "as text", [Document("a")]
 
-    @ragguard.retrieval
     def page(query: str):
-        yield from [Document("b"), Document("c")]
+        yield Document("b")
 
-    @ragguard.retrieval
     async def apage(query: str):
-        for name in "de":
-            yield Document(name)
+        yield Document("c")
 
     async with RunHandle(recorder, "who?"):
         assert await asearch("1") == ("as text", [Document("a")])
-        assert len(list(page("2"))) == 2
-        assert [document.page_content async for document in apage("3")] == ["d", "e"]
-    assert steps(captured) == [("1", ["a"]), ("2", ["b", "c"]), ("3", ["d", "e"])]
+    assert steps(captured) == [("1", ["a"])]
+    for generator in (page, apage):
+        with pytest.raises(InvalidInput, match=r"call ragguard.retrieved\(...\) itself"):
+            ragguard.retrieval(generator)
 
 
 def test_an_error_goes_on_and_is_a_failed_step(recorder, captured):
@@ -126,29 +124,6 @@ def test_iterator_that_a_function_returns_is_the_callers_to_read(recorder, captu
         assert list(lazily("all")) == ["all a", "all b"]
     assert "iterator" in captured.run.steps[0].passages[0].metadata["ragguard.content"] or lazy is not iter
     assert "Return a list" in caplog.text
-
-
-async def test_retrievals_inside_a_generator_are_parts_of_it_while_it_runs(recorder, captured):
-    @ragguard.retrieval
-    def page(query: str):
-        yield from search(f"in {query}", k=2)
-
-    @ragguard.retrieval
-    async def apage(query: str):
-        for one in search(f"in {query}", k=2):
-            yield one
-
-    async with RunHandle(recorder, "who?"):
-        items, later = page("sync"), apage("async")
-        next(items)
-        await anext(later)
-        search("between")
-        list(items), [_ async for _ in later]
-    assert {step.query: [part.query for part in step.sub_steps] for step in captured.run.steps} == {
-        "sync": ["in sync"],
-        "async": ["in async"],
-        "between": [],
-    }
 
 
 def test_retrievals_inside_a_decorated_one_are_parts_of_it(recorder, captured):

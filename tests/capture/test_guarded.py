@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from support.captured import Captured
 
-from ragguard.capture.decisions import TOOL_CALL, Verdict, guard_decided
+from ragguard.capture.decisions import Verdict
+from ragguard.capture.plain_steps import TOOL_CALL, guard_decided
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
 

@@ -18,6 +18,7 @@ from ragguard.capture.handle import RunHandle, innermost
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import Closed, InvalidInput
 from ragguard.records import Passage
+from ragguard.runtime.faults import NOTICES
 
 
 @pytest.fixture
@@ -153,6 +154,17 @@ def test_attributes_set_on_a_run_are_read_like_its_arguments(recorder, captured)
         run.references = 12
     assert captured.runs[1].references == ["a"]
     assert recorder.faults.count == 1
+
+
+@pytest.mark.parametrize(("question", "said"), [("", 1), (" ", 1), ("who?", 0)])
+def test_a_run_that_ends_without_a_question_says_once_what_cannot_be_scored(recorder, caplog, question, said):
+    NOTICES.forget()
+    for _ in range(2):
+        with RunHandle(recorder, question) as run:
+            run.retrieved("hop", ["a"])
+    found = [text for text in caplog.messages if "ended without a question" in text]
+    assert len(found) == said
+    assert all("rg.run(question)" in text for text in found)
 
 
 def test_a_handle_is_entered_once(recorder):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from langchain_core.documents import Document
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import RagGuard
 from ragguard.guard import DistractorGuard
+from ragguard.runtime.faults import NOTICES
 from ragguard.schema import checked_run
 
 HELPS, MISLEADS, OTHER = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "It rains."
@@ -75,3 +77,31 @@ def test_plain_guard_outside_of_a_run_or_about_other_passages_changes_nothing():
             run.retrieved("who", [MISLEADS])
             guard.prune("who", [MISLEADS, HELPS])
     assert run.steps[0].decision is None
+
+
+@pytest.mark.parametrize("reported", [[HELPS], [MISLEADS, HELPS]], ids=["kept", "given"])
+def test_plain_guard_before_its_retrieval_is_reported_is_the_guard_of_that_step(reported, caplog):
+    rg, guard = captured()
+    with rg, rg.run("Who?") as run:
+        run.retrieved("other", [OTHER])
+        guard.prune("who", [MISLEADS, HELPS])
+        run.retrieved("who", reported)
+    other, step = run.steps
+    assert other.decision is None
+    assert [one.text for one in step.candidates] == [MISLEADS, HELPS]
+    assert [one.text for one in step.passages] == [HELPS]
+    assert [drop.position for drop in step.decision.dropped] == [1]
+    assert checked_run(run.record())
+    assert "is kept with no retrieval" not in caplog.text
+
+
+def test_plain_guard_whose_retrieval_is_never_reported_is_said_once_with_the_way_out(caplog):
+    NOTICES.forget()
+    rg, guard = captured()
+    with rg, rg.run("Who?") as run:
+        guard.prune("who", [MISLEADS, HELPS])
+        guard.prune("who", [MISLEADS, HELPS])
+        run.retrieved("who", [OTHER])
+    assert run.steps[0].decision is None
+    (said,) = [text for text in caplog.messages if "is kept with no retrieval" in text]
+    assert "Report the retrieval first" in said
