@@ -195,24 +195,15 @@ class Comparison:
     only_after: int
     missing: list[str]
     """Metrics that one side lacks."""
-    passages_before: float | None
-    """The number of passages that the model got of a step, on average; None where no steps are known, as of a score
-    file."""
-    passages_after: float | None
-    places_before: float | None
+    k_before: float | None
     """K, the number of places in the prompt of a step, on average; scores that are computed on K shift with it. None
-    where no steps are known."""
-    places_after: float | None
+    where no steps are known, as of a score file."""
+    k_after: float | None
     failures_before: int
     failures_after: int
     """Scores that could not be given."""
     judged_otherwise: dict[str, list[str]]
     """Metrics whose scores differ in engine, prompts or settings between the sides, with what made them."""
-    runs_before: int
-    runs_after: int
-    empty_before: int
-    """The runs of which it is known that the model got no passage."""
-    empty_after: int
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know of either side, such as runs that are missing."""
     draws: int = 0
@@ -256,55 +247,21 @@ class Comparison:
 
     @property
     def about_k(self) -> str:
-        """The sentences about K of both sides; "" where neither is known."""
-        sides = {
-            "before": (self.places_before, self.passages_before),
-            "after": (self.places_after, self.passages_after),
-        }
-        known = {
-            side: f"K = {k:.1f}, {kept:.1f} kept"
-            for side, (k, kept) in sides.items()
-            if None not in (k, kept)
-        }
-        if not known:
-            return ""
-        said = "; ".join(
-            f"{known[side]} {side}" if side in known else f"K is not known {side}: that side has no steps"
-            for side in sides
-        )
-        other = len(known) == 2 and self.places_before != self.places_after
-        return f"A step, on average: {said}.{' Scores on other K are not alike.' if other else ''}"
-
-    @property
-    def nothing_read(self) -> str:
-        """The sentence about runs without any passage for the model; "" for none."""
-        if not (self.empty_before or self.empty_after):
+        """The sentence about K where the sides differ in it; "" where they do not, or it is not known."""
+        if None in (self.k_before, self.k_after) or self.k_before == self.k_after:
             return ""
         return (
-            f"No passage reached the model in {self.empty_before:,} of {self.runs_before:,} runs before and in "
-            f"{self.empty_after:,} of {self.runs_after:,} after."
+            f"K is {self.k_before:.1f} before and {self.k_after:.1f} after: scores on other K are not alike."
         )
 
     def resting_on(self, metric: str) -> str:
         """Returns the sentence about a metric that was compared on fewer questions than the two sides have; "" where it
         was compared on all."""
-        found = [change for change in self.changes if change.metric == metric]
+        compared = next((change.questions for change in self.changes if change.metric == metric), 0)
         every = self.paired + self.only_before + self.only_after
-        if not found or found[0].questions == every:
+        if compared in (0, every):
             return ""
-        why = [
-            f"{count:,} {reason}"
-            for count, reason in (
-                (self.paired - found[0].questions, "lack a score on one side"),
-                (self.only_before, "are on the side before only"),
-                (self.only_after, "are on the side after only"),
-            )
-            if count
-        ]
-        return (
-            f"{metric} was compared on {found[0].questions:,} of the {every:,} questions: of the others, "
-            f"{', '.join(why)}."
-        )
+        return f"{metric} was compared on {compared:,} of the {every:,} questions: the others lack it on one side."
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON, with None for what is infinite or nan, which JSON cannot hold."""

@@ -47,15 +47,10 @@ class Questions:
     """The question as it was asked, by the normalised question."""
     origins: dict[Series, set[str]] = field(default_factory=lambda: defaultdict(set))
     """The engines, prompts and settings that scored each series."""
-    passages: float | None = None
-    """The mean number of passages per step; None where no steps are known, as in a score file."""
-    places: float | None = None
-    """The mean number of places in the prompt per step (K); metrics such as UDCG and RA-nWG are computed on K. None
-    where no steps are known."""
+    k: float | None = None
+    """The mean number of places in the prompt per step; metrics such as UDCG and RA-nWG are computed on it. None where
+    no steps are known, as in a score file."""
     failures: int = 0
-    runs: int = 0
-    empty: int = 0
-    """Runs of which it is known that the model got no passage."""
     remarks: list[str] = field(default_factory=list)
     """The facts that a reader of the numbers has to know, such as runs that are missing."""
 
@@ -74,7 +69,7 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
     found = Questions()
     values: dict[Series, dict[str, float]] = defaultdict(dict)
     again: dict[Series, Counter[str]] = defaultdict(Counter)
-    steps = passages = places = 0
+    steps = places = 0
     for run in runs:
         question = normalise(run.question)
         if not question:
@@ -82,11 +77,7 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
         found.asked.setdefault(question, run.question)
         found.failures += run.failures
         steps += run.steps
-        passages += run.passages
         places += run.places
-        found.runs += 1
-        if run.steps_known and not run.passages:
-            found.empty += 1
         for series, mean in run.means.items():
             if question in values[series]:
                 values[series][question] += mean
@@ -99,7 +90,7 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
             values[series][question] /= 1 + more
     found.values = dict(values)
     if steps:
-        found.passages, found.places = passages / steps, places / steps
+        found.k = places / steps
     return found
 
 
@@ -168,10 +159,8 @@ def compare(
         only_before=len(before.asked) - len(shared),
         only_after=len(after.asked) - len(shared),
         missing=missing,
-        passages_before=before.passages,
-        passages_after=after.passages,
-        places_before=before.places,
-        places_after=after.places,
+        k_before=before.k,
+        k_after=after.k,
         failures_before=before.failures,
         failures_after=after.failures,
         judged_otherwise={
@@ -179,10 +168,6 @@ def compare(
             for series in both
             if before.origins[series] != after.origins[series]
         },
-        runs_before=before.runs,
-        runs_after=after.runs,
-        empty_before=before.empty,
-        empty_after=after.empty,
         remarks=list(dict.fromkeys((*before.remarks, *after.remarks))),
         draws=draws,
     )

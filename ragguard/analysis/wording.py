@@ -31,7 +31,7 @@ LONGEST = 200
 """The most characters of a question that is shown in one line."""
 _LINE = 2000
 SHORTEST = 8
-_NAMED, _LATEST = 5, 3
+_LATEST = 3
 
 
 def line_of(text: str) -> str:
@@ -51,38 +51,29 @@ def as_markup(text: str) -> str:
 
 
 def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
-    """Returns for each id the part to show: as few first or last characters as tell all of them apart, at least 8.
+    """Returns for each id the part to show: its first or last 8 characters where these tell all ids apart, else all.
 
     Ids that begin with the time, such as UUIDs of version 7, differ only at their ends.
     """
     known = list(dict.fromkeys(ids))
-    longest = max(map(len, known), default=0)
-    for length in range(SHORTEST, longest):
-        first, last = slice(length), slice(-length, None)
-        for cut, other in ((first, last), (last, first)):
-            parts = {one[cut]: one for one in known}
-            if len(parts) == len(known) and all(parts.get(one[other], one) == one for one in known):
-                return {one: one[cut] for one in known}
+    for part in (slice(SHORTEST), slice(-SHORTEST, None)):
+        if len({one[part] for one in known}) == len(known):
+            return {one: one[part] for one in known}
     return {one: one for one in known}
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
-    meant = [one for one in ids if part and part in one]
-    at_ends = [one for one in meant if one.startswith(part) or one.endswith(part)]
-    for found in ([one for one in at_ends if one == part], at_ends, meant):
-        if len(found) == 1:
-            return found[0]
-    if not meant:
-        latest = ", ".join(reversed(ids[-_LATEST:])) or "none"
-        raise UnknownName(
-            "--run", part, "the id of a run, the id that the application gave it, or any part of an id that no other "
-            f"run has; the latest are {latest}, and `ragguard report` lists all with their questions",
-        )  # fmt: skip
-    shown = ", ".join(short_ids(ids)[one] for one in meant[:_NAMED])
-    more = f" and {len(meant) - _NAMED} more" if len(meant) > _NAMED else ""
-    allowed = f"any part of an id that no other run has; it fits {shown}{more}"
-    raise UnknownName("--run", f"{part} ({len(meant)} runs)", allowed)
+    """Returns the id that equals `part`, else the only one that has it; raises UnknownName where there is none."""
+    meant = [part] if part in ids else [one for one in ids if part and part in one]
+    if len(meant) == 1:
+        return meant[0]
+    latest = f"the latest are {', '.join(reversed(ids[-_LATEST:])) or 'none'}"
+    several = f"it fits {', '.join(meant[:_LATEST])} and others" if meant else latest
+    allowed = (
+        "the id of a run, the id that the application gave it, or any part of an id that no other run has; "
+        f"{several}, and `ragguard report` lists all with their questions"
+    )
+    raise UnknownName("--run", part, allowed)
 
 
 def diagnose_selection(proc: float, pct_proc: float) -> str:
@@ -220,31 +211,14 @@ def best(scores: Iterable[S], name: str, stage: str = "passages") -> S | None:
 
 
 def remarks_on_fit(scores: Iterable[Shortened]) -> list[str]:
-    """Returns what did not fit for the beliefs of a hop, and which passages did not fit alone; empty where all did."""
-    left_out = cut = 0
-    alone: set[int] = set()
+    """Returns what of a hop did not fit the context of the model that judged it; empty where all did."""
+    short: set[str] = set()
     for rank, name, *counts in scores:
-        dropped, tokens = (count if isinstance(count, int) else 0 for count in counts)
-        if rank is None and name in _OF_ALL_READ:
-            left_out, cut = max(left_out, dropped), max(cut, tokens)
-        elif rank is not None and tokens:
-            alone.add(rank)
-    tokens_cut = f"{cut:,} token{' was' if cut == 1 else 's were'} cut"
-    found: list[str] = []
-    if left_out:
-        rest = f", and from the rest {tokens_cut}" if cut else ""
-        found.append(
-            f"{left_out:,} of the passages read so far did not fit the model's context and "
-            f"{'was' if left_out == 1 else 'were'} left out of ΔSePer{rest}"
-        )
-    elif cut:
-        found.append(
-            f"the passages read so far did not fit the model's context: for ΔSePer, {tokens_cut} from them"
-        )
-    if alone:
-        ranks = ", ".join(map(str, sorted(alone)))
-        found.append(
-            f"passage{'' if len(alone) == 1 else 's'} {ranks} did not fit the model's context alone: "
-            f"{'its' if len(alone) == 1 else 'their'} own scores are about a part"
-        )
-    return found
+        if not any(isinstance(count, int) and count for count in counts):
+            continue
+        if rank is not None:
+            short.add(f"passage {rank}")
+        elif name in _OF_ALL_READ:
+            short.add("what was read so far")
+    what = ", ".join(sorted(short))
+    return [f"did not fit the model's context, so that its scores are about a part: {what}"] if short else []

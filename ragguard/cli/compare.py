@@ -131,8 +131,6 @@ def _show(checked: GateCheck, *, every: bool) -> None:
             f"{TOO_FEW.capitalize()}: with so few questions and so many metrics, even a change of every question in "
             "one direction would not be told from chance. That is not the same as no difference."
         )
-    if found.nothing_read:
-        console.print(f"[red]{as_markup(found.nothing_read)}[/]")
     if found.left_out:
         console.print(found.left_out)
     if found.missing:

@@ -13,7 +13,7 @@ from support.overviews import overviews
 from ragguard import RagGuard
 from ragguard.analysis.hops import print_hops
 from ragguard.analysis.page import BLOCK, detail, write_html
-from ragguard.analysis.wording import MISLEADS, remarks_on_fit
+from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, StoreError
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.source import open_source
@@ -185,8 +185,9 @@ def test_odd_arguments_are_refused(tmp_path, monkeypatch, runs, path):
 
 
 QUESTION = "When was Corwell Mills founded?"
-LEFT_OUT = "1 of the passages read so far did not fit the model's context and was left out of ΔSePer"
-ALONE = "passage 1 did not fit the model's context alone: its own scores are about a part"
+SHORT = (
+    "did not fit the model's context, so that its scores are about a part: passage 1, what was read so far"
+)
 
 
 def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scores(tmp_path, caplog):
@@ -208,24 +209,9 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scor
         "`cut_tokens`); an engine or a judge with a longer context judges them whole"
     ]
     shown = console.file.getvalue()
-    assert shown.count(LEFT_OUT) == shown.count(ALONE) == 2
+    assert shown.count(SHORT) == 2
     assert [metadata.get("cut_tokens", 0) > 1000 for metadata in utilities] == [True, False]
     source = open_source(tmp_path / "runs.db")
     for overview in source.overviews(MISLEADS):
         [hop] = detail(overview, {})["steps"]
-        assert hop["notice"].startswith(LEFT_OUT)
-        assert hop["notice"].endswith(ALONE)
-
-
-def test_the_remarks_on_a_hop_are_about_all_that_was_read_and_about_each_passage():
-    assert remarks_on_fit([(None, "udcg", None, None), (1, "utility", None, None)]) == []
-    assert remarks_on_fit([(None, "delta_seper", 0, 1)]) == [
-        "the passages read so far did not fit the model's context: for ΔSePer, 1 token was cut from them"
-    ]
-    assert remarks_on_fit(
-        [(None, "delta_seper", 2, 1200), (3, "grade", "x", 5), (1, "utility", None, 5)]
-    ) == [
-        "2 of the passages read so far did not fit the model's context and were left out of ΔSePer, and from the rest "
-        "1,200 tokens were cut",
-        "passages 1, 3 did not fit the model's context alone: their own scores are about a part",
-    ]
+        assert hop["notice"] == SHORT

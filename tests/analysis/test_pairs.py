@@ -8,10 +8,9 @@ from support.means import means_of
 from support.runs import a_run
 
 from ragguard.analysis.gate_check import Condition
-from ragguard.analysis.pairs import compare, questions_of, read_questions
+from ragguard.analysis.pairs import compare, questions_of
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.records import Passage, RetrievalStep, Run, Score, ScoredRun
-from ragguard.storage.files.runfile import write_scores
 
 
 def side(values, name="udcg", **fields):
@@ -240,48 +239,16 @@ def test_steps_that_the_judge_saw_with_and_without_references_are_one_mean():
     assert list(found.means.values()) == [pytest.approx(0.45)]
 
 
-def half_empty(values):
-    """Runs of which every second one read nothing and has no score."""
-    runs = side(values)
-    for item in runs[::2]:
-        item.run.steps[0].passages, item.scores = [], []
-    return runs
-
-
-def test_runs_that_read_nothing_and_have_no_score_are_said():
-    found = compared(side([0.5] * 8), half_empty([0.5] * 8))
-    (change,) = found.changes
-    assert (found.paired, change.questions) == (8, 4)
-    assert found.nothing_read == ("No passage reached the model in 0 of 8 runs before and in 4 of 8 after.")
-    assert found.resting_on("udcg") == (
-        "udcg was compared on 4 of the 8 questions: of the others, 4 lack a score on one side."
-    )
-    assert (found.as_dict()["empty_after"], found.as_dict()["runs_after"]) == (4, 8)
-
-
-def test_questions_of_one_side_only_are_told_with_those_without_a_score():
-    more = ScoredRun(Run(question="Who else?"), [])
-    found = compared(side([0.5] * 8), [*half_empty([0.5] * 6), more])
-    assert found.resting_on("udcg") == (
-        "udcg was compared on 3 of the 9 questions: of the others, 3 lack a score on one side, 2 are on the side "
-        "before only, 1 are on the side after only."
-    )
-
-
-def test_runs_that_read_nothing_and_are_scored_are_counted_as_any_other():
-    after = side([0.4] * 8)
-    for item in after:
-        item.run.steps[0].passages = []
+def test_metric_that_some_questions_lack_says_on_how_many_it_was_compared():
+    after = side([0.5] * 8)
+    for item in after[::2]:
+        item.scores = []
     found = compared(side([0.5] * 8), after)
-    assert found.nothing_read == "No passage reached the model in 0 of 8 runs before and in 8 of 8 after."
-    assert found.resting_on("udcg") == ""
-
-
-def test_a_score_file_tells_nothing_of_what_was_read(tmp_path):
-    runs = side([0.5] * 4)
-    write_scores(runs, tmp_path / "a.jsonl")
-    found = compare(read_questions(tmp_path / "a.jsonl"), questions_of(map(means_of, runs)))
-    assert found.nothing_read == ""
+    assert (found.paired, found.changes[0].questions) == (8, 4)
+    assert found.resting_on("udcg") == (
+        "udcg was compared on 4 of the 8 questions: the others lack it on one side."
+    )
+    assert compared(side([0.5] * 8), side([0.5] * 8)).resting_on("udcg") == ""
 
 
 def test_noise_of_ten_metrics_over_nine_questions_is_called_a_difference_at_the_level():
