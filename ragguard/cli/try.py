@@ -9,10 +9,9 @@ import sys
 import time
 import webbrowser
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from inspect import isawaitable
+from inspect import iscoroutine
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -98,7 +97,8 @@ def run(
             f"{out} cannot hold the results ({error.strerror}); name a folder with --out"
         ) from error
     model = connect(engine)
-    with RagGuard(model, scorers=_scorers(address), store=out / "ragguard.db", exit_timeout=0.0) as rg:
+    scorers = ["likelihood"] if _is_local(address) else None
+    with RagGuard(model, scorers=scorers, store=out / "ragguard.db", exit_timeout=0.0) as rg:
         stopped = complete = False
         search = Search(texts.passages)
         local = _is_local(address)
@@ -108,20 +108,17 @@ def run(
             with progress_bar(notes(), "", total=len(questions), quiet=False) as update:
                 for number, question in enumerate(questions, 1):
                     update(description=f"question {number} of {len(questions)}")
-                    first = _ask(rg, search, question, by_likelihood=local)
-                    whole = first.whole
+                    whole, means = _ask(rg, search, question, by_likelihood=local)
                     if wordings or other:
-                        say(
-                            "\nthe same question, with "
-                            + (f"--retriever {retriever}:" if other else "the other wording:")
-                        )
-                        wording = wordings[number - 1] if wordings else question
-                        second = _ask(
+                        way = f"--retriever {retriever}" if other else "the other wording"
+                        say(f"\nthe same question, with {way}:")
+                        before.append(means)
+                        wording = wordings[number - 1] if wordings else ""
+                        more, means = _ask(
                             rg, search, question, by_likelihood=local, wording=wording, retriever=other
                         )
-                        whole = whole and second.whole
-                        before.append(first.means)
-                        after.append(second.means)
+                        after.append(means)
+                        whole = whole and more
                     complete = whole and (complete or number == 1)
                     update(advance=1)
         except KeyboardInterrupt:
@@ -145,26 +142,13 @@ def _about(texts: Texts, folder: Path, engine: str) -> str:
     if engine == "smol":
         about += ", a small model of English that is often wrong; --engine names yours"
     if _is_local(engine) and not texts.is_english:
-        about += ". These texts look not English, which it hardly reads; --engine names a model that does"
+        about += ". These texts look not English, which it hardly reads"
     return about + "."
 
 
 def _is_local(engine: str) -> bool:
     """True for a model that NumPy computes: slow, and mostly too small to judge by label."""
     return engine == "smol" or engine.startswith("gguf:")
-
-
-def _scorers(engine: str) -> list[str] | None:
-    return ["likelihood"] if _is_local(engine) else None
-
-
-@dataclass(frozen=True, slots=True)
-class AskedQuestion:
-    """The outcome of one question."""
-
-    whole: bool
-    """False where a score is missing."""
-    means: RunMeans
 
 
 def _ask(
@@ -175,8 +159,9 @@ def _ask(
     by_likelihood: bool,
     wording: str = "",
     retriever: Callable[[str], object] | None = None,
-) -> AskedQuestion:
-    """Searches twice, for a wording of the question, answers, scores, and prints the run.
+) -> tuple[bool, RunMeans]:
+    """Searches twice, for a wording of the question, answers, scores, and prints the run; returns whether it has all
+    its scores, and their means.
 
     A small model in the process is given the passage that fits the question best, and no other: with more, it mostly
     misses what is there.
@@ -190,9 +175,9 @@ def _ask(
     fits = asyncio.run(_fits(rg.engine, question, found)) if by_likelihood and found else []
     read = [found[fits.index(max(fits))]] if fits else found
     with rg.run(question, name="try") as run:
-        for passages in (first, second):
+        for query, passages in ((wording, first), (left or wording, second)):
             got = [one for one in passages if one in read]
-            run.retrieved(wording, got, candidates=passages, k=len(passages) or None)
+            run.retrieved(query, got, candidates=passages, k=len(passages) or None)
         answer = asyncio.run(_answer(rg.engine, question, read)) if found else ""
         run.answered(answer)
     done = rg.flush(timeout=SCORING_S)
@@ -201,18 +186,13 @@ def _ask(
             screen().print(hop_table(item, rg.scores(item.id), rg.failures(item.id)))
     if not found:
         say("No passage has a word of this question; ask it in the words of the texts.")
-    else:
-        none = "" if second else "; it found no other passage"
-        say(f"\nThe second search was for: {left or 'nothing, since all words were found'}{none}")
-        say("Where each passage is from:")
-    places = [f"1.{number}" for number in range(1, len(first) + 1)]
-    places += [f"2.{number}" for number in range(1, len(second) + 1)]
-    for place, passage in zip(places, found, strict=True):
-        best = "  fits the question best; the model read this one" if fits and passage in read else ""
-        say(f"  {place}  {passage.id or '(no id)'}{best}")
-    return AskedQuestion(
-        whole=bool(done) and not rg.failures(run.id), means=means_of(question, rg.scores(run.id), fits)
-    )
+    elif not second:
+        say("The second search found no other passage.")
+    for hop, passages in enumerate((first, second), 1):
+        for number, passage in enumerate(passages, 1):
+            best = "  fits the question best; the model read this one" if fits and passage in read else ""
+            say(f"  {hop}.{number} is from {passage.id or '(no id)'}{best}")
+    return bool(done) and not rg.failures(run.id), means_of(question, rg.scores(run.id), fits)
 
 
 def _compare(before: list[RunMeans], after: list[RunMeans]) -> None:
@@ -260,10 +240,7 @@ def _finish(out: Path, stopped: bool, browser: bool) -> None:
         say("stopped before anything was answered")
         return
     say(f"\n{'stopped; what is done is' if stopped else 'written to'} {page}")
-    display = (
-        sys.platform in ("darwin", "win32") or "DISPLAY" in os.environ or "WAYLAND_DISPLAY" in os.environ
-    )
-    if browser and display and sys.stdout.isatty():
+    if browser and sys.stdout.isatty():
         webbrowser.open(page.absolute().as_uri())
 
 
@@ -294,16 +271,12 @@ def retrieve(
     """Returns the first passages of a retriever of the user's, asynchronous or not, that were not found before."""
     try:
         given = retriever(query)
-        found = passages_of(asyncio.run(_awaited(given)) if isawaitable(given) else given)
+        found = passages_of(asyncio.run(given) if iscoroutine(given) else given)
     except Exception as error:
         allowed = f"a function that answers a question ({type(error).__name__}: {error})"
         raise InvalidInput("--retriever", getattr(retriever, "__name__", "?"), allowed) from error
     known = {one.text for one in without}
     return [one for one in found if one.text not in known][:most]
-
-
-async def _awaited(given: Awaitable[object]) -> object:
-    return await given
 
 
 def means_of(question: str, scores: Sequence[Score], fits: Sequence[float]) -> RunMeans:
