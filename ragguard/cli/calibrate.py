@@ -16,7 +16,15 @@ from ragguard.analysis.labels.label_file import read_label_file, with_labels
 from ragguard.analysis.validation.dataset import read_dataset
 from ragguard.analysis.validation.udcg_fit import fit_udcg
 from ragguard.cli.run_source import RunFiles, RunSource
-from ragguard.cli.terminal import EngineAddress, JudgeAddress, LabelFile, PromptSetName, notes, say
+from ragguard.cli.terminal import (
+    EngineAddress,
+    JudgeAddress,
+    LabelFile,
+    PromptSetName,
+    notes,
+    refuse_together,
+    say,
+)
 from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
 from ragguard.errors import CalibrationError, InvalidInput
@@ -82,14 +90,17 @@ def run(
     option, no such file, no engine.
     """
     console = notes()
-    _check_options(
-        what, max_loss, of_guard=(max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help")
-    )
+    if what not in ("guard", "advice", "udcg"):
+        raise InvalidInput("--for", what, "guard, advice or udcg")
+    if what != "advice":
+        refuse_together(("--max-loss", max_loss), (f"--for {what}", True))
+    if what != "guard" and (max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help"):
+        options = "--max-gold-loss, --confidence, --order, --min-keep"
+        raise InvalidInput("--for", what, f"no option of the guard beside it: {options}")
     output_path("--out", out)
     if what == "udcg":
-        for option, value in (("--prompts", prompts), ("--labels", labels)):
-            if value is not None:
-                raise InvalidInput(option, value, "an option of the guard and of advice")
+        for option in (("--prompts", prompts), ("--labels", labels)):
+            refuse_together(option, ("--for udcg", True))
         say(asyncio.run(_fit_udcg(files, engine, judge, out, console)))
         return
     source = RunSource(files, console, {})
@@ -103,37 +114,22 @@ def run(
         say(_advice_sentence(advice, out))
     else:
         guard = DistractorGuard(engine, min_keep=min_keep, judge=judge, prompts=prompts)
-        count = _LabelCount()
+        steps = [step for run in runs for step in run.steps]
+        examples = examples_of(steps)
         try:
-            found = asyncio.run(_calibrate(guard, count.examples(runs), max_gold_loss, confidence, order))
+            found = asyncio.run(_calibrate(guard, examples, max_gold_loss, confidence, order))
         except CalibrationError:
-            if count.unlabelled and not count.used:
+            if steps and not examples:
                 console.print(
                     "no retrieval says which of its candidates are gold: give its passages a grade of 1 to 5, or "
                     '"gold": true or false in their metadata'
                 )
             raise
         found.save(out)
-        say(_sentence(found, count, out))
+        say(_sentence(found, len(steps) - len(examples), out))
     if source.rejected:
         console.print(f"{source.rejected} lines were rejected, see above")
         raise typer.Exit(1)
-
-
-def _check_options(what: str, max_loss: float | None, *, of_guard: bool) -> None:
-    """Refuses options that have no meaning for the chosen kind of calibration."""
-    if what not in ("guard", "advice", "udcg"):
-        raise InvalidInput("--for", what, "guard, advice or udcg")
-    if what != "advice" and max_loss is not None:
-        raise InvalidInput(
-            "--max-loss", max_loss, "an option of `--for advice`; the guard's is --max-gold-loss"
-        )
-    if what != "guard" and of_guard:
-        raise InvalidInput(
-            "--for",
-            what,
-            "no option of the guard beside it; --max-gold-loss, --confidence, --order and --min-keep are the guard's",
-        )
 
 
 async def _fit_udcg(files: Sequence[str], engine: str, judge: str | None, out: Path, console: Console) -> str:
@@ -182,21 +178,6 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
     )
 
 
-class _LabelCount:
-    """Counts the retrievals that have labels, from which the threshold is learnt, and those that have none."""
-
-    def __init__(self) -> None:
-        self.used = self.unlabelled = 0
-
-    def examples(self, runs: Iterable[Run]) -> Iterable[Example]:
-        """Yields the labelled retrievals of each run while the runs are read."""
-        for run in runs:
-            found = examples_of(run.steps)
-            self.used += len(found)
-            self.unlabelled += len(run.steps) - len(found)
-            yield from found
-
-
 async def _calibrate(
     guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None, order: str,
 ) -> Calibration:  # fmt: skip
@@ -204,14 +185,14 @@ async def _calibrate(
         return await guard.acalibrate(examples, max_gold_loss, confidence, cast("Order", order))
 
 
-def _sentence(found: Calibration, count: _LabelCount, out: Path) -> str:
+def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:
     promise = f"at most {found.max_gold_loss:g} of gold passages are dropped"
     promise += (
         ", expected over questions like these"
         if found.confidence is None
         else f", with probability {found.confidence:g}"
     )
-    others = "" if count.unlabelled == 0 else f"; {count.unlabelled:,} without labels were left out"
+    others = f"; {unlabelled:,} without labels were left out" if unlabelled else ""
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     return (
         f"threshold {found.threshold:.4f} on {found.order}: {promise}\n"

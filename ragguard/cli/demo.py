@@ -6,10 +6,7 @@ The part of a framework is in its integration's module `demo`, imported by name:
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
-import shutil
-import sys
 import time
 from collections.abc import Sequence
 from importlib import import_module
@@ -31,6 +28,7 @@ from ragguard.analysis.page import write_html
 from ragguard.analysis.pairs import compare, read_questions
 from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import InvalidInput, StoreError
+from ragguard.records import Decision
 from ragguard.scorers.explanation import Explanation, explain
 from ragguard.storage.files.runfile import write_runs
 from ragguard.world import Case, Retriever
@@ -58,16 +56,15 @@ def run(
         raise typer.Exit(2)
     _make_room(out)
     done = _demonstrate(attached, out, seed, console)
-    command, folder = escape(_typed()), escape(shlex.quote(str(out)))
+    folder = escape(shlex.quote(str(out)))
     console.print(
         f"in all    {time.perf_counter() - began:.1f} s\n\n"
-        f"[bold]Written to {escape(str(out))}[/bold]: report.html, ragguard.db (the store), runs.jsonl\n"
-        "(the run file), spans.jsonl (what an OpenTelemetry collector gets, a span a line), and\n"
-        "worse-search.db, to compare with\n"
-        f"[bold]Next[/bold]      open {escape(str(out))}/report.html in a browser\n"
-        f"          {command} report {folder}/ragguard.db\n"
-        f"          {command} compare {folder}/worse-search.db {folder}/ragguard.db\n"
-        f"          {command} score {folder}/runs.jsonl --engine URL --dry-run\n"
+        f"[bold]Written to {folder}[/bold]: report.html, ragguard.db (the store), runs.jsonl (the run file),\n"
+        "spans.jsonl (what an OpenTelemetry collector gets, a span a line), and worse-search.db\n"
+        f"[bold]Next[/bold]      open {folder}/report.html in a browser\n"
+        f"          ragguard report {folder}/ragguard.db\n"
+        f"          ragguard compare {folder}/worse-search.db {folder}/ragguard.db\n"
+        f"          ragguard score {folder}/runs.jsonl --engine URL --dry-run\n"
         "          your own agent: `instrument(rg)`, as README.md and examples/ show",
         soft_wrap=True,
     )
@@ -92,14 +89,6 @@ def _make_room(out: Path) -> None:
         raise StoreError(f"{out} cannot hold the results ({reason}); name a folder with --out") from error
 
 
-def _typed() -> str:
-    """Returns the command as the user has to type it; after `make demo` it is in no directory of the PATH."""
-    called = Path(sys.argv[0])
-    if called.name != "ragguard" or shutil.which("ragguard") is not None:
-        return "ragguard"
-    return os.path.relpath(called)
-
-
 def _module(package: str) -> ModuleType | None:
     try:
         return import_module(f"{package}.demo")
@@ -119,13 +108,9 @@ class ShownRun(NamedTuple):
         return self.explanation.cause == "right"
 
     @property
-    def is_guarded(self) -> bool:
-        return any(step.decision for step in self.run.steps)
-
-    @property
-    def dropped(self) -> int:
-        """The number of passages that the guard dropped."""
-        return sum(len(step.decision.dropped) for step in self.run.steps if step.decision)
+    def decisions(self) -> list[Decision]:
+        """What the guard decided, step by step."""
+        return [step.decision for step in self.run.steps if step.decision]
 
 
 def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console: Console) -> bool:
@@ -169,22 +154,33 @@ def _demonstrate(attached: dict[str, ModuleType], out: Path, seed: int, console:
 
 
 def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Console) -> None:
-    """Prints five lines of findings, then one answer that the guard saved: how it went wrong without, and right with
+    """Prints four lines of findings, and one answer that the guard saved: how it went wrong without it, and right with
     it."""
-    saved = _changed_by_guard(shown, saved=True)
-    wrong, right = saved[0] if saved else (None, None)
+    pairs = [
+        (plain, guarded)
+        for plain in shown
+        for guarded in shown
+        if plain.run.question == guarded.run.question and guarded.decisions and not plain.decisions
+    ]
+    saved = [pair for pair in pairs if pair[1].is_right and not pair[0].is_right]
+    saved.sort(key=lambda pair: not pair[0].explanation.sources)
     paid = max(shown, key=_largest_gain)
-    console.rule("[bold]What it saw[/bold]", align="left")
+    console.rule("[bold]What it saw, on questions chosen for showing[/bold]", align="left")
     _line(console, "paid", f"“{paid.run.question}” {paid.explanation.sentences[-1]}")
-    if wrong and right:
+    if saved:
+        wrong, right = saved[0]
         _line(console, "misled", f"“{wrong.run.question}” {wrong.explanation.sentences[0]}")
+        dropped = sum(len(decision.dropped) for decision in right.decisions)
         passages = sum(len(step.candidates) for step in right.run.steps)
-        of_all = f"{len(saved)} of {sum(one.run.name == right.run.name for one in shown)} answers were saved"
-        lost = f", {count} lost" if (count := len(_changed_by_guard(shown, saved=False))) else ""
+        kept = f"{len(saved)} of {len(pairs)} answers were saved"
+        if lost := sum(plain.is_right and not guarded.is_right for plain, guarded in pairs):
+            kept += f", {lost} lost"
         _line(
-            console, "saved", f"With the guard, which dropped {right.dropped} of {passages} passages, the same agent "
-            f"answered “{right.run.answer}”: right. {of_all}{lost}.",
-        )  # fmt: skip
+            console,
+            "saved",
+            f"With the guard, which dropped {dropped} of {passages} passages, the same agent answered "
+            f"“{right.run.answer}”: right. {kept}.",
+        )
     else:
         _line(
             console,
@@ -192,15 +188,9 @@ def _print_findings(shown: Sequence[ShownRun], compared: Comparison, console: Co
             "No answer that was wrong without the guard was right with it; try another --seed.",
         )
     _line(console, "compared", f"A worse search with a better one. {compared.verdict.sentence}")
-    _line(
-        console,
-        "chosen",
-        "These questions, by a seed that shows all of this; figures that bind are in benchmarks/.",
-    )
-    for one in (wrong, right):
-        if one:
-            console.rule(f"[bold]{one.run.name}[/bold]", align="left")
-            console.print(hop_table(one.run, one.scores))
+    for one in saved[0] if saved else ():
+        console.rule(f"[bold]{one.run.name}[/bold]", align="left")
+        console.print(hop_table(one.run, one.scores))
 
 
 def _line(console: Console, word: str, sentence: str) -> None:
@@ -217,25 +207,10 @@ def _largest_gain(shown: ShownRun) -> float:
     return max((gain.value for gain in gains if gain.value > 2 * (gain.stderr or 0)), default=-1.0)
 
 
-def _changed_by_guard(shown: Sequence[ShownRun], *, saved: bool) -> list[tuple[ShownRun, ShownRun]]:
-    """Returns the pairs of runs about one question, without the guard and with it, of which the guard saved the answer,
-    or lost it; first the pair whose wrong answer's source is known."""
-    pairs = [
-        (plain, guarded)
-        for plain in shown
-        for guarded in shown
-        if plain.run.question == guarded.run.question
-        and guarded.is_guarded
-        and not plain.is_guarded
-        and (plain.is_right, guarded.is_right) == (not saved, saved)
-    ]
-    return sorted(pairs, key=lambda pair: not pair[0].explanation.sources)
-
-
 def _print_cost(shown: Sequence[ShownRun], console: Console) -> None:
     """Prints the cost of guard and scoring."""
     usage = [score.usage for one in shown for score in one.scores]
-    guarded = [step.decision.elapsed_ms for one in shown for step in one.run.steps if step.decision]
+    guarded = [decision.elapsed_ms for one in shown for decision in one.decisions]
     tokens = sum(item.prompt_tokens + item.output_tokens for item in usage)
     console.rule("[bold]What it cost[/bold]", align="left")
     console.print(

@@ -13,7 +13,7 @@ import typer
 
 from ragguard.analysis.labels.items import GRADED, LabelItem, in_order_of_worth, items_of
 from ragguard.analysis.labels.label_file import agreements, line_of, read_label_file, write_label_page
-from ragguard.cli.terminal import say
+from ragguard.cli.terminal import refuse_together, say
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
 from ragguard.storage.source import open_source
@@ -60,8 +60,7 @@ def run(
     """
     if page is None and not by.strip():
         raise InvalidInput("--by", by, "your name: it is kept with each label")
-    if page is not None and by:
-        raise InvalidInput("--by", by, "nothing beside --page, which asks for the name")
+    refuse_together(("--by", by or None), ("--page, which asks for the name", page))
     output_path("--out" if page is None else "--page", page or out)
     drawn = in_order_of_worth(items_of(open_source(data).scored_runs(), kind), number, seed)
     if page is not None:

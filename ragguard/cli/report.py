@@ -24,7 +24,7 @@ from ragguard.analysis.wording import (
     run_of_part,
     short_ids,
 )
-from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
+from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_table
 from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
 from ragguard.scorers.exam.record import remarks_on
@@ -68,17 +68,11 @@ def run(
         raise InvalidInput("--sort", sort, ", ".join(_ORDERS))
     if run_id == "":
         raise InvalidInput("--run", run_id, "an id, or a part of one")
-    if html is not None and run_id:
-        raise InvalidInput("--run", run_id, "one of --run and --html: the page shows every run")
-    for option, value in (("--sort", sort), ("--most", most)):
-        if value is not None and (html is not None or run_id):
-            raise InvalidInput(
-                option, value, "neither --html nor --run beside it: it is for the list of runs"
-            )
-    if as_json and html is not None:
-        raise InvalidInput("--json", str(html), "one of --json and --html")
-    if labels is not None and (html is not None or run_id):
-        raise InvalidInput("--labels", str(labels), "neither --html nor --run beside it: means are corrected")
+    refuse_together(("--run", run_id), ("--html", html))
+    refuse_together(("--json", as_json), ("--html", html))
+    only_of_the_list: dict[str, object] = {"--sort": sort, "--most": most, "--labels": labels}
+    for option in only_of_the_list.items():
+        refuse_together(option, ("--html", html), ("--run", run_id))
     if html is not None:
         output_path("--html", html)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command

@@ -21,6 +21,7 @@ from ragguard.cli.terminal import (
     EngineAddress,
     JudgeAddress,
     PromptSetName,
+    names_of,
     notes,
     reason_lines,
     say,
@@ -158,7 +159,7 @@ def run(
     if price is not None and not all(0 <= one < math.inf for one in price):
         raise InvalidInput("--price", price, "prices of 0 or more, of a million tokens read and written")
     console = notes()
-    names = None if scorers is None else tuple(name.strip() for name in scorers.split(",") if name.strip())
+    names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
     if on is not None:
         refuse_with_on(since=since, write_back=write_back, store=store, max_tokens=max_tokens)
@@ -181,11 +182,15 @@ def run(
             return
         files, out = [str(path) for path in find_runs(files)], None
     else:
-        for name, given in (
-            ("--engine-args", engine_args), ("--address", address), ("--actors", actors), ("--gpus", gpus),
-            ("--retry-failures", retry_failures or None),
-        ):  # fmt: skip
-            if given is not None:
+        only_with_on = {
+            "--engine-args": engine_args,
+            "--address": address,
+            "--actors": actors,
+            "--gpus": gpus,
+            "--retry-failures": retry_failures,
+        }
+        for name, given in only_with_on.items():
+            if given:
                 raise InvalidInput(name, given, "nothing without --on")
     store = store or _STORE
     options: dict[str, Any] = {

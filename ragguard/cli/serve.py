@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, say
+from ragguard.cli.terminal import EngineAddress, JudgeAddress, PromptSetName, names_of, say
 from ragguard.errors import InvalidInput, MissingDependency, StoreError
 
 TOKEN = "RAGGUARD_TOKEN"
@@ -75,7 +75,7 @@ def run(
     from ragguard.serve.ingest import Ingest
     from ragguard.traces.spool import Spool
 
-    names = None if scorers is None else tuple(filter(None, (name.strip() for name in scorers.split(","))))
+    names = names_of(scorers)
     if names == ("none",):
         names = ()
     rg = RagGuard(engine, judge=judge, scorers=names, prompts=prompts, store=store, exit_timeout=0.0)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
+from ragguard.errors import InvalidInput
 from ragguard.text.secret_filter import strip_control_characters
 
 if TYPE_CHECKING:
@@ -47,6 +48,19 @@ def say(text: str, *, error: bool = False) -> None:
     import typer
 
     typer.echo(strip_control_characters(text), err=error)
+
+
+def refuse_together(*options: tuple[str, object]) -> None:
+    """Raises InvalidInput where several of these options are given: the first has no effect beside the others."""
+    given = [(name, value) for name, value in options if value is not None and value is not False]
+    if len(given) > 1:
+        name, value = given[0]
+        raise InvalidInput(name, value, f"nothing beside {given[1][0]}")
+
+
+def names_of(listed: str | None) -> tuple[str, ...] | None:
+    """Returns the names of an option that lists them with commas between; None where it is not given."""
+    return None if listed is None else tuple(filter(None, (name.strip() for name in listed.split(","))))
 
 
 def speak_any_encoding() -> None:

@@ -22,7 +22,18 @@ from ragguard.analysis.validation.dataset import read_dataset
 from ragguard.analysis.validation.entailers import compare_entailers, entailer_of, read_pairs
 from ragguard.analysis.validation.tables import Table
 from ragguard.analysis.wording import as_markup
-from ragguard.cli.terminal import ENGINES, Column, JudgeAddress, LabelFile, notes, say, screen, show_table
+from ragguard.cli.terminal import (
+    ENGINES,
+    Column,
+    JudgeAddress,
+    LabelFile,
+    names_of,
+    notes,
+    refuse_together,
+    say,
+    screen,
+    show_table,
+)
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.errors import InvalidInput
@@ -80,30 +91,25 @@ def run(
     for option, path in (("--markdown", markdown), ("--json", as_json)):
         if path is not None:
             output_path(option, path)
-    named = None if entailers is None else [one.strip() for one in entailers.split(",")]
+    named = names_of(entailers)
     for option, names in (("--engine", engine), ("--entailers", named)):
         if twice := [name for name, count in Counter(names).items() if count > 1]:
             raise InvalidInput(option, twice[0], "each of them once: it would be compared with itself")
-    given = {
+    for name, value in {
         "--engine": engine,
         "--judge": judge,
         "--scorers": scorers,
         "--metric": metric,
-        "--entailers": entailers,
-    }
-    for option, alone in (("--labels", labels), ("--entailers", entailers)):
-        beside = [name for name, value in given.items() if value and name != option]
-        if alone is not None and beside:
-            raise InvalidInput(option, str(alone), f"no {beside[0]} beside it")
-    if metric is not None and engine and len(engine) > 1:
-        raise InvalidInput("--metric", metric, "nothing where several --engine are compared")
+    }.items():
+        refuse_together(("--labels", labels), ("--entailers", entailers), (name, value))
+    refuse_together(("--metric", metric), ("several --engine", engine and len(engine) > 1))
     failed: list[str] = []
     with console.status("") as status:
 
         def tell(what: str, done: int, of: int, /) -> None:
             status.update(f"{what}: {done:,} of {of:,}")
 
-        chosen = [name.strip() for name in (scorers or "").split(",") if name.strip()]
+        chosen = names_of(scorers) or ()
         remarks: list[str] = []
         if labels is not None:
             judged = open_source(data).scored_runs()

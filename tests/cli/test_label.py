@@ -200,8 +200,8 @@ def test_options_without_effect_and_paths_that_cannot_be_written_are_refused(she
     folder, _ = sheet
     store, labels, here = folder / "a.db", folder / "labels.jsonl", "a folder that is there"
     for words, told in (
-        (("report", store, "--labels", labels, "--html", folder / "x.html"), "neither --html nor --run"),
-        (("report", store, "--labels", labels, "--run", "x"), "neither --html nor --run"),
+        (("report", store, "--labels", labels, "--html", folder / "x.html"), "nothing beside --html"),
+        (("report", store, "--labels", labels, "--run", "x"), "nothing beside --run"),
         (("report", store, "--html", folder), here),
         (("label", store, "--page", folder), here),
         (("label", store, "--page", folder / "none" / "x.html"), here),

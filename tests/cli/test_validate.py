@@ -133,10 +133,10 @@ def test_outcomes_that_do_not_differ_are_one_clear_sentence(tmp_path):
             ("DATA", "--engine", "nano", "--engine", "nano"),
             "--engine: got 'nano'; allowed: each of them once",
         ),
-        (("exam", "--entailers", "words", "--engine", "nano"), "no --engine beside it"),
+        (("exam", "--entailers", "words", "--engine", "nano"), "nothing beside --engine"),
         (
             ("DATA", "--engine", "nano", "--engine", "smol", "--metric", "udcg"),
-            "nothing where several --engine",
+            "nothing beside several --engine",
         ),
         (("exam", "--entailers", "words, words"), "--entailers: got 'words'; allowed: each of them once"),
     ],
