@@ -24,7 +24,7 @@ def ragguard_gate() -> Gate:
     """Compares two stores, folders of parts or score files; fails the test where a condition holds, and where they
     cannot be compared."""
     # Only here: pytest loads this file for every suite of an environment that ragguard is installed in.
-    from ragguard.analysis.gate_check import GateSettings, check
+    from ragguard.analysis.gate_check import check
     from ragguard.errors import RagguardError
 
     def gate(
@@ -33,7 +33,7 @@ def ragguard_gate() -> Gate:
     ) -> Comparison:  # fmt: skip
         __tracebackhide__ = True  # pytest shows the line of the test instead
         try:
-            checked = check(before, after, GateSettings(fail_if, baseline, labels, corrected))
+            checked = check(before, after, fail_if, baseline=baseline, labels=labels, corrected=corrected)
         except (RagguardError, OSError) as error:
             pytest.fail(f"ragguard_gate: {error}", pytrace=False)
         found, broken = checked.found, [gate for gate in checked.gates if not gate.passed]

@@ -7,7 +7,7 @@ import math
 import operator
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -50,40 +50,20 @@ class Condition:
         """Returns whether a difference satisfies the bound."""
         return bool(_OPERATORS[self.sign](difference, self.bound))
 
-    def corrected(self, differences: Mapping[str, T]) -> T:
-        """Returns the metric's difference among those that labels correct; raises where it is not corrected."""
-        if self.metric not in differences:
-            known = ", ".join(sorted(differences)) or "none: label both sides"
-            raise UnknownName(
-                "--fail-if", self.metric, f"a metric that the labels correct on both sides: {known}"
-            )
-        return differences[self.metric]
+    def among(self, compared: Mapping[str, T], why: str) -> tuple[str, T]:
+        """Returns the name and the difference that the condition is about; raises UnknownName where there is none of
+        its name, and where the name stands for several that `titles` tells apart by their levels."""
+        names = [self.metric, *(f"{self.metric}.{level}" for level in _LEVELS)]
+        meant = [name for name in names if name in compared][: 1 if self.metric in compared else None]
+        if len(meant) != 1:
+            allowed = f"one of {', '.join(meant or sorted(compared)) or 'none'}: {why}"
+            raise UnknownName("--fail-if", self.metric, allowed)
+        return meant[0], compared[meant[0]]
 
     def of(self, comparison: Comparison) -> Change:
-        """Returns the change that the condition is about; raises where the metric was not compared, and where its name
-        stands for several that were."""
+        """Returns the change of a comparison that the condition is about."""
         compared = {change.metric: change for change in comparison.changes}
-        if self.metric in compared:
-            return compared[self.metric]
-        meant = sorted(name for name in compared if self._may_mean(name))
-        if len(meant) == 1:
-            return compared[meant[0]]
-        if meant:
-            raise UnknownName(
-                "--fail-if", self.metric, f"one of the metrics of that name: {', '.join(meant)}"
-            )
-        lacking = (
-            "; one side lacks it: score both with the same scorers"
-            if self.metric in comparison.missing or any(map(self._may_mean, comparison.missing))
-            else ""
-        )
-        raise UnknownName(
-            "--fail-if", self.metric, f"a metric of both sides: {', '.join(sorted(compared))}{lacking}"
-        )
-
-    def _may_mean(self, title: str) -> bool:
-        """True for a title that `titles` made longer, as several series share the name."""
-        return title in (self.metric, *(f"{self.metric}.{level}" for level in _LEVELS))
+        return self.among(compared, "metrics that both sides have; score both with the same scorers")[1]
 
     def __str__(self) -> str:
         return f"{self.metric} {self.sign} {self.bound:g}"
@@ -111,12 +91,11 @@ class CheckedCondition:
 
     def as_dict(self) -> dict[str, Any]:
         """Returns plain data for JSON."""
-        found = (
-            {"low": self.low, "high": self.high} if math.isfinite(self.low) else {"low": None, "high": None}
-        )
-        return asdict(self) | found | {"condition": str(self.condition), "passed": self.passed}
+        ends = {} if math.isfinite(self.low) else {"low": None, "high": None}
+        return asdict(self) | ends | {"condition": str(self.condition), "passed": self.passed}
 
 
+_DECISIVE = dict.fromkeys(UNDECIDED, "not decisive")
 _ALIKE = 0.5
 """The share of passages that both sides saw, under which other documents are suspected."""
 
@@ -161,69 +140,66 @@ class GateCheck:
         return self.found.as_dict() | more | corrected
 
 
-@dataclass(frozen=True, slots=True)
-class GateSettings:
-    """The bounds to which two sides are held, and how these are compared."""
+def check(
+    before: str | Path,
+    after: str | Path | None,
+    fail_if: str | Sequence[str] = (),
+    *,
+    baseline: str | None = None,
+    labels: str | Path | None = None,
+    corrected: bool = False,
+    trust_failed: bool = False,
+    draws: int = 9999,
+    seed: int = 0,
+) -> GateCheck:
+    """Compares two stores, folders of parts or score files, and holds the differences to bounds.
 
-    fail_if: str | Sequence[str] = ()
-    """Bounds on differences, such as `udcg < -0.02`."""
-    baseline: str | None = None
-    """The baseline of the first side that is compared; None: all of its runs."""
-    labels: str | Path | None = None
-    """A file of labels of people, of both sides."""
-    corrected: bool = False
-    """True: the bounds are on the differences that the labels correct."""
-    trust_failed: bool = False
-    """True: bounds may rest on numbers of a model that failed its examination in them."""
-    draws: int = 9999
-    seed: int = 0
-    conditions: list[Condition] = field(init=False, default_factory=list)
-
-    def __post_init__(self) -> None:
-        wanted = [self.fail_if] if isinstance(self.fail_if, str) else self.fail_if
-        if not isinstance(wanted, list | tuple):
-            raise InvalidInput("fail_if", wanted, "a condition such as 'udcg < -0.02', or a list of them")
-        self.conditions.extend(map(Condition.parse, wanted))
-        if self.corrected and self.labels is None:
-            raise InvalidInput("--corrected", True, "--labels FILE beside it")
-        if self.corrected and not self.conditions:
-            raise InvalidInput("--corrected", True, "--fail-if beside it, which it is about")
-
-
-def check(before: str | Path, after: str | Path | None, settings: GateSettings) -> GateCheck:
-    """Compares two stores, folders of parts or score files; with a baseline the second one may be None, which is the
-    runs of the first one since its last baseline."""
-    labels = None if settings.labels is None else read_label_file(settings.labels, models=True)
+    Args:
+        before: The first side.
+        after: The second side; with a baseline None, which is the runs of the first side since its last baseline.
+        fail_if: Bounds on differences, such as `udcg < -0.02`.
+        baseline: The baseline of the first side that is compared; None: all of its runs.
+        labels: A file of labels of people, of both sides.
+        corrected: True: the bounds are on the differences that the labels correct.
+        trust_failed: True: bounds may rest on numbers of a model that failed its examination in them.
+        draws: See `compare`.
+        seed: See `compare`.
+    """
+    wanted = [fail_if] if isinstance(fail_if, str) else fail_if
+    if not isinstance(wanted, list | tuple):
+        raise InvalidInput("fail_if", wanted, "a condition such as 'udcg < -0.02', or a list of them")
+    conditions = list(map(Condition.parse, wanted))
+    if corrected and (labels is None or not conditions):
+        raise InvalidInput("--corrected", True, "--labels FILE and --fail-if beside it, which it is about")
+    people = None if labels is None else read_label_file(labels, models=True)
     spans: tuple[range | None, range | None] = (None, None)
     said, doubts = "", list[str]()
-    if settings.baseline is not None:
-        after, spans, said, doubts = _against(before, settings.baseline, after)
+    if baseline is not None:
+        after, spans, said, doubts = _against(before, baseline, after)
     elif after is None:
         raise InvalidInput("AFTER", None, "a second side, or --baseline NAME")
     sides = read_questions(before, spans[0]), read_questions(after, spans[1])
-    found = compare(*sides, settings.draws, settings.seed)
+    found = compare(*sides, draws, seed)
     changes = None
-    if labels is not None:
-        changes = corrected_changes((before, spans[0]), (after, spans[1]), labels)
-    conditions = settings.conditions
-    if changes is not None and settings.corrected:
-        gaps = [(one, one.corrected(changes.differences)) for one in conditions]
-        gates = [
-            CheckedCondition(one, one.metric, gap.value, low=gap.low, high=gap.high) for one, gap in gaps
-        ]
+    if people is not None:
+        changes = corrected_changes((before, spans[0]), (after, spans[1]), people)
+    gates: list[CheckedCondition] = []
+    if changes is not None and corrected:
+        for one in conditions:
+            name, gap = one.among(changes.differences, "metrics that the labels correct on both sides")
+            gates.append(CheckedCondition(one, name, gap.value, low=gap.low, high=gap.high))
         return GateCheck(
             found, changes, gates, [*changes.remarks, *doubts], documents=said, on_corrected=True
         )
-    if not settings.trust_failed:
-        _refuse_failed(conditions, sides, found)
-    meant = [(condition, condition.of(found)) for condition in conditions]
-    gates = [
-        CheckedCondition(one, gap.metric, gap.difference, low=gap.low, high=gap.high) for one, gap in meant
-    ]
-    thin = [
-        one for metric in dict.fromkeys(gate.metric for gate in gates) if (one := found.resting_on(metric))
-    ]
-    return GateCheck(found, changes, gates, [*thin, *doubts], documents=said)
+    for one in conditions:
+        change = one.of(found)
+        if not trust_failed:
+            _refuse_failed(one, change.metric.partition(".")[0], sides)
+        gates.append(
+            CheckedCondition(one, change.metric, change.difference, low=change.low, high=change.high)
+        )
+    thin = [found.resting_on(metric) for metric in dict.fromkeys(gate.metric for gate in gates)]
+    return GateCheck(found, changes, gates, [*filter(None, thin), *doubts], documents=said)
 
 
 def _against(
@@ -232,19 +208,11 @@ def _against(
     """Returns the second side, the spans of both, a sentence about their passages, and what makes the comparison
     doubtful; raises InvalidInput where they have no passage in common."""
     known = baselines.baseline(store, name)
-    there = baselines.count_runs(store, known.span)
-    if not there:
-        raise InvalidInput(f"the baseline {name}", "no run: all were deleted", "one with runs; set it again")
     span = None if after is not None else baselines.runs_since(store)
     after = store if after is None else after
     said = f"The baseline {name} is of {known.at}: {known.runs:,} runs, documents {known.documents}."
-    doubts = []
-    if there < known.runs:
-        doubts.append(
-            f"{known.runs - there:,} of the {known.runs:,} runs of the baseline {name} were deleted since"
-        )
     if not is_store(after):
-        return after, (known.span, span), said, doubts
+        return after, (known.span, span), said, []
     seen, now = baselines.documents(store, known.span), baselines.documents(after, span)
     both = len(seen & now)
     if seen and now and not both:
@@ -253,31 +221,19 @@ def _against(
             "runs over the same documents; set the baseline anew, or compare two stores without --baseline",
         )  # fmt: skip
     said += f" The other side saw {len(now):,} passages (documents {baselines.fingerprint(now)}), {both:,} of them too."
-    if both < _ALIKE * min(len(seen), len(now)):
-        doubts.append(
-            f"the baseline {name} saw {len(seen):,} passages, of which the other side saw {both:,}: a difference may "
-            "be that of the documents"
-        )
-    return after, (known.span, span), said, doubts
+    doubt = (
+        f"the baseline {name} saw {len(seen):,} passages, of which the other side saw {both:,}: a difference may be "
+        "that of the documents"
+    )
+    return after, (known.span, span), said, [doubt] if both < _ALIKE * min(len(seen), len(now)) else []
 
 
-def _refuse_failed(conditions: Sequence[Condition], sides: Sequence[Questions], found: Comparison) -> None:
-    """Refuses conditions on numbers of a model that failed its examination in what they rest on."""
-    for condition in conditions:
-        metric = condition.of(found).metric.partition(".")[0]
-        origins = {
-            one
-            for side in sides
-            for series, some in side.origins.items()
-            if series.name == metric
-            for one in some
-        }
-        if remark := failed_behind(metric, origins):
-            raise InvalidInput(
-                "--fail-if",
-                str(condition),
-                f"metrics that their model can judge ({remark}); or --trust-failed",
-            )
+def _refuse_failed(condition: Condition, metric: str, sides: Sequence[Questions]) -> None:
+    """Refuses a condition on numbers of a model that failed its examination in what they rest on."""
+    series = [some for side in sides for one, some in side.origins.items() if one.name == metric]
+    if remark := failed_behind(metric, set().union(*series)):
+        allowed = f"metrics that their model can judge ({remark}); or --trust-failed"
+        raise InvalidInput("--fail-if", str(condition), allowed)
 
 
 MOST = 20
@@ -289,8 +245,8 @@ def comment_of(checked: GateCheck) -> str:
     correct, and the questions that fell."""
     found = checked.found
     rows = tuple(
-        (change.metric, change.questions, change.before, change.after, change.shown, _verdict(change))
-        for change in checked.decisive
+        (one.metric, one.questions, one.before, one.after, one.shown, _DECISIVE.get(one.verdict, one.verdict))
+        for one in checked.decisive
     )
     columns = ("metric", "questions", "before", "after", "difference (95 %)", "verdict")
     notes = filter(None, (found.left_out, checked.documents, *checked.thin, *found.remarks))
@@ -316,7 +272,3 @@ def _line(item: MovedQuestion) -> str:
     """Returns a question as code, in which no markup and no @name means anything, and how far it fell."""
     moves = ", ".join(f"{move.metric} {move.before:.3f} → {move.after:.3f}" for move in item.moves)
     return f"- `{question_line(item.question).replace('`', chr(39))}`: {moves}"
-
-
-def _verdict(change: Change) -> str:
-    return "not decisive" if change.verdict in UNDECIDED else change.verdict

@@ -4,7 +4,7 @@ remarks on what was selected, dropped, or too long for a model."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol, TypeAlias, TypeVar
@@ -63,10 +63,17 @@ def short_ids(ids: Iterable[str]) -> Mapping[str, str]:
 
 
 def run_of_part(part: str, ids: Sequence[str]) -> str:
-    """Returns the id that equals `part`, else the only one that has it; raises UnknownName where there is none."""
-    meant = [part] if part in ids else [one for one in ids if part and part in one]
-    if len(meant) == 1:
-        return meant[0]
+    """Returns the id that equals `part`, else the only one with it at an end, else the only one that has it."""
+    fitting: tuple[Callable[[str], bool], ...] = (
+        lambda one: one == part,
+        lambda one: one.startswith(part) or one.endswith(part),
+        lambda one: part in one,
+    )
+    meant: list[str] = []
+    for fits in fitting:
+        meant = [one for one in ids if part and fits(one)]
+        if len(meant) == 1:
+            return meant[0]
     latest = f"the latest are {', '.join(reversed(ids[-_LATEST:])) or 'none'}"
     several = f"it fits {', '.join(meant[:_LATEST])} and others" if meant else latest
     allowed = (

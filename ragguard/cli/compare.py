@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from ragguard.analysis.comparison import TOO_FEW, UNDECIDED, Change
-from ragguard.analysis.gate_check import GateCheck, GateSettings, check, comment_of
+from ragguard.analysis.gate_check import GateCheck, check, comment_of
 from ragguard.analysis.labels.corrected import CorrectedChanges
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
@@ -85,9 +85,17 @@ def run(
     if markdown is not None:
         output_path("--markdown", markdown)
     gc.disable()  # a million small records without reference cycles, in a process that ends with the command
-    checked = check(before, after, GateSettings(
-        fail_if or (), baseline, labels, on_corrected, trust_failed=trust_failed, draws=draws, seed=seed,
-    ))  # fmt: skip
+    checked = check(
+        before,
+        after,
+        fail_if or (),
+        baseline=baseline,
+        labels=labels,
+        corrected=on_corrected,
+        trust_failed=trust_failed,
+        draws=draws,
+        seed=seed,
+    )
     if markdown is not None:
         markdown.write_text(comment_of(checked), encoding="utf-8")
     if as_json:

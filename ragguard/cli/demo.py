@@ -109,7 +109,7 @@ class ShownRun(NamedTuple):
 
     @property
     def decisions(self) -> list[Decision]:
-        """What the guard decided, step by step."""
+        """The decisions of the guard, step by step."""
         return [step.decision for step in self.run.steps if step.decision]
 
 

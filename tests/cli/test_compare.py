@@ -220,13 +220,3 @@ def test_an_id_that_no_run_has_is_answered_with_the_latest_ids(tmp_path, command
     said = command("report", stored(tmp_path / "a.db", side(0)), "--run", "nope").output
     assert "--run: got 'nope'; allowed: the id of a run, the id that the application gave it" in said
     assert "the latest are r39, r38, r37, and `ragguard report` lists all" in said
-
-
-def test_compare_of_wrong_input_ends_in_one_sentence(tmp_path, command):
-    a = stored(tmp_path / "a.db", side(0))
-    other = stored(tmp_path / "b.db", [ScoredRun(Run("x", "Something else?", ended_ns=1), [])])
-    (tmp_path / "junk.jsonl").write_text("junk\n")
-    for words in ([a, other], [a, tmp_path / "missing.db"], [a, tmp_path / "junk.jsonl"]):
-        done = command("compare", *words)
-        assert done.exit_code == 2
-        assert len(done.output.strip().splitlines()) == 1, done.output

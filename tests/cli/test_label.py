@@ -163,7 +163,7 @@ def test_gate_on_corrected_numbers(tmp_path):
     assert "Corrected by" in ragguard(*gate).output
     assert "--labels FILE" in ragguard("compare", a, b, "--corrected").output
     unknown = ragguard(*gate[:4], labels, "--corrected", "--fail-if", "coverage < 0")
-    assert "a metric that the labels correct" in unknown.output
+    assert "metrics that the labels correct" in unknown.output
 
 
 def test_calibrate_refuses_labels_of_a_model_before_it_asks_any(sheet):
