@@ -24,6 +24,7 @@ from ragguard.cli.terminal import (
     names_of,
     notes,
     reason_lines,
+    refuse_together,
     say,
 )
 from ragguard.errors import EngineError, EngineTimeout, InvalidInput, LowLabelMass, StoreError
@@ -150,7 +151,7 @@ def run(
     Exit code 0: all is scored. 1: some lines or scores are missing, and the command said which and why. 2: nothing
     could be done: a wrong option, no such file, no engine, no store.
     """
-    from ragguard.cli.score_parts import executor_of, read_engine_args, refuse_with_on, score_in_parts
+    from ragguard.cli.score_parts import executor_of, read_engine_args, score_in_parts
     from ragguard.scorers.settings import ScoringSettings
     from ragguard.storage.files.runfile import check_score_file
 
@@ -162,7 +163,10 @@ def run(
     names = names_of(scorers)
     right_answers = {} if references is None else read_references(references)
     if on is not None:
-        refuse_with_on(since=since, write_back=write_back, store=store, max_tokens=max_tokens)
+        no_store: dict[str, object] = {"--since": since or None, "--write-back": write_back, "--store": store}
+        for option in no_store.items():
+            refuse_together(option, ("--on, which scores files into the folder of --out", on))
+        refuse_together(("--max-tokens", max_tokens), ("--on: each process would spend that much", on))
         if not out:
             raise InvalidInput("--out", out, "a folder for the scores, with --on")
         from ragguard.parts.job import PartJob
@@ -220,7 +224,7 @@ def run(
             f"\n{source.rejected} lines were rejected, see above; mend them and run the same command again"
         )
     say(sentence, error=True)
-    if source.rejected or (not dry_run and tally.incomplete):
+    if source.rejected or (not dry_run and (tally.reasons or tally.gave_up)):
         raise typer.Exit(1)
 
 
@@ -255,16 +259,9 @@ class _Tally:
     """The number of runs that already had all their scores."""
     usage: Usage = field(default_factory=Usage)
     reasons: Counter[str] = field(default_factory=Counter)
-    scorers: dict[str, set[str]] = field(default_factory=dict)
-    """The scorers that could give no score, for each reason of failure."""
     unanswered: int = 0
     """The number of runs in a row for which the engine gave no answer."""
     gave_up: bool = False
-
-    @property
-    def incomplete(self) -> bool:
-        """True where scores are missing or the command stopped early."""
-        return bool(self.reasons) or self.gave_up
 
     def count(self, scored: ScoredRun) -> None:
         """Counts one scored run."""
@@ -273,10 +270,7 @@ class _Tally:
         self.known += not refused and not scored.started_ns
         if scored.started_ns:
             self.usage = sum((score.usage for score in scored.scores), self.usage)
-        for failure in scored.failures:
-            cause = f"{failure.error}: {_cause(failure.message)}"
-            self.reasons[cause] += 1
-            self.scorers.setdefault(cause, set()).add(failure.scorer)
+        self.reasons.update(f"{failure.error}: {_cause(failure.message)}" for failure in scored.failures)
         answered = scored.scores or not any(failure.will_retry for failure in scored.failures)
         self.unanswered = 0 if answered else self.unanswered + 1
 
@@ -292,10 +286,7 @@ class _Tally:
                 f"the engine gave no answer for {GIVE_UP_AFTER} runs in a row, so this stopped; run the same command "
                 "again when it is back"
             )
-        reasons = Counter(
-            {f"{', '.join(sorted(self.scorers[why]))}, {why}": count for why, count in self.reasons.items()}
-        )
-        return "\n".join([*lines, *reason_lines(reasons, f"`ragguard report {shlex.quote(store)}`")])
+        return "\n".join([*lines, *reason_lines(self.reasons, f"`ragguard report {shlex.quote(store)}`")])
 
 
 def _cause(message: str) -> str:

@@ -50,30 +50,13 @@ def executor_of(
 
 def read_engine_args(text: str | None) -> dict[str, Any] | None:
     """Returns the engine arguments of the command line, a JSON object."""
-    if text is None:
-        return None
     try:
-        arguments = json.loads(text)
-    except ValueError as error:
-        raise InvalidInput(
-            "--engine-args", text, f'a JSON object, such as {{"max_model_len": 8192}}; {error}'
-        ) from error
-    if not isinstance(arguments, dict):
+        arguments = None if text is None else json.loads(text)
+    except ValueError:
+        arguments = text
+    if arguments is not None and not isinstance(arguments, dict):
         raise InvalidInput("--engine-args", text, 'a JSON object, such as {"max_model_len": 8192}')
     return arguments
-
-
-def refuse_with_on(*, since: str, write_back: bool, store: str | None, max_tokens: int | None) -> None:
-    """Raises for options of `ragguard score` that mean nothing with --on."""
-    for name, value, allowed in (
-        ("--since", since, "nothing with --on, which scores files into a folder"),
-        ("--write-back", write_back or None, "nothing with --on, which scores files into a folder"),
-        ("--store", store, "nothing with --on: scores go into the folder of --out"),
-        ("--max-tokens", max_tokens,
-         "nothing with --on: each process would spend that much; --dry-run tells what all of it costs"),
-    ):  # fmt: skip
-        if value not in (None, ""):
-            raise InvalidInput(name, value, allowed)
 
 
 def score_in_parts(

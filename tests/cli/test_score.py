@@ -446,7 +446,7 @@ def test_reasons_that_differ_in_a_waiting_time_alone_are_one_line_and_no_callbac
     engine.fault = fault
     done = score(runs_file(), "--concurrency", 1, *UTILITY)
     assert done.exit_code == 1
-    assert done.output.count(" x utility, EngineRejected: ") == 1
+    assert done.output.count(" x EngineRejected: ") == 1
     assert done.output.count("the model is loaded in a while") == 1
     assert "RagGuardCallback" not in done.output
 
