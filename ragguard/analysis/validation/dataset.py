@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
@@ -56,15 +55,7 @@ def _context_of_line(fields: Fields, number: int) -> Context:
             raise passage.wrong("relevance", grade, "a grade of at least 0, which is irrelevant")
     if known and len(known) < len(grades):
         raise fields.wrong("passages", grades, "a relevance for every passage, or for none")
-    by_text: dict[str, float] = {}
-    for one, grade in zip(passages_of(passages), known, strict=False):
-        if one.text and by_text.setdefault(one.text, grade) != grade:
-            raise fields.wrong(
-                "passages", one.text, f"one relevance a text: it has {by_text[one.text]:g} and {grade:g}"
-            )
     ideal = fields.numbers("ideal") if fields.data.get("ideal") is not None else None
-    if ideal is not None and Counter(filter(None, known)) - Counter(ideal):
-        raise fields.wrong("ideal", ideal, f"the grades of all judged passages, these {known} among them")
     given = fields.data.get("given") or {}
     numbers = Fields(given, f"{fields.where}, given")
     return Context(
@@ -93,8 +84,6 @@ FORMATS: Mapping[str, Callable[[Path, int], Iterator[Context]]] = {
     "trec": read_trec,
 }
 """The reader of each format: a function of the path and of how many passages a context takes from a ranking."""
-FILES, FOLDERS = ("contexts", "runs"), ("beir", "trec")
-"""The formats of one file, and those of a folder."""
 
 
 def read_dataset(
@@ -129,10 +118,10 @@ def read_dataset(
 def _read(path: Path, format: str, k: int) -> Iterator[Context]:
     if not path.exists():
         raise StoreError(f"there is no {path}; check the path")
-    if format in FOLDERS and not path.is_dir():
-        raise InvalidInput(str(path), "a file", f"for {format} the folder in which its files are")
-    if format in FILES and path.is_dir():
-        raise InvalidInput(str(path), "a folder", f"for {format} one of its files")
+    if format != AUTO and path.is_dir() != (format in ("beir", "trec")):
+        raise InvalidInput(
+            "--format", format, f"another format: {path} is {'a folder' if path.is_dir() else 'a file'}"
+        )
     return FORMATS[format_of(path) if format == AUTO else format](path, k)
 
 

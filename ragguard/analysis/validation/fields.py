@@ -14,7 +14,7 @@ from ragguard.runtime.faults import describe
 from ragguard.storage.files.runfile import opened, raw_lines
 
 LARGEST = 512 * 2**20
-"""The most bytes of a line, and of a JSON file that is one value; counted after decompression."""
+"""The most bytes of a line, counted after decompression."""
 
 
 class Fields:
@@ -88,19 +88,13 @@ def json_lines(path: Path) -> Iterator[Fields]:
 
 def json_objects(path: Path) -> Iterator[Fields]:
     """Yields the objects of a file: one JSON list of them, or JSON lines."""
-    if not begins_with(path, "["):
+    lines = lines_of(path)
+    first_line = next(lines, None)
+    if first_line is not None and first_line[1].lstrip().startswith("["):
+        data = _parsed("".join([first_line[1], *(line for _, line in lines)]), str(path))
+        yield from (Fields(one, f"{path}, entry {place}") for place, one in enumerate(data, 1))
+    else:
         yield from json_lines(path)
-        return
-    lines: list[str] = []
-    left = LARGEST  # of what is unpacked, where the file is packed
-    for _, line in lines_of(path):
-        left -= len(line)
-        if left < 0:
-            raise _too_large(path)
-        lines.append(line)
-    data = _parsed("".join(lines), str(path))
-    for place, one in enumerate(data, 1):
-        yield Fields(one, f"{path}, entry {place}")
 
 
 def lines_of(path: Path) -> Iterator[tuple[int, str]]:
@@ -108,7 +102,7 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
     with opened(path) as (file, _):
         for number, (raw, size) in enumerate(raw_lines(file, LARGEST), 1):
             if size > LARGEST:
-                raise _too_large(path)
+                raise InvalidInput(str(path), f"over {LARGEST:,} bytes", "less in one line; write JSON lines")
             try:
                 line = raw.decode("utf-8-sig" if number == 1 else "utf-8")
             except UnicodeDecodeError as error:
@@ -117,17 +111,6 @@ def lines_of(path: Path) -> Iterator[tuple[int, str]]:
                 ) from error
             if line.strip():
                 yield number, line
-
-
-def _too_large(path: Path) -> InvalidInput:
-    return InvalidInput(
-        str(path), f"over {LARGEST:,} bytes", "less in one line or one JSON list; write JSON lines"
-    )
-
-
-def begins_with(path: Path, text: str) -> bool:
-    """Returns whether the first line that is not blank begins with the text."""
-    return next((line.lstrip().startswith(text) for _, line in lines_of(path)), False)
 
 
 def first(path: Path) -> Mapping[str, Any]:
