@@ -94,9 +94,9 @@ class RunScoring:
         # From here on a caller that asks for the same run waits, and then finds its scores in the store.
         with self.exclusively(run.id):
             identity = await self._identity()
-            submission = await self.written(lambda: self.store.submit(run, _mark(identity)))
-            if identity is None or not submission.scored:
-                return await self.attempt(run, submission.due, priority)
+            due = await self.written(lambda: self.store.submit(run, _mark(identity)))
+            if identity is None or due.score:
+                return await self.attempt(run, due, priority)
             scores, failures = await self.written(
                 lambda: (self.store.scores(run.id), self.store.failures(run.id))
             )

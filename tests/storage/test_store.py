@@ -280,12 +280,12 @@ def test_run_that_the_sinks_have_not_taken_is_claimed_again(store):
 def test_a_submitted_run_is_claimed_unless_all_is_said(store):
     run = a_run()
     first = store.submit(run, "x")
-    assert not first.scored
+    assert first.score
     assert store.claim(1)[0] == []
-    store_scores(store, run, scores_of(run), revision=first.due.revision)
+    store_scores(store, run, scores_of(run), revision=first.revision)
     store.release("r1")
-    assert store.submit(run, "x").scored
-    assert not store.submit(run, "another engine").scored
+    assert not store.submit(run, "x").score
+    assert store.submit(run, "another engine").score
 
 
 def test_an_id_that_another_question_has_is_refused(store):
@@ -592,7 +592,7 @@ def items_of(*passages):
     """Returns the items of a row of these passages."""
     table = PassageTable({})
     table.positions_of(passages)
-    return json.loads(table.body({}))["items"]
+    return json.loads(dump(table.within({})))["items"]
 
 
 def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_path):

@@ -84,9 +84,9 @@ class PassageTable:
                 return position
         return len(self._items)
 
-    def body(self, data: Data) -> str:
-        """Returns the body of the row in JSON: its other data, and its passages as `items`."""
-        return dump({**data, "items": self._items} if self._items else data)
+    def within(self, body: Data) -> Data:
+        """Returns a body with the passages as its last entry, `items`."""
+        return {**body, "items": self._items} if self._items else body
 
 
 def digests_in(body: Data) -> list[bytes]:

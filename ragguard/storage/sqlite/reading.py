@@ -15,13 +15,16 @@ from ragguard.records import Failure, Level, Run, Score, ScoredRun
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.passages import digests_in
-from ragguard.storage.sqlite.rows import Origin, failure_of, run_of, score_of, step_of
+from ragguard.storage.sqlite.rows import run_of, step_of, usage_of
 from ragguard.storage.sqlite.schema import Data
 from ragguard.storage.sqlite.stored_runs import find_run
 
 _MOST_PARAMETERS = 500
 
-# `score_of` reads the columns in this order. What many scores share, their origin, is read once and not joined.
+Origin: TypeAlias = tuple[Any, ...]
+"""The values that many scores share: reference_source, engine, prompts, scorer, version, references_hash."""
+
+# `_score_of` reads the columns in this order. What many scores share, their origin, is read once and not joined.
 _SCORES = (
     "SELECT scores.seq, run, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage, "
     "sub_question, expectation, metadata, stage, origin FROM scores WHERE {} ORDER BY scores.seq"
@@ -79,7 +82,7 @@ def scores_at(
     rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
-        scores[row[1]].append(score_of(row, runs[row[1]], origins[row[-1]]))
+        scores[row[1]].append(_score_of(row, runs[row[1]], origins[row[-1]]))
     return scores
 
 
@@ -98,22 +101,34 @@ def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list
     condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
     rows = connection.execute(_SCORES.format(condition), (seq,)).fetchall()
     origins = origins_of(connection, {row[-1] for row in rows})
-    return [score_of(row, run_id, origins[row[-1]]) for row in rows]
+    return [_score_of(row, run_id, origins[row[-1]]) for row in rows]
+
+
+def _score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:
+    (
+        _, _, name, value, level, step_id, passage_id, position, stderr, label, explanation, usage,
+        sub_question, expectation, metadata, stage, _,
+    ) = row  # fmt: skip
+    reference_source, engine, prompts, scorer, version, references_hash = origin
+    return Score(
+        name, value, level, run_id, step_id=step_id, passage_id=passage_id, position=position,
+        stderr=stderr, label=label, explanation=explanation, reference_source=reference_source,
+        engine=engine, prompts=prompts, usage=usage_of(usage), scorer=scorer,
+        version=version, references_hash=references_hash, sub_question=sub_question,
+        expectation=expectation, metadata=json.loads(metadata) if metadata else {}, stage=stage,
+    )  # fmt: skip
 
 
 def failures_at(connection: sqlite3.Connection, runs: dict[int, str]) -> dict[int, list[Failure]]:
-    """Returns the failures of the runs."""
-    found = failures_of_settings(connection, runs)
-    return {seq: [failure for _, failure in failures] for seq, failures in found.items()}
-
-
-def failures_of_settings(
-    connection: sqlite3.Connection, runs: dict[int, str]
-) -> dict[int, list[tuple[str, Failure]]]:
-    """Returns the failures of the runs, each with the settings it belongs to."""
-    failures: dict[int, list[tuple[str, Failure]]] = {seq: [] for seq in runs}
+    """Returns the failures of the runs (`seq` → id)."""
+    failures: dict[int, list[Failure]] = {seq: [] for seq in runs}
     for row in chunks(connection, "SELECT * FROM failures WHERE run IN ({}) ORDER BY seq", list(runs)):
-        failures[row["run"]].append((row["identity"], failure_of(row, runs[row["run"]])))
+        failures[row["run"]].append(
+            Failure(
+                row["scorer"], row["error"], row["message"], bool(row["will_retry"]), run_id=runs[row["run"]],
+                step_id=row["step_id"], attempts=row["attempts"], occurred_ns=row["occurred_ns"],
+            )
+        )  # fmt: skip
     return failures
 
 

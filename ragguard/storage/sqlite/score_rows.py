@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.records import PROVISIONAL, Level, Score, Usage
 from ragguard.storage.sqlite.reading import chunks
-from ragguard.storage.sqlite.rows import key_of, usage_of, usage_text
-from ragguard.storage.sqlite.schema import dump, storable
+from ragguard.storage.sqlite.rows import usage_of, usage_text
+from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump, storable
 from ragguard.text.plain import plain_metadata
 
 ScoreRow: TypeAlias = tuple[Any, ...]
@@ -25,164 +27,113 @@ COLUMNS: Final = (
     "run", "key", "name", "value", "level", "step_id", "passage_id", "position", "stage", "sub_question",
     "stderr", "expectation", "label", "explanation", "origin", "usage", "metadata",
 )  # fmt: skip
-INSERT_SCORE: Final = (
-    f"INSERT INTO scores ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))}) "
-    "ON CONFLICT (key) DO NOTHING"
-)
+_INSERT: Final = f"INSERT INTO scores ({', '.join(COLUMNS)}) VALUES ({', '.join('?' * len(COLUMNS))})"
+_ORIGIN: Final = ("scorer", "version", "engine", "prompts", "references_hash", "reference_source")
+_origin_of = attrgetter(*_ORIGIN)
+IS_PROVISIONAL = f"""instr(scores.metadata, '"{PROVISIONAL}":true') > 0"""
+"""The SQL condition for a provisional score. A text in the metadata cannot meet it: quotes in texts are escaped."""
+_SAID = ("value", "stderr", "expectation", "label", "explanation", "passage_id", "metadata")
+"""The columns in which two scores of one key may differ, beside their cost."""
 
 
-def insert_scores(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
-    """Writes the scores that are not stored yet; returns those."""
-    rows = score_rows(connection, run, scores)
-    if connection.execute("SELECT 1 FROM scores WHERE run = ? LIMIT 1", (run,)).fetchone() is None:
-        connection.executemany(INSERT_SCORE, rows)
-        return list({row[1]: score for row, score in zip(rows, scores, strict=True)}.values())
-    return [
-        score
-        for row, score in zip(rows, scores, strict=True)
-        if connection.execute(INSERT_SCORE, row).rowcount > 0
+def insert_scores(connection: sqlite3.Connection, run: int, scores: Iterable[Score]) -> list[Score]:
+    """Writes the scores that are not stored yet, and those that replace a provisional one; returns these.
+
+    They are returned with their own cost; what was paid for the provisional one is added in the store. A stored score
+    that is not provisional stays, as does a provisional one that says the same and cost nothing more.
+    """
+    final, provisional = set[bytes](), dict[bytes, sqlite3.Row]()
+    for key, may_change in connection.execute(
+        f"SELECT key, {IS_PROVISIONAL} FROM scores WHERE run = ?", (run,)
+    ):
+        if may_change:
+            provisional[key] = connection.execute("SELECT * FROM scores WHERE key = ?", (key,)).fetchone()
+        else:
+            final.add(key)
+    origins: dict[tuple[str, ...], int] = {}
+    new: dict[bytes, Score] = {}
+    rows: list[ScoreRow] = []
+    replaced: list[tuple[bytes]] = []
+    for score in scores:
+        key, cost = key_of(score), score.usage
+        if key in new or key in final:
+            continue
+        before = provisional.get(key)
+        if before is not None:
+            # Prompts that were answered from a cache are counted where they were asked.
+            more = replace(cost, prompts=cost.prompts - cost.cached, cached=0)
+            cost = usage_of(before["usage"]) + more
+        row = _row(run, key, score, _origin(connection, score, origins), cost)
+        if before is not None:
+            said = dict(zip(COLUMNS, row, strict=True))
+            if more == Usage() and all(before[name] == said[name] for name in _SAID):
+                continue
+            replaced.append((key,))
+        rows.append(row)
+        new[key] = score
+    connection.executemany("DELETE FROM scores WHERE key = ?", replaced)
+    connection.executemany(_INSERT, rows)
+    return list(new.values())
+
+
+def delete_outdated(
+    connection: sqlite3.Connection,
+    run: int,
+    scores: Sequence[Score],
+    uncertain: Collection[tuple[str, str]],
+    *,
+    revised: bool,
+) -> None:
+    """Removes what is no longer true of a run that has ended and has these scores now: provisional scores that were not
+    given again and, where the run was `revised`, earlier scores by the same scorers, settings and references.
+
+    `uncertain` are scorers, each with a step's id or "" for the whole run, that could not give all their scores for
+    now: their provisional scores stay.
+    """
+    rows = connection.execute(
+        "SELECT key, step_id, scorer FROM scores JOIN origins ON origins.id = origin "
+        f"WHERE run = ? AND {IS_PROVISIONAL}",
+        (run,),
+    ).fetchall()
+    given = set(map(key_of, scores)) if rows else set()
+    gone = [
+        (key,)
+        for key, step_id, scorer in rows
+        if key not in given and not {(scorer, ""), (scorer, step_id)} & {*uncertain}
     ]
-
-
-def delete_of_origins(connection: sqlite3.Connection, run: int, scores: Iterable[Score]) -> None:
-    """Removes the earlier scores of a run by the scorers of these scores, with the same settings and references."""
-    origins: dict[tuple[str, ...], int] = {}
-    connection.executemany(
-        "DELETE FROM scores WHERE run = ? AND origin = ?",
-        {(run, _origin(connection, score, origins)) for score in scores},
-    )
-
-
-def score_rows(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[ScoreRow]:
-    """Returns the rows of scores; writes their origins."""
-    origins: dict[tuple[str, ...], int] = {}
-    return [
-        (
-            run, key_of(score), score.name, float(score.value), score.level, storable(score.step_id),
-            storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
-            score.expectation, storable(score.label), storable(score.explanation),
-            _origin(connection, score, origins), usage_text(score.usage),
-            dump(plain_metadata(score.metadata)) if score.metadata else "",
+    connection.executemany("DELETE FROM scores WHERE key = ?", gone)
+    if revised:
+        origins: dict[tuple[str, ...], int] = {}
+        connection.executemany(
+            f"DELETE FROM scores WHERE run = ? AND origin = ? AND NOT ({IS_PROVISIONAL})",
+            {(run, _origin(connection, score, origins)) for score in scores},
         )
-        for score in scores
-    ]  # fmt: skip
+
+
+def _row(run: int, key: bytes, score: Score, origin: int, cost: Usage) -> ScoreRow:
+    return (
+        run, key, score.name, float(score.value), score.level, storable(score.step_id),
+        storable(score.passage_id), score.position, score.stage, score.sub_question, score.stderr,
+        score.expectation, storable(score.label), storable(score.explanation), origin, usage_text(cost),
+        dump(plain_metadata(score.metadata)) if score.metadata else "",
+    )  # fmt: skip
+
+
+def key_of(score: Score) -> bytes:
+    """Returns the key of a score, in 16 bytes."""
+    return sha256(dump(list(score.key)).encode("utf-8")).digest()[:DIGEST_BYTES]
 
 
 def _origin(connection: sqlite3.Connection, score: Score, known: dict[tuple[str, ...], int]) -> int:
     """Returns the id of the row that names scorer, engine, prompts and references; scores share such rows."""
-    values = (
-        score.scorer, score.version, score.engine, score.prompts, score.references_hash,
-        score.reference_source,
-    )  # fmt: skip
-    if values in known:
-        return known[values]
-    stored = tuple(map(storable, values))
-    connection.execute(
-        "INSERT OR IGNORE INTO origins (scorer, version, engine, prompts, references_hash, reference_source) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        stored,
-    )
-    row = connection.execute(
-        "SELECT id FROM origins WHERE scorer = ? AND version = ? AND engine = ? AND prompts = ? "
-        "AND references_hash = ? AND reference_source = ?",
-        stored,
-    ).fetchone()
-    known[values] = row[0]
+    values = _origin_of(score)
+    if values not in known:
+        stored = tuple(map(storable, values))
+        columns = ", ".join(_ORIGIN)
+        connection.execute(f"INSERT OR IGNORE INTO origins ({columns}) VALUES (?, ?, ?, ?, ?, ?)", stored)
+        found = connection.execute(f"SELECT id FROM origins WHERE ({columns}) = (?, ?, ?, ?, ?, ?)", stored)
+        known[values] = found.fetchone()[0]
     return known[values]
-
-
-IS_PROVISIONAL = f"""instr(scores.metadata, '"{PROVISIONAL}":true') > 0"""
-"""The SQL condition for a provisional score. A text in the metadata cannot meet it: quotes in texts are escaped."""
-_COMPARED_COLUMNS = ("value", "stderr", "expectation", "label", "explanation", "passage_id", "metadata")
-"""The columns in which two scores of one key may differ, beside their cost."""
-_USAGE = COLUMNS.index("usage")
-
-
-def clear_provisional(
-    connection: sqlite3.Connection, run: int, scores: Sequence[Score], uncertain: Collection[tuple[str, str]]
-) -> dict[bytes, Usage]:
-    """Removes the provisional scores of a run that has ended and has these scores now; returns their costs by key.
-
-    `uncertain` are scorers, each with a step's id or "" for the whole run, that could not give all their scores for
-    now. Their provisional scores stay where they have given no new ones.
-    """
-    rows = connection.execute(
-        "SELECT key, usage, step_id, scorer FROM scores JOIN origins ON origins.id = origin "
-        f"WHERE run = ? AND {IS_PROVISIONAL}",
-        (run,),
-    ).fetchall()
-    if not rows:
-        return {}
-    given = set(map(key_of, scores))
-    gone = [
-        row
-        for row in rows
-        if row["key"] in given or not {(row["scorer"], ""), (row["scorer"], row["step_id"])} & {*uncertain}
-    ]
-    connection.executemany("DELETE FROM scores WHERE key = ?", [(row["key"],) for row in gone])
-    return {row["key"]: usage_of(row["usage"]) for row in gone}
-
-
-def insert_in_place(
-    connection: sqlite3.Connection, run: int, scores: Sequence[Score], earlier: Mapping[bytes, Usage]
-) -> list[Score]:
-    """Writes the scores that are not stored yet, each with the cost of the provisional one that it replaces; returns
-    those, with their own cost alone."""
-    rows = score_rows(connection, run, scores)
-    return [
-        score
-        for row, score in zip(rows, scores, strict=True)
-        if connection.execute(INSERT_SCORE, _with_cost(row, score, earlier.get(row[1]))).rowcount > 0
-    ]
-
-
-def replace_changed(connection: sqlite3.Connection, run: int, scores: Sequence[Score]) -> list[Score]:
-    """Writes the provisional scores that are new or have changed; returns those, with their own cost alone.
-
-    A final score stays: the run was continued, and its next end replaces the score.
-    """
-    rows = score_rows(connection, run, scores)
-    stored = {
-        row["key"]: row
-        for row in chunks(
-            connection,
-            f"SELECT key, usage, {IS_PROVISIONAL} AS provisional, {', '.join(_COMPARED_COLUMNS)} "
-            "FROM scores WHERE key IN ({})",
-            [row[1] for row in rows],
-        )
-    }
-    written: list[Score] = []
-    for row, score in zip(rows, scores, strict=True):
-        before = stored.get(row[1])
-        if before is not None and not before["provisional"]:
-            continue
-        if before is not None and _same_score(before, row) and _cost_of(score) == Usage():
-            continue
-        cost = None
-        if before is not None:
-            connection.execute("DELETE FROM scores WHERE key = ?", (row[1],))
-            cost = usage_of(before["usage"])
-        if connection.execute(INSERT_SCORE, _with_cost(row, score, cost)).rowcount > 0:
-            written.append(score)
-    return written
-
-
-def _same_score(stored: sqlite3.Row, row: ScoreRow) -> bool:
-    said = dict(zip(COLUMNS, row, strict=True))
-    return all(stored[name] == said[name] for name in _COMPARED_COLUMNS)
-
-
-def _with_cost(row: ScoreRow, score: Score, earlier: Usage | None) -> ScoreRow:
-    """Returns the row with the cost of the earlier score added; prompts that were answered from a cache are counted
-    where they were asked."""
-    if earlier is None:
-        return row
-    return (*row[:_USAGE], usage_text(earlier + _cost_of(score)), *row[_USAGE + 1 :])
-
-
-def _cost_of(score: Score) -> Usage:
-    """Returns the cost of a score, without answers from a cache."""
-    return replace(score.usage, prompts=score.usage.prompts - score.usage.cached, cached=0)
 
 
 class Series(NamedTuple):

@@ -22,25 +22,15 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite import ledger, owners, reading
+from ragguard.storage.sqlite import ledger, reading
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import (
-    Claim,
-    Due,
-    Left,
-    ScoringOutcome,
-    Submission,
-    add_metadata,
-    write_due,
-    write_scored,
-)
+from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome
 from ragguard.storage.sqlite.overview import Overview, overviews_at
-from ragguard.storage.sqlite.owners import make_due
+from ragguard.storage.sqlite.processes import this_process
 from ragguard.storage.sqlite.reading import UNREADABLE, get_run, iter_runs, read_runs
-from ragguard.storage.sqlite.schema import storable
-from ragguard.storage.sqlite.score_rows import RunMeans, means_at
-from ragguard.storage.sqlite.stored_runs import Removals
-from ragguard.storage.sqlite.writing import EventBatch, Writing, event_row
+from ragguard.storage.sqlite.score_rows import RunMeans, insert_scores, means_at
+from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_runs
+from ragguard.storage.sqlite.writing import EventBatch, Writing
 from ragguard.text.secret_filter import logger
 
 Durability = Literal["fast", "full"]
@@ -49,6 +39,11 @@ _log = logger("ragguard")
 _DELETED = (
     "a run was deleted while it was open: what is captured in it later is not stored, and is counted. End the run "
     "before rg.delete(run), or begin another one for what follows"
+)
+_DROPPED = (
+    "{:,} runs so far were let go unscored: more than {:,} waited, which is the bound without a store. Raise "
+    "queue_size=, score a share with score_rate=, score runs at hand with rg.score_runs(...), which waits, or give "
+    "RagGuard a store, where nothing is dropped"
 )
 
 
@@ -75,24 +70,22 @@ class Store:
         if not isinstance(durability, str) or durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
         self._most_waiting, self._scored, self._read_only = most_waiting, scored, read_only
-        self._process = owners.this_process(new_id())
+        self._process = this_process(new_id())
         self.counts: Counter[str] = Counter()
         """The counters of this process."""
         self._counting = threading.RLock()  # reentrant: a garbage collection may run a hook inside a hook
         self._claimed: set[str] = set()
         """The runs that are being scored or delivered."""
+        self._unwiped: set[str] = set()
+        """Runs that were deleted, whose texts may still be in the log; "" stands for those that grew old."""
         self.outage = ""
         """The reason why the last change could not be written; '' where it was."""
         file = None if path is None else file_path("store", path)
         self._db = Database(file, full=durability == "full", read_only=read_only)
-        self._removals = Removals(self._db)
-        if not read_only:
-            self._take_lease()
-
-    def _take_lease(self) -> None:
-        """Writes for the first time, so that a disk that takes nothing is an error at the start."""
+        if read_only:
+            return
         try:
-            with self._transaction():
+            with self._transaction():  # a disk that takes nothing is an error at the start
                 pass
         except StoreUnavailable as error:
             if getattr(error.__cause__, "sqlite_errorcode", 0) & 0xFF != sqlite3.SQLITE_BUSY:
@@ -104,7 +97,7 @@ class Store:
         """Yields the connection for one change."""
         try:
             with self._db.transaction() as db:
-                owners.hold(db, self._process)
+                ledger.hold(db, self._process)
                 yield db
         except StoreUnavailable as error:
             self.outage = str(error)
@@ -123,7 +116,7 @@ class Store:
     def remarks(self) -> list[str]:
         """The facts that a reader of the numbers has to know: which runs a process that has ended left unfinished."""
         with self._db.snapshot() as db:
-            unfinished, are_open = owners.left_behind(db)
+            unfinished, are_open = ledger.left_behind(db)
         if not unfinished:
             return []
         opened = f", {are_open:,} of them open" if are_open else ""
@@ -142,7 +135,7 @@ class Store:
         batch, time_slice = EventBatch(), TimeSlice()
         for event in events:
             try:
-                batch.rows.append(event_row(event, batch.texts))
+                batch.add(event)
             except BaseException as error:  # noqa: BLE001 - a value of the user's may raise anything when it is read
                 self._refuse(error)
             time_slice.rest_if_used()
@@ -177,67 +170,76 @@ class Store:
         self.count("events_refused")
 
     def _write(self, batch: EventBatch) -> dict[str, bool]:
-        owner = self._process.owner
+        dropped = 0
         with self._transaction() as db:
-            writing = Writing(db, owner, texts=batch.texts, scored=self._scored)
+            writing = Writing(db, self._process.owner, texts=batch.texts, scored=self._scored)
             writing.write(batch.rows)
             writing.finish()
-            if not self._scored:
-                ledger.keep_all_unscored(db, owner)
-            dropped = self._keep_bounds(db) if self.path is None else 0
+            if self.path is None:
+                dropped = ledger.drop_waiting(db, self._process.owner, self._most_waiting, self._claimed)
+                ledger.evict_done(db)
         self.count("runs_captured", writing.ended)
         if dropped:
             self.count("runs_dropped", dropped)
-            ledger.warn_of_dropped(self, self.counts["runs_dropped"], self._most_waiting)
+            said = _DROPPED.format(self.counts["runs_dropped"], self._most_waiting)
+            NOTICES.warn(f"dropped {id(self)}", said)
         if writing.of_deleted:
             self.count("events_of_deleted", writing.of_deleted)
             NOTICES.warn("events of a deleted run", _DELETED)
         return writing.changed
 
-    def _keep_bounds(self, memory: sqlite3.Connection) -> int:
-        """Removes the runs beyond the bounds of memory: runs that wait beyond the bound go unscored, then the oldest
-        that are done go. Returns how many went unscored."""
-        dropped = ledger.drop_waiting(memory, self._process.owner, self._most_waiting, self._claimed)
-        if ledger.is_full(memory):
-            ledger.evict_done(memory)
-        return dropped
-
-    def submit(self, run: Run, identity: str) -> Submission:
-        """Writes a whole run in place of the stored one of its id, and claims it for scoring."""
+    def submit(self, run: Run, identity: str) -> Due:
+        """Writes a whole run in place of the stored one of its id, and claims it, to be scored by the caller; it is not
+        claimed, and not to be scored, where the same settings have scored it already."""
         with self._transaction() as db:
-            write_scored(db, [ScoredRun(run, [], [])], self._process.owner)
-            head = db.execute(
-                "SELECT seq, revision, attempts FROM runs WHERE id = ?", (storable(run.id),)
-            ).fetchone()
-            scored = ledger.is_scored(db, head["seq"], identity)
+            writing = Writing(db, self._process.owner)
+            row = writing.write_run(run)
+            scored = ledger.is_scored(db, row.seq, row.revision, identity)
             if not scored:
-                make_due(db, head["seq"], self._process.owner, now_ns())
+                row.make_due(self._process.owner, now_ns())
+            writing.finish()
         if not scored:
             self._claimed.add(run.id)
-        return Submission(Due(head["seq"], run.id, head["revision"], head["attempts"], score=True), scored)
+        return Due(row.seq, run.id, row.revision, row.attempts, score=not scored)
 
     def add_scored(self, scored: Iterable[ScoredRun]) -> None:
         """Writes whole runs with their scores and failures in one transaction. A run that is there gets more scores."""
         with self._transaction() as db:
-            write_scored(db, scored, self._process.owner)
+            for one in scored:
+                writing = Writing(
+                    db, self._process.owner
+                )  # one a run, so that the texts of one run are in memory
+                seq = writing.write_run(one.run).seq
+                writing.finish()
+                insert_scores(db, seq, one.scores)
+                ledger.insert_failures(db, seq, "", one.failures)
 
     def content(self) -> bytes:
         """Returns the content of a file that holds this store."""
         with self._transaction() as db:
-            owners.resign(db, self._process.owner)
+            ledger.resign(db, self._process.owner)
         with self._db.snapshot() as db:
             return db.serialize()
 
     def add_due(self, runs: Iterable[Run]) -> dict[str, InvalidInput]:
-        """Writes whole runs, which are due to be scored; returns the errors of those that cannot be written, by id."""
+        """Writes whole runs in place of the stored ones of their ids; those that are new or different become due.
+        Returns the errors of those that cannot be written, by id."""
+        refused: dict[str, InvalidInput] = {}
         with self._transaction() as db:
-            return write_due(db, runs, self._process.owner, scored=self._scored)
+            writing = Writing(db, self._process.owner, scored=self._scored)
+            for run in runs:
+                try:
+                    writing.write_run(run, due=self._scored)
+                except InvalidInput as error:
+                    refused[run.id] = error
+            writing.finish()
+        return refused
 
     def add_metadata(self, run_id: str, metadata: Mapping[str, Any], *, due: bool = False) -> bool:
         """Adds metadata to a run, open or not; returns False where it is not there. With `due` a run that has ended is
         due again, as for a sink that sends the metadata on."""
         with self._transaction() as db:
-            known = add_metadata(db, run_id, metadata, due_with=self._process.owner if due else "")
+            known = ledger.add_metadata(db, run_id, metadata, due_with=self._process.owner if due else "")
         self.count("runs_noted", known)
         return known
 
@@ -259,7 +261,8 @@ class Store:
         if unreadable:  # they would be claimed again and again
             with self._transaction() as db:
                 for due, reason in unreadable:
-                    ledger.give_up(db, due, reason)
+                    message = f"the run cannot be read from the store ({reason}), so it is not scored"
+                    ledger.give_up(db, due.seq, Failure("store", "StoreError", message, run_id=due.run_id))
             self.count("runs_failed", len(unreadable))
         return claims, next_ns
 
@@ -315,28 +318,58 @@ class Store:
         now = min(now_ns(), time.time_ns())  # a machine's clock that was set forward must not make a run old
         abandoned = 0
         with self._transaction() as db:
-            owners.renew(db, self._process)
+            ledger.renew(db, self._process)
             if self._scored:
-                owners.adopt(db, self._process.owner)
+                ledger.adopt(db, self._process.owner)
             if run_ttl is not None:
-                abandoned = owners.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
+                abandoned = ledger.abandon_overdue(db, self._process.owner, now - int(run_ttl * 1e9))
             if not self._scored:
                 ledger.keep_all_unscored(db, self._process.owner)
         self.count("runs_captured", abandoned)  # a later end of theirs is not counted
         if retention is not None:
             self.prune(now - int(retention * 1e9))
-        self._removals.wipe_rest()
+        if self._unwiped:
+            self._wipe()
 
     def delete(self, run_id: str) -> bool:
-        """Removes a run, its steps, scores and texts for good; False where it is not there.
+        """Removes a run, or all that are called so, with steps, scores and texts for good; False where it is not there.
 
         Raises a StoreError while a text may still be on the disk; the same call says later whether it is gone.
         """
-        return self._removals.delete(run_id)
+        with self._db.transaction() as db:
+            seqs = find_runs(db, run_id)
+            delete_runs(db, seqs)
+        with self._db.lock:
+            if seqs:
+                self._unwiped.add(run_id)
+            if run_id not in self._unwiped:
+                return False
+            if not self._wipe():
+                raise StoreError(
+                    f"{run_id!r} is deleted, but its texts are still in the log of {self.path}, which another process "
+                    "is reading; they go within seconds of its end: call again to know"
+                )
+        return True
 
     def prune(self, ended_before_ns: int) -> int:
         """Removes all runs that ended before `ended_before_ns`, scored or not; returns how many."""
-        return self._removals.prune(ended_before_ns)
+        ended = "WHERE ended_ns < ? AND status <> 'open' ORDER BY ended_ns LIMIT ?"
+        total, seqs = 0, [0]
+        while seqs:
+            with self._db.transaction() as db:
+                seqs = reading.find_seqs(db, ended, ended_before_ns, REMOVED_AT_ONCE)
+                delete_runs(db, seqs)
+            total += len(seqs)
+        if total:
+            self._unwiped.add("")
+            self._wipe()
+        return total
+
+    def _wipe(self) -> bool:
+        """Empties the log of the texts of deleted runs; where that cannot be done yet, `housekeep` tries again."""
+        if wiped := self._db.wipe():
+            self._unwiped.clear()
+        return wiped
 
     def run_count(self) -> int:
         """Returns how many runs the store has."""
@@ -405,7 +438,7 @@ class Store:
         if not self._read_only and not self._db.closed:
             try:
                 with self._transaction() as db:
-                    owners.resign(db, self._process.owner)
+                    ledger.resign(db, self._process.owner)
             except StoreError as error:
                 _log.warning("%s", error)
         self._db.close()

@@ -1,20 +1,28 @@
 """Writes captured events and whole runs into the tables, inside the caller's transaction.
 
-Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
+The rows of runs are kept in memory until the end of the transaction, and each is written once: most runs begin and end
+in one. Writing the same thing again changes nothing, so a batch that was interrupted can be repeated.
+
+The id of a run is made where the run begins. Beside it stand the id that the application gave, which later runs may
+have too, and the thread that an interrupted run waits for. A part that goes on with a stored run is captured under an
+id of its own, often by another process; its steps are written behind those that the run had before.
 """
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import (
+    CALLER_ID,
     Event,
     OneStepRun,
     RunEnded,
+    RunNames,
     RunStarted,
     StepAmended,
     StepEnded,
@@ -24,37 +32,24 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite.owners import make_due
 from ragguard.storage.sqlite.passages import NeededTexts, PassageTable, digests_in
-from ragguard.storage.sqlite.rows import STEP_COLUMNS, StepRow, add_end, amend, run_data, step_row
+from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
-from ragguard.storage.sqlite.stored_runs import (
-    INSERT_RUN,
-    INSERT_STEP,
-    PART,
-    NewRun,
-    StoredPart,
-    delete_runs,
-    find_part,
-    forget_deleted,
-    go_on,
-    insert_new,
-    note_caller_id,
-    note_waiting,
-    was_deleted,
-)
+from ragguard.storage.sqlite.stored_runs import delete_runs, find_run, forget_deleted, was_deleted
+from ragguard.text.plain import plain_metadata
 
-EventRow: TypeAlias = NewRun | RunStarted | StepRow | StepAmended | RunEnded
+EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
 """An event on its way into the tables. Steps are rows already, without their passages as records."""
-
 
 _NOT_THERE = (
     "resume: no run {!r} is in this store, so one begins here. Where it should go on with one: take the id that the "
     "run was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that "
     "begins with id= says nothing of this"
 )
-UNANNOUNCED = "unannounced"
+_UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
+_PART = "part"
+"""Key in a run's body: the number of its latest part, where the run has gone on."""
 
 
 @dataclass(slots=True)
@@ -64,16 +59,98 @@ class EventBatch:
     rows: list[EventRow] = field(default_factory=list)
     texts: dict[bytes, str] = field(default_factory=dict)
 
+    def add(self, event: Event) -> None:
+        """Adds an event; the passages of a step become a row at once."""
+        match event:
+            case StepEnded():
+                self.rows.append(step_row(event.step, self.texts, turn_open=event.turn_open))
+            case OneStepRun(run, step):
+                self.rows += [
+                    RunStarted(replace(run, status="open", ended_ns=0)),
+                    step_row(step, self.texts),
+                    RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns),
+                ]
+            case _:
+                self.rows.append(event)
 
-def event_row(event: Event, texts: dict[bytes, str]) -> EventRow:
-    """Returns the event as rows; adds the texts that it needs to `texts`, under their digests."""
-    match event:
-        case StepEnded():
-            row = step_row(event.step, texts)
-            return row._replace(turn_open=True) if event.turn_open else row
-        case OneStepRun():
-            return NewRun(event.run, {event.step.id: step_row(event.step, texts)})
-    return event
+
+@dataclass(slots=True, kw_only=True)
+class RunRow:
+    """A row of the table `runs` that this transaction has made or changes, with the steps that it adds."""
+
+    seq: int
+    id: str
+    name: str
+    question: str
+    answer: str | None = None
+    status: str
+    started_ns: int
+    ended_ns: int = 0
+    body: Data
+    revision: int = 1
+    owner: str | None = None
+    due_ns: int | None = None
+    queued_ns: int | None = None
+    attempts: int = 0
+    is_new: bool = False
+    steps: dict[str, StepRow] = field(default_factory=dict)
+    """The steps that are not in the tables yet, by their ids; a step that is reported twice counts once."""
+    names: list[tuple[str, str]] = field(default_factory=list)
+    """The names to be noted, each with its kind."""
+    digests: list[bytes] = field(default_factory=list)
+    """The texts that were put into the body."""
+
+    def table(self, texts: dict[bytes, str]) -> PassageTable:
+        """Takes the passages out of the body, to add some; `put_back` ends that."""
+        return PassageTable(texts, self.body.pop("items", ()))
+
+    def put_back(self, table: PassageTable) -> None:
+        """Puts the passages into the body, behind everything else."""
+        self.body = table.within(self.body)
+        self.digests += table.digests
+
+    def begin(self, run: Run, texts: dict[bytes, str]) -> None:
+        """Takes what the start of a run says of it."""
+        table = PassageTable(texts)
+        self.name, self.question, self.started_ns = storable(run.name), storable(run.question), run.started_ns
+        self.body = run_body(run, table)
+        self.digests = []
+        self.put_back(table)
+        if caller_id := run.metadata.get(CALLER_ID):
+            self.names.append((storable(str(caller_id)), "caller"))
+
+    def make_due(self, owner: str, now: int) -> None:
+        """Marks the run as to be scored by its owner."""
+        self.owner, self.due_ns, self.queued_ns = owner, now, now
+
+
+_COLUMNS: Final = (
+    "seq", "id", "name", "question", "answer", "status", "started_ns", "ended_ns", "revision", "owner", "due_ns",
+    "queued_ns", "attempts", "body",
+)  # fmt: skip
+_values_of = attrgetter(*_COLUMNS[:-1])
+"""Returns the columns of a run's row, without its body."""
+_WRITE_RUN: Final = (
+    f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
+    f"ON CONFLICT (seq) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[2:])}"
+)
+_READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
+_WRITE_STEP: Final = (
+    f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
+    "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
+)
+
+
+class StoredPart(NamedTuple):
+    """The run that the events of one captured run, or of a part that goes on, are written to."""
+
+    row: RunRow
+    number: int = 0
+    """0 for a run as it began, 1 for the first part that goes on with it."""
+    steps: int = 0
+    """The number of steps that the run had before."""
+    turns: int = 0
+    """The number of turns that the run had before."""
 
 
 class Writing:
@@ -89,15 +166,12 @@ class Writing:
     ) -> None:
         """Takes the `texts` of the events' passages, under their digests. With `scored=False` nobody is to score the
         runs."""
-        self._db, self._scored = connection, scored
-        self._owner = owner
+        self._db, self._owner, self._scored = connection, owner, scored
         self._now = now_ns()
         self._parts: dict[str, StoredPart] = {}
-        """The stored runs that events are written to, by the id under which they were captured."""
-        self._open: set[int] = set()
-        """The `seq` of runs that are known to be open."""
-        self._new: dict[str, NewRun] = {}
-        """Runs that began in this transaction and are not in the tables yet, by id."""
+        """The runs that events are written to, by the id under which they were captured."""
+        self._rows: dict[int, RunRow] = {}
+        self._last_seq = 0
         self.changed: dict[str, bool] = {}
         """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
         last step's turn are still open."""
@@ -110,283 +184,278 @@ class Writing:
         self._needed = NeededTexts(self.texts)
 
     def write(self, events: Iterable[EventRow]) -> None:
-        """Writes events; `finish` writes the texts that they need."""
+        """Takes events; `finish` writes them."""
         time_slice = TimeSlice()
         for event in events:
-            self.event(event)
+            match event:
+                case StepRow():
+                    self._step_ended(event)
+                case RunStarted():
+                    if not event.names.resumes or not self._goes_on(event.run, event.names):
+                        self._started(event.run)
+                case RunEnded():
+                    self._ended(event)
+                case StepAmended():
+                    self._amended(event)
             time_slice.rest_if_used()
 
-    def event(self, event: EventRow) -> None:
-        """Writes one event."""
-        match event:
-            case NewRun():
-                self._new_run(event)
-            case StepRow():
-                self._step_ended(event)
-            case RunStarted():
-                if not event.names.resumes or not self._goes_on(event):
-                    self._started(event.run)
-            case RunEnded():
-                self._ended(event)
-            case StepAmended():
-                self._amended(event)
+    def write_run(self, run: Run, *, due: bool = False) -> RunRow:
+        """Takes a whole run in place of the stored one of its id; returns its row, which `finish` writes.
 
-    def write_run(self, run: Run) -> bool:
-        """Writes a whole run in place of the stored one of its id; returns False where nothing is different, or
-        feedback alone, which changes no score. `finish` writes the texts that it needs."""
+        With `due` the run is to be scored where something is different; feedback alone changes no score.
+        """
         ids = [step.id for step in run.steps]
         if len(set(ids)) < len(ids):
             raise InvalidInput("run.steps", ids, "steps with different ids")
-        found = self._db.execute(
-            "SELECT seq, name, question, answer, status, started_ns, ended_ns, body FROM runs WHERE id = ?",
-            (storable(run.id),),
-        ).fetchone()
-        known_body: Data = {} if found is None else json.loads(found["body"])
-        feedback = known_body.get("metadata", {}).get(FEEDBACK)
-        if feedback is not None and FEEDBACK not in run.metadata:  # it came after the run
-            run = replace(run, metadata={**run.metadata, FEEDBACK: feedback})
-        table = PassageTable(self.texts)
-        body = table.body(run_data(run, table))
-        columns = (
-            storable(run.name), storable(run.question), maybe(run.answer), run.status, run.started_ns, run.ended_ns
-        )  # fmt: skip
-        steps = [step_row(step, self.texts) for step in run.steps]
-        if found is None:
-            seq = self._insert(run, body)
-            note_caller_id(self._db, seq, run)
-            self._needed.add(table.digests)
-            for step in steps:
-                self._step(seq, step)
-            return True
-        seq, *known, _ = found
-        if known[3] != "open" and known[1] not in ("", columns[1]):
-            raise InvalidInput(
-                "run.id", run.id, f"an id that no run with another question has; it is that of {known[1]!r}"
-            )
-        self._open.discard(seq)
-        replaced = self._replace(seq, steps)
-        same, new_body = not replaced and tuple(known) == columns, json.loads(body)
-        if same and known_body == new_body:
-            return False
-        same = same and _but_feedback(known_body) == _but_feedback(new_body)
-        self._needed.remove(digests_in(known_body))
-        self._needed.add(table.digests)
-        self._db.execute(
-            "UPDATE runs SET name = ?, question = ?, answer = ?, status = ?, started_ns = ?, ended_ns = ?, "
-            "body = ?, revision = revision + ?, attempts = 0 WHERE seq = ?",
-            (*columns, body, not same, seq),
-        )
-        note_caller_id(self._db, seq, run)
-        return not same
+        part = self._part(run.id)
+        row = None if part is None or part.number else part.row
+        if row is None:
+            row, is_other = self._new(run, run.status), True
+            self._replace_steps(row, run)
+        else:
+            if row.status != "open" and row.question not in ("", storable(run.question)):
+                allowed = f"an id that no run with another question has; it is that of {row.question!r}"
+                raise InvalidInput("run.id", run.id, allowed)
+            if (feedback := row.body.get("metadata", {}).get(FEEDBACK)) and FEEDBACK not in run.metadata:
+                run = replace(run, metadata={**run.metadata, FEEDBACK: feedback})  # it came after the run
+            before = _compared(row)
+            is_other = self._replace_steps(row, run)
+            self._begin(row, run)
+            row.answer, row.status, row.ended_ns = maybe(run.answer), run.status, run.ended_ns
+            is_other |= before != _compared(row)
+            if is_other:
+                row.revision, row.attempts = row.revision + 1, 0
+        if due and is_other:
+            row.make_due(self._owner, self._now)
+        return row
 
     def finish(self) -> None:
-        """Writes the new runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
-        self._insert_new()
+        """Writes the runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
+        self._write_rows()
         self._needed.write(self._db)
 
-    def _new_run(self, new: NewRun) -> None:
-        run = new.run
-        if run.id not in self._new and self._part(run.id) is None:
-            self._new[run.id] = new
-            self.ended += 1
-            return
-        self._started(replace(run, status="open", ended_ns=0))
-        for step in new.steps.values():
-            self._step_ended(step)
-        self._ended(RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns))
-
-    def _goes_on(self, event: RunStarted) -> bool:
-        """Opens the stored run that a captured one goes on with; returns False where there is none."""
-        self._insert_new()
-        if self._part(event.run.id) is not None:
-            return False  # the batch is repeated, or a step has opened the run
-        part = go_on(self._db, event.run, event.names, self._owner)
+    def _started(self, run: Run) -> None:
+        part = self._part(run.id)
         if part is None:
-            if caller_id := event.names.caller_id:
-                NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(caller_id))
+            self._new(run, "open", self._owner)
+        elif not part.number and _UNANNOUNCED in part.row.body:  # a step that came before has opened the run
+            self._begin(part.row, run)
+
+    def _goes_on(self, run: Run, names: RunNames) -> bool:
+        """Opens the stored run that a captured one goes on with, so that this process can append to it; its question
+        stays. Returns False where there is none."""
+        self._write_rows()
+        if self._part(run.id) is not None:
+            return False  # the batch is repeated, or a step has opened the run
+        waiting = "SELECT max(run) FROM names WHERE name = ? AND kind = 'thread'"
+        seq = self._db.execute(waiting, (storable(names.thread),)).fetchone()[0] if names.thread else None
+        if seq is None and names.caller_id:
+            seq = find_run(self._db, names.caller_id)
+            if seq is None:
+                NOTICES.warn("a run that is not there to go on with", _NOT_THERE.format(names.caller_id))
+        if seq is None:
             return False
-        self._parts[event.run.id] = part
-        self._open.add(part.seq)
+        row = self._row(self._db.execute("SELECT * FROM runs WHERE seq = ?", (seq,)).fetchone())
+        stored = row.body.get("metadata", {})
+        row.body[_PART] = row.body.get(_PART, 0) + 1
+        row.body |= {name: list(value) for name in _ANEW if (value := getattr(run, name)) is not None}
+        if metadata := {**plain_metadata(run.metadata), **stored}:
+            row.body["metadata"] = metadata
+        row.status, row.owner, row.due_ns, row.queued_ns, row.attempts = "open", self._owner, None, None, 0
+        row.question = row.question or storable(run.question)
+        row.revision += 1
+        steps, turns = self._db.execute(
+            "SELECT coalesce(max(idx) + 1, 0), coalesce(max(turn) + 1, 0) FROM steps WHERE run = ?", (seq,)
+        ).fetchone()
+        part = self._parts[run.id] = StoredPart(row, row.body[_PART], steps, turns)
+        self._db.execute("DELETE FROM names WHERE run = ? AND kind = 'thread'", (seq,))
+        self._db.execute(
+            "INSERT INTO names (name, kind, run, part, steps, turns) VALUES (?, 'part', ?, ?, ?, ?)",
+            (storable(run.id), seq, part.number, steps, turns),
+        )
         return True
 
     def _step_ended(self, step: StepRow) -> None:
-        if (new := self._new.get(step.run_id)) is not None:
-            if new.is_open and new.steps.setdefault(step.id, step).columns == step.columns:
-                self.changed[step.run_id] = step.turn_open
-                return
-            self._insert_new()
         part = self._opened(step.run_id)
         if part is None:
             self.of_deleted += 1
-        elif self._step(part.seq, part.step_behind(step)):
-            self._step_changed(part, turn_open=step.turn_open)
-
-    def _started(self, run: Run) -> None:
-        if run.id in self._new:
             return
-        part = self._part(run.id)
-        if part is None:
-            self._new[run.id] = NewRun(run)
+        row, (id, index, turn, *rest) = part.row, step.columns
+        if self._step(row, id) is not None:
             return
-        # A step that came before the start has opened the run.
-        if not part.number and UNANNOUNCED in self._body("runs", part.seq):
-            table = PassageTable(self.texts)
-            body = table.body(run_data(run, table))
-            self._db.execute(
-                "UPDATE runs SET name = ?, question = ?, started_ns = ?, body = ? WHERE seq = ?",
-                (storable(run.name), storable(run.question), run.started_ns, body, part.seq),
-            )
-            self._needed.add(table.digests)
-            note_caller_id(self._db, part.seq, run)
+        if part.number:
+            step = step._replace(columns=(id, index + part.steps, turn + part.turns, *rest))
+        row.steps[id] = step
+        self._step_changed(row, turn_open=step.turn_open)
 
     def _ended(self, event: RunEnded) -> None:
-        new = self._new.get(event.run_id)
-        if new is not None and event.void:
-            del self._new[event.run_id]
-            return
-        if new is not None and new.is_open and not event.waits_for:
-            new.end = event
-            self.ended += 1
-            self.changed.pop(event.run_id, None)
-            return
-        self._insert_new()
         part = self._opened(event.run_id)
         if part is None:
             forget_deleted(self._db, event.run_id)
             return
+        row = part.row
         if event.void and not part.number:
-            delete_runs(self._db, [part.seq])
+            del self._rows[row.seq], self._parts[event.run_id]
+            if not row.is_new:
+                delete_runs(self._db, [row.seq])
             return
-        body = self._body("runs", part.seq)
-        if body.get(PART, 0) > part.number:  # another process, or another call, has gone on with it since
+        if (
+            row.body.get(_PART, 0) > part.number
+        ):  # another process, or another call, has gone on with it since
             return
-        self.ended += part.seq in self._open
-        self._open.discard(part.seq)
-        self.changed.pop(part.run_id, None)
-        table = PassageTable(self.texts, body.pop("items", ()))
-        add_end(body, event, table, part.number)
-        self._needed.add(table.digests)
+        self.ended += row.status == "open"
+        self.changed.pop(row.id, None)
+        known = row.body.get("metadata", {})
+        table = row.table(self.texts)
+        take(row.body, event, RUN_FORMS, table)
+        if part.number and "question_source" not in known:  # that of its beginning stays
+            metadata = row.body.get("metadata", {})
+            row.body["metadata"] = {
+                name: value for name, value in metadata.items() if name != "question_source"
+            }
+        row.put_back(table)
         if event.waits_for:
-            note_waiting(self._db, part.seq, event.waits_for)
-        question = storable(event.question)
-        self._db.execute(
-            "UPDATE runs SET status = ?, answer = coalesce(?, answer), "
-            "question = CASE WHEN ? = '' OR (? AND question <> '') THEN question ELSE ? END, "
-            "ended_ns = ?, body = ?, attempts = 0, "
-            "revision = revision + (due_ns IS NOT NULL OR owner IS NULL) WHERE seq = ?",
-            (
-                event.status, maybe(event.answer), question, part.number > 0, question,
-                event.ended_ns or self._now, table.body(body), part.seq,
-            ),
-        )  # fmt: skip
-        make_due(self._db, part.seq, self._owner, self._now)
+            row.names.append((storable(event.waits_for), "thread"))
+        if not part.number or not row.question:
+            row.question = storable(event.question) or row.question
+        row.answer = row.answer if event.answer is None else storable(event.answer)
+        row.status, row.ended_ns = event.status, event.ended_ns or self._now
+        row.revision, row.attempts = row.revision + (row.due_ns is not None or row.owner is None), 0
+        row.make_due(self._owner, self._now)
 
     def _amended(self, event: StepAmended) -> None:
-        self._insert_new()
         part = self._opened(event.run_id)
         if part is None:
             self.of_deleted += 1
             return
-        step = self._db.execute(
-            "SELECT seq, body, k FROM steps WHERE run = ? AND id = ?", (part.seq, storable(event.step_id))
-        ).fetchone()
-        if step is None:
+        id = storable(event.step_id)
+        columns = self._step(part.row, id)
+        if columns is None:
             return
+        step = dict(zip(STEP_COLUMNS, columns, strict=True))
         body: Data = json.loads(step["body"])
         table = PassageTable(self.texts, body.pop("items", ()))
-        k = amend(body, event, table, step["k"])
-        self._needed.add(table.digests)
-        failed = None if event.error is None else "error"
-        self._db.execute(
-            "UPDATE steps SET body = ?, status = coalesce(?, status), k = ? WHERE seq = ?",
-            (table.body(body), failed, k, step["seq"]),
-        )
-        self._step_changed(part, turn_open=self.changed.get(part.run_id, False))
+        step["k"] = amend(body, event, table, step["k"])
+        step["body"] = dump(table.within(body))
+        if event.error is not None:
+            step["status"] = "error"
+        known = part.row.steps.get(id)
+        digests = (*(known.digests if known else ()), *table.digests)
+        part.row.steps[id] = StepRow(event.run_id, tuple(step.values()), digests)
+        self._step_changed(part.row, turn_open=self.changed.get(part.row.id, False))
 
-    def _body(self, table: str, seq: int) -> Data:
-        row = self._db.execute(f"SELECT body FROM {table} WHERE seq = ?", (seq,)).fetchone()
-        body: Data = json.loads(row[0])
-        return body
-
-    def _part(self, run_id: str) -> StoredPart | None:
-        """Returns where the events that were captured under this id are written; None where that is not known yet."""
-        part = self._parts.get(run_id)
-        if part is None:
-            found = find_part(self._db, run_id)
-            if found is None:
-                return None
-            part, is_open = found
-            self._parts[run_id] = part
-            if is_open:
-                self._open.add(part.seq)
-        return part
+    def _step_changed(self, row: RunRow, *, turn_open: bool) -> None:
+        """Notes that a step of an open run has changed; makes an ended one due again."""
+        if row.status == "open":
+            self.changed[row.id] = turn_open
+            return
+        row.revision, row.attempts = row.revision + 1, 0
+        queued_ns = row.queued_ns
+        row.make_due(self._owner, self._now)
+        row.queued_ns = queued_ns or self._now
 
     def _opened(self, run_id: str) -> StoredPart | None:
-        """Returns the stored run; opens one whose start was not reported. None: it was deleted while open."""
+        """Returns the run; opens one whose start was not reported. None: it was deleted while open."""
         part = self._part(run_id)
         if part is None and not was_deleted(self._db, run_id):
-            seq = self._insert(Run(run_id), dump({UNANNOUNCED: True}), self._owner)
-            part = self._parts[run_id] = StoredPart(seq, run_id)
-            self._open.add(seq)
+            self._new(Run(run_id), "open", self._owner).body = {_UNANNOUNCED: True}
+            part = self._parts[run_id]
         return part
 
-    def _insert(self, run: Run, body: str, owner: str | None = None) -> int:
-        """Inserts a run and returns its `seq`; with an owner, the run is open."""
-        seq = self._db.execute(
-            INSERT_RUN,
-            (
-                None, storable(run.id), storable(run.name), storable(run.question), maybe(run.answer),
-                "open" if owner else run.status, run.started_ns, run.ended_ns, body, owner, None, None,
-            ),
-        ).lastrowid  # fmt: skip
-        assert seq is not None
-        return seq
+    def _part(self, run_id: str) -> StoredPart | None:
+        """Returns the run, or the part of a run, that was captured under this id; None where there is none."""
+        if (part := self._parts.get(run_id)) is not None:
+            return part
+        found = self._db.execute(
+            "SELECT *, 0 AS part, 0 AS steps, 0 AS turns FROM runs WHERE id = ?1 UNION ALL "
+            "SELECT runs.*, part, steps, turns FROM names JOIN runs ON seq = run "
+            "WHERE names.name = ?1 AND kind = 'part'",
+            (storable(run_id),),
+        ).fetchone()
+        if found is None:
+            return None
+        part = StoredPart(self._row(found), found["part"], found["steps"], found["turns"])
+        self._parts[run_id] = part
+        return part
 
-    def _insert_new(self) -> None:
-        """Puts the new runs into the tables, in the order of their starts."""
-        if not self._new:
-            return
-        new, self._new = self._new, {}
-        seqs = insert_new(self._db, new.values(), self._needed, self._owner, self._now, scored=self._scored)
-        for seq, (run_id, one) in zip(seqs, new.items(), strict=True):
-            self._parts[run_id] = StoredPart(seq, run_id)
-            note_caller_id(self._db, seq, one.run)
-            if one.is_open:
-                self._open.add(seq)
+    def _row(self, stored: sqlite3.Row) -> RunRow:
+        """Returns the row of a stored run, always the same one for the same run."""
+        if (row := self._rows.get(stored["seq"])) is None:
+            values = {name: stored[name] for name in _COLUMNS} | {"body": json.loads(stored["body"])}
+            row = self._rows[stored["seq"]] = RunRow(**values)
+        return row
 
-    def _step(self, run: int, step: StepRow) -> bool:
-        """Writes a step's row; False where it was there already."""
-        added = self._db.execute(f"{INSERT_STEP} ON CONFLICT (run, id) DO NOTHING", (*step.columns, run))
-        if added.rowcount:
-            self._needed.add(step.digests)
-        return added.rowcount > 0
+    def _new(self, run: Run, status: str, owner: str | None = None) -> RunRow:
+        """Returns the row of a run that is not in the tables; with an owner, the run is open."""
+        if not self._last_seq:
+            self._last_seq = self._db.execute(
+                "SELECT max(coalesce((SELECT max(seq) FROM runs), 0), "
+                "coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'runs'), 0))"
+            ).fetchone()[0]
+        self._last_seq += 1
+        row = RunRow(
+            seq=self._last_seq, id=storable(run.id), name="", question="", answer=maybe(run.answer), status=status,
+            started_ns=0, ended_ns=run.ended_ns, body={}, owner=owner, is_new=True,
+        )  # fmt: skip
+        row.begin(run, self.texts)
+        self._rows[row.seq] = row
+        self._parts[run.id] = StoredPart(row)
+        return row
 
-    def _replace(self, run: int, steps: Sequence[StepRow]) -> bool:
-        """Replaces the stored steps of a run; returns False where they are the same."""
-        rows = self._db.execute(
-            f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ? ORDER BY idx, seq", (run,)
-        ).fetchall()
-        if [tuple(row) for row in rows] == [step.columns for step in steps]:
+    def _begin(self, row: RunRow, run: Run) -> None:
+        """Takes what the start of a run says in place of what was known of it."""
+        if not row.is_new:
+            self._needed.remove(digests_in(row.body))
+        row.begin(run, self.texts)
+
+    def _step(self, row: RunRow, id: str) -> tuple[Any, ...] | None:
+        """Returns the columns of a step of a run; None where the run has none of this id."""
+        if (step := row.steps.get(id)) is not None or row.is_new:
+            return step and step.columns
+        stored = self._db.execute(f"{_READ_STEPS} AND id = ?", (row.seq, id)).fetchone()
+        return None if stored is None else tuple(stored)
+
+    def _replace_steps(self, row: RunRow, run: Run) -> bool:
+        """Puts the steps of a whole run in place of those that are there; returns False where they are the same."""
+        steps = {storable(step.id): step_row(step, self.texts) for step in run.steps}
+        stored = self._db.execute(f"{_READ_STEPS} ORDER BY idx, seq", (row.seq,)).fetchall()
+        there = [*map(tuple, stored), *(step.columns for step in row.steps.values())]
+        if there == [step.columns for step in steps.values()]:
             return False
-        for row in rows:
-            self._needed.remove(digests_in(json.loads(row["body"])))
-        self._db.execute("DELETE FROM steps WHERE run = ?", (run,))
-        for step in steps:
-            self._step(run, step)
+        for one in stored:
+            self._needed.remove(digests_in(json.loads(one["body"])))
+        self._db.execute("DELETE FROM steps WHERE run = ?", (row.seq,))
+        row.steps = steps
         return True
 
-    def _step_changed(self, part: StoredPart, *, turn_open: bool) -> None:
-        """Notes that a step of an open run has changed; makes an ended one due again."""
-        if part.seq in self._open:
-            self.changed[part.run_id] = turn_open
-            return
-        self._db.execute(
-            "UPDATE runs SET revision = revision + 1, attempts = 0, owner = ?, due_ns = ?, "
-            "queued_ns = coalesce(queued_ns, ?) WHERE seq = ? AND status <> 'open'",
-            (self._owner, self._now, self._now, part.seq),
-        )
+    def _write_rows(self) -> None:
+        """Writes the rows of runs, in the order of their starts, and of their new steps."""
+        runs: list[tuple[Any, ...]] = []
+        steps: list[tuple[Any, ...]] = []
+        names: list[tuple[str, str, int]] = []
+        time_slice = TimeSlice()
+        for row in self._rows.values():
+            if not self._scored and row.status != "open" and row.owner == self._owner:
+                row.owner = row.due_ns = row.queued_ns = None
+            runs.append((*_values_of(row), dump(row.body)))
+            for step in row.steps.values():
+                steps.append((row.seq, *step.columns))
+                self._needed.add(step.digests)
+            names += [(*name, row.seq) for name in row.names]
+            self._needed.add(row.digests)
+            time_slice.rest_if_used()
+        self._rows, self._parts = {}, {}  # what comes later reads them again
+        self._db.executemany(_WRITE_RUN, runs)
+        self._db.executemany(_WRITE_STEP, steps)
+        self._db.executemany("INSERT OR IGNORE INTO names (name, kind, run) VALUES (?, ?, ?)", names)
 
 
-def _but_feedback(body: Data) -> Data:
-    metadata = {name: value for name, value in body.get("metadata", {}).items() if name != FEEDBACK}
-    return {**body, "metadata": metadata}
+_ANEW = ("references", "sub_questions")
+"""What a part that goes on with a run says anew."""
+
+
+def _compared(row: RunRow) -> tuple[object, ...]:
+    """Returns what makes a run another one: all that was captured of it, without feedback."""
+    body: Data = json.loads(dump(row.body))
+    body.get("metadata", {}).pop(FEEDBACK, None)
+    return row.name, row.question, row.answer, row.status, row.started_ns, row.ended_ns, body
