@@ -22,6 +22,7 @@ from benchmarks.machine import record
 from ragguard import Passage, RagGuard, world
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import MISLEADS
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
 TARGETS_MS = {
@@ -57,7 +58,7 @@ def captures(folder: Path) -> tuple[list[float], list[float]]:
     with RagGuard("nano", scorers=(), store=folder / "s.db") as rg, rg.run("who founded it?") as run:
         run.retrieved("warm up", passages)
         rg.flush(timeout=10)  # the writer has made the file
-        reader = Store(folder / "s.db", read_only=True)
+        reader = StoreReader(folder / "s.db")
         while reader.run(run.id) is None:
             time.sleep(0.001)
         for count in range(2, 60):

@@ -20,7 +20,7 @@ from ragguard.runtime.faults import why_unreadable
 from ragguard.scorers.evaluation import ReferenceTable, spelled, with_references
 from ragguard.storage.files.runfile import check_run_file, opened, read_lines
 from ragguard.storage.sqlite.database import is_store
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 from ragguard.traces.pulled import SCHEMES, since_time
 from ragguard.traces.reader import is_trace_file, read
@@ -116,7 +116,7 @@ class RunSource:
 def _runs_of(name: str, reject: Callable[[str, RunFormatError], None]) -> Iterator[tuple[Run, int]]:
     """Yields the runs of one file, each with the number of bytes read so far."""
     if is_store(name):
-        store = Store(name, read_only=True)
+        store = StoreReader(name)
         size, count = os.path.getsize(name), max(1, store.run_count())
         for number, run in enumerate(store.runs(), 1):
             yield run, size * number // count

@@ -22,7 +22,7 @@ from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import RetrievalStep, Score, ScoredRun
 from ragguard.scorers.run_facts import BeliefGain, is_clear
 from ragguard.storage.sqlite.overview import unread_positions
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.text.secret_filter import strip_control_characters
 
 
@@ -41,7 +41,7 @@ def run(
     """
     console = screen()
     if once or database.exists():
-        Store(database, read_only=True).close()  # raises where the path holds no store
+        StoreReader(database).close()  # raises where the path holds no store
     if once:
         runs = _latest(database, most)
         console.print(watch_table(runs) if runs else f"no runs in {database}")
@@ -64,7 +64,7 @@ def _latest(database: Path, most: int) -> list[ScoredRun] | None:
     The store is opened anew each time, as it may have been deleted or replaced.
     """
     if database.exists():
-        with suppress(RagguardError), closing(Store(database, read_only=True)) as store:
+        with suppress(RagguardError), closing(StoreReader(database)) as store:
             return store.latest(most)
     return None
 

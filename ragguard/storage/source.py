@@ -20,6 +20,7 @@ from ragguard.storage.files.partfolder import PartFolder, PartTotals
 from ragguard.storage.files.runfile import read_score_file
 from ragguard.storage.sqlite.database import is_store
 from ragguard.storage.sqlite.overview import Overview
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.score_rows import RunMeans
 from ragguard.storage.sqlite.store import Store
 
@@ -85,16 +86,16 @@ class ScoredSource:
         return self._each(lambda store: store.scored_runs(texts=texts, level=level, span=self._span))
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """Yields all runs for a report; see `Store.overviews`."""
+        """Yields all runs for a report; see `StoreReader.overviews`."""
         return self._each(lambda store: store.overviews(misleads, texts=texts))
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
         return self._each(lambda store: store.means(self._span))
 
-    def _each(self, read: Callable[[Store], Iterator[T]]) -> Iterator[T]:
+    def _each(self, read: Callable[[StoreReader], Iterator[T]]) -> Iterator[T]:
         for path in self._stores:
-            with closing(Store(path, read_only=True)) as store:
+            with closing(StoreReader(path)) as store:
                 try:
                     yield from read(store)
                 finally:
@@ -115,18 +116,18 @@ def open_source(path: str | Path, span: range | None = None) -> ScoredSource:
     """
     if Path(path).is_dir():
         return _of_parts(PartFolder(path))
-    Store(path, read_only=True).close()  # a file that is no store is an error now
+    StoreReader(path).close()  # a file that is no store is an error now
     return ScoredSource([Path(path)], [], span)
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
-    """Yields scored runs from a store, a folder of parts or a score file of JSON lines, without the texts of passages;
-    the runs of a score file have no steps, and no provisional scores, which a sink appends while a run is open.
+    """Yields scored runs from a store, a folder of parts or a score file of JSON lines; the runs of a score file have
+    no steps, and no provisional scores, which a sink appends while a run is open.
 
     Args:
         path: The store, the folder or the score file.
     """
-    return open_source(path).scored_runs(texts=False) if is_source(path) else read_score_file(path)
+    return open_source(path).scored_runs() if is_source(path) else read_score_file(path)
 
 
 def read_means(

@@ -22,7 +22,7 @@ from ragguard.cli.app import app
 from ragguard.errors import EngineRejected, EngineUnreachable
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite import schema
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 RUNNER = CliRunner()
 UTILITY = ("--scorers", "utility")
@@ -60,7 +60,7 @@ def test_traces_are_scored_and_what_is_not_understood_is_said(engine):
     assert done.exit_code == 0, done.output
     assert "1 runs are in ragguard.db" in done.output
     assert "'lost' holds no documents" in " ".join(done.output.split())
-    (run,) = Store("ragguard.db", read_only=True).runs()
+    (run,) = StoreReader("ragguard.db").runs()
     assert run.id == f"{found[0].trace_id}-{found[0].span_id}"
     with open("traces.jsonl", "a") as file:
         file.write("{\n")
@@ -76,7 +76,7 @@ def test_every_run_of_a_file_is_scored(engine):
     done = score(runs_file(), *UTILITY)
     assert done.exit_code == 0, done.output
     assert "3 runs are in ragguard.db, 0 of them were scored before" in done.output
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert [run.id for run in store.runs()] == ["r0", "r1", "r2"]
     assert all(store.scores(f"r{number}") for number in range(3))
 
@@ -101,7 +101,7 @@ def test_scored_runs_are_not_asked_again(engine):
     assert "5 runs are in ragguard.db, 3 of them were scored before" in done.output
     fresh = {text for call in engine.calls[asked:] for text in call.texts}
     assert fresh  # the texts of the runs are equal; the two new runs alone are asked about
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert len(store.scores("r4")) == len(store.scores("r0"))
 
 
@@ -120,7 +120,7 @@ def test_bad_lines_are_told_with_number_and_reason_and_the_rest_is_scored(engine
         assert f"runs.jsonl: line {number}, " in done.output
         assert reason in done.output
     assert "6 lines were rejected" in done.output
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert all(store.scores(run) for run in ("r0", "r1"))
 
 
@@ -166,7 +166,7 @@ def test_an_engine_that_dies_on_the_way_stops_it_and_loses_nothing(engine, monke
     engine.fault = lambda call: None
     done = score("runs.jsonl", *UTILITY)
     assert done.exit_code == 0, done.output
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert all(store.scores(run.id) for run in runs)
 
 
@@ -226,7 +226,7 @@ def test_references_come_from_a_file_of_their_own(engine, here):
         json.dumps({"question": run.question, "references": ["Ada Berg"]}) + "\n"
     )
     score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
-    assert Store("ragguard.db", read_only=True).run("r1").references == ["Ada Berg"]
+    assert StoreReader("ragguard.db").run("r1").references == ["Ada Berg"]
     (here / "gold.jsonl").write_text("{}\n")
     done = score("runs.jsonl", "--references", "gold.jsonl", *UTILITY)
     assert done.exit_code == 2
@@ -244,14 +244,14 @@ def test_a_store_can_be_scored_again_into_another(engine):
     score(runs_file(), "--store", "first.db", *UTILITY)
     done = score("first.db", "--store", "second.db", *UTILITY)
     assert done.exit_code == 0
-    assert Store("second.db", read_only=True).run_count() == 3
+    assert StoreReader("second.db").run_count() == 3
 
 
 def test_a_run_that_is_scored_into_another_store_is_found_there_by_the_application_s_id():
     with RagGuard("nano", store="first.db", scorers=()) as rg, rg.run("Who?", id="app-1") as run:
         run.retrieved("who", ["Ada"])
     score("first.db", "--store", "second.db", *UTILITY)
-    assert Store("second.db", read_only=True).run("app-1").id == run.id
+    assert StoreReader("second.db").run("app-1").id == run.id
 
 
 def test_a_budget_that_is_spent_is_a_reason_and_not_a_crash(engine):
@@ -293,7 +293,7 @@ def test_an_interrupt_ends_it_and_the_same_command_goes_on(engine, here):
     assert "the same command goes on from there" in said
     done = score("runs.jsonl", *UTILITY)
     assert done.exit_code == 0, done.output
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert all(store.scores(run.id) for run in runs)
 
 
@@ -435,7 +435,7 @@ def test_real_text_on_nano_is_one_reason_and_nothing_plausible_is_stored(here):
     done = score("real.jsonl")
     assert done.exit_code == 1
     assert done.output.count("nano does not know too many of the words of a prompt") == 1
-    store = Store("ragguard.db", read_only=True)
+    store = StoreReader("ragguard.db")
     assert [one.name for run in runs for one in store.scores(run.id)] == []
 
 

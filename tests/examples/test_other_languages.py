@@ -9,7 +9,7 @@ import pytest
 from support.polling import eventually
 from support.served import served
 
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 FOLDER = Path(__file__).parents[2] / "examples/other_languages"
 
@@ -30,7 +30,7 @@ def test_an_agent_in_another_language_is_scored(tmp_path, program, file):
             with_scores = [one for one in store.scored_runs() if one.scores]
             return with_scores and with_scores[0].run
 
-        store = eventually(lambda: (tmp_path / "r.db").exists() and Store(tmp_path / "r.db", read_only=True))
+        store = eventually(lambda: (tmp_path / "r.db").exists() and StoreReader(tmp_path / "r.db"))
         run = eventually(scored, 60)
         store.close()
     assert run.question == "Who founded Corwell Mills?"

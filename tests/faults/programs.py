@@ -31,6 +31,7 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 from ragguard.storage.sqlite.writing import EventBatch
 from tests.faults.injection import MARK, Injection
@@ -187,7 +188,7 @@ def at_service(path: Path, kind: str, n: int, times: int, durability: str) -> tu
     last = service.close(5)
     problem = judged(path, kind, captured, set(), last.lost)
     if not problem and not last.lost:
-        store = Store(path, read_only=True)
+        store = StoreReader(path)
         unscored = [run.id for run in store.runs() if not store.scores(run.id)]
         store.close()
         if unscored and (report or last):

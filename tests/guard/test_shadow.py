@@ -11,7 +11,7 @@ from ragguard import DistractorGuard, Passage, RagGuard, read_runs, write_runs
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.guard import TopUtility
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 QUESTION = "Who founded Norsol Labs?"
 PASSAGES = [
@@ -53,7 +53,7 @@ def test_shadow_that_would_drop_nothing_is_kept_all():
 
 def test_stored_step_has_all_passages_as_read_and_the_decision(captured):
     path, run_id, decision = captured
-    (step,) = Store(path, read_only=True).run(run_id).steps
+    (step,) = StoreReader(path).run(run_id).steps
     assert [passage.id for passage in step.passages] == ["right", "other", "off"]
     assert step.decision.would_drop == decision.would_drop
     assert step.places == 3
@@ -61,7 +61,7 @@ def test_stored_step_has_all_passages_as_read_and_the_decision(captured):
 
 def test_run_file_keeps_what_would_go(captured, tmp_path):
     path, run_id, decision = captured
-    write_runs([Store(path, read_only=True).run(run_id)], tmp_path / "runs.jsonl")
+    write_runs([StoreReader(path).run(run_id)], tmp_path / "runs.jsonl")
     (run,) = read_runs(tmp_path / "runs.jsonl")
     assert run.steps[0].decision.would_drop == decision.would_drop
 
@@ -78,7 +78,7 @@ def test_report_says_what_a_guard_in_shadow_would_have_dropped_and_what_that_mea
     assert "would have dropped 2 of 3 passages at 1 step" in shown
     scored = {
         score.position: score.value
-        for score in Store(path, read_only=True).scored_run(run_id).scores
+        for score in StoreReader(path).scored_run(run_id).scores
         if score.name == "utility"
     }
     misleading = sum(scored[drop.position] < -0.2 for drop in decision.would_drop)

@@ -19,7 +19,7 @@ from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.splitters import paragraphs
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard_langchain import RagGuardCallback
 from ragguard_langchain.call_tree import CallTree
 
@@ -264,7 +264,7 @@ whole.close()
 
 
 def stored(path):
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     try:
         return list(store.runs()), {run.id: store.scores(run.id) for run in store.runs()}
     finally:

@@ -14,7 +14,7 @@ from support.llamaindex_parts import QUESTION, ListRetriever, call, nodes, scrip
 from support.program import run_program
 
 import ragguard
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 pytestmark = pytest.mark.usefixtures("recorder")
 
@@ -134,7 +134,7 @@ asyncio.run(main())
 
 
 def stored(path):
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     try:
         return list(store.runs())
     finally:

@@ -9,7 +9,7 @@ from support.parts import scores_in
 from support.program import environment
 
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 KEY = ("run_id", "step_id", "passage_id", "position", "name", "sub_question", "stage", "scorer")
 SAID = ("value", "stderr", "expectation", "label", "explanation")
@@ -36,7 +36,7 @@ def in_parts(folder):
 
 def in_store(path):
     """Returns what the scores of a store say, by their keys."""
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     scores = [score for run in store.runs() for score in store.scores(run.id)]
     store.close()
     return by_key([getattr(score, name) for name in (*KEY, *SAID)] for score in scores)

@@ -11,7 +11,7 @@ from support.traced import documents
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 pytestmark = pytest.mark.phoenix
 RETRIEVER = {"openinference.span.kind": "RETRIEVER", "input.value": "Who founded Corwell Mills?"}
@@ -53,7 +53,7 @@ def test_the_traces_of_a_project_are_scored_and_their_scores_written_back(projec
     monkeypatch.chdir(tmp_path)
     done = score(url, "--write-back")
     assert done.exit_code == 0, done.output
-    runs = list(Store("ragguard.db", read_only=True).runs())
+    runs = list(StoreReader("ragguard.db").runs())
     assert sorted(run.steps[0].id for run in runs) == sorted(retrievals)
     found = eventually(lambda: asked(url, "span_annotations", span_ids=retrievals, limit=100), 60, every=0.2)
     assert {one["span_id"] for one in found} == set(retrievals)

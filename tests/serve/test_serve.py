@@ -23,7 +23,7 @@ from ragguard import Passage, RagGuard, RetrievalStep, Run
 from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 from ragguard.records import ScoredRun
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.telemetry.forwarding import ForwardingSink
 from ragguard.telemetry.sink import DestinationAway
 from ragguard.world import cases
@@ -62,7 +62,7 @@ def runs_in(folder):
     path = folder / "r.db"
     if not path.exists():
         return {}
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     try:
         return {one.run.id: one for one in store.scored_runs()}
     finally:
@@ -156,7 +156,7 @@ def test_a_run_that_was_sent_is_known_there_by_all_that_the_application_said_of_
 
 
 def run_with(folder, name):
-    store = Store(folder / "r.db", read_only=True)
+    store = StoreReader(folder / "r.db")
     try:
         return store.run(name)
     finally:

@@ -21,6 +21,7 @@ from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
 from ragguard.service.service import in_each_process
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.back_ends import PhoenixSink
 
@@ -392,7 +393,7 @@ capture(100)
 def test_capture_goes_on_while_threads_that_are_no_daemons_serve(tmp_path, serving, runs):
     done = run_program(SERVING, tmp_path / "s.db", serving, timeout=60)
     assert done.stderr == ""
-    store = Store(tmp_path / "s.db", read_only=True)
+    store = StoreReader(tmp_path / "s.db")
     assert store.run_count() == runs
     assert all(store.scores(run.id) for run in store.runs())
 
@@ -421,7 +422,7 @@ def test_many_that_hang_end_together_and_not_one_after_the_other(tmp_path):
     """In a thread that hangs for ever, each; one after the other they would take a minute."""
     run_program(HANGING, tmp_path, timeout=50)
     for number in range(30):
-        assert Store(tmp_path / f"{number}.db", read_only=True).run_count() == 1
+        assert StoreReader(tmp_path / f"{number}.db").run_count() == 1
 
 
 COLLECTOR = """

@@ -23,6 +23,7 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
 QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
@@ -773,7 +774,7 @@ def test_flush_says_that_the_file_is_gone(make, tmp_path, fate, caplog):
     assert not report
     assert report.files_lost == 1
     assert "moved, deleted or replaced" in caplog.text
-    assert [run.id for run in Store(tmp_path / "s.db", read_only=True).runs()] == ["after"]
+    assert [run.id for run in StoreReader(tmp_path / "s.db").runs()] == ["after"]
 
 
 def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp_path):
@@ -791,7 +792,7 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     assert not service.close(0.2)
     lock.execute("COMMIT")
     lock.close()
-    eventually(lambda: Store(tmp_path / "s.db", read_only=True).run("meanwhile"))
+    eventually(lambda: StoreReader(tmp_path / "s.db").run("meanwhile"))
 
 
 def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
@@ -832,7 +833,7 @@ def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeyp
     assert report.scored == report.captured == 13
     assert service.store.counts["outages"] == 2
     assert service.close(5)
-    store = Store(tmp_path / "s.db", read_only=True)
+    store = StoreReader(tmp_path / "s.db")
     assert {one.run.id: len(one.scores) for one in store.scored_runs()} == dict.fromkeys(
         ["before", *(f"r{turn}-{number}" for turn in range(2) for number in range(6))], 3
     )

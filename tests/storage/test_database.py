@@ -13,6 +13,7 @@ from support.stored import captured, closed_after
 
 from ragguard.errors import SchemaMismatch, StoreError, StoreUnavailable
 from ragguard.storage.sqlite import schema
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
 
 
@@ -111,7 +112,7 @@ def test_damaged_byte_in_the_header_is_an_error_at_the_start_or_harmless(tmp_pat
             continue
         captured(store, a_run("after"))
         store.close()
-        again = Store(path, read_only=True)
+        again = StoreReader(path)
         assert [again.run(id) for id in ("before", "after")] == [a_run("before"), a_run("after")], at
         again.close()
     assert refused > 40

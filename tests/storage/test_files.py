@@ -10,6 +10,7 @@ from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 
 from ragguard.errors import StoreError, StoreUnavailable
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.schema import PAGE_BYTES
 from ragguard.storage.sqlite.store import Store
 
@@ -20,7 +21,7 @@ def path(tmp_path):
 
 
 def ids(path):
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     found = sorted(run.id for run in store.runs())
     store.close()
     return found
@@ -100,7 +101,7 @@ def test_a_reader_follows_a_file_that_was_replaced(path, tmp_path):
     other = Store(tmp_path / "other.db")
     captured(other, a_run("theirs"))
     other.close()
-    reader = Store(path, read_only=True)
+    reader = StoreReader(path)
     assert reader.run_count() == 3
     (tmp_path / "other.db").replace(path)
     assert [run.id for run in reader.runs()] == ["theirs"]
@@ -160,7 +161,7 @@ def test_a_reader_of_a_damaged_store_is_told_how_to_save_it(path):
     filled(path)
     flip(path, 0, 16)
     with pytest.raises(StoreError, match=r"damaged.*\.recover"):
-        Store(path, read_only=True)
+        StoreReader(path)
 
 
 # Who reads it, and what is gone
@@ -245,7 +246,7 @@ def copied_while_in_use(path, *endings):
 def test_a_copy_without_the_log_is_said_to_be_one(path):
     copy = copied_while_in_use(path, "")
     with pytest.raises(StoreError, match=r"copy\.db is an empty file.*copy the -wal file"):
-        Store(copy, read_only=True)
+        StoreReader(copy)
 
 
 def test_a_copy_with_its_log_is_read(path):

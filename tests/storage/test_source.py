@@ -16,7 +16,7 @@ from ragguard.analysis.wording import MISLEADS
 from ragguard.errors import SchemaMismatch, StoreError
 from ragguard.records import Decision, Dropped, Failure, Score, ScoredRun, Usage
 from ragguard.storage.files.partfolder import PartFolder
-from ragguard.storage.files.runfile import write_scores
+from ragguard.storage.files.runfile import read_runs, write_runs, write_scores
 from ragguard.storage.source import open_source, read_means, read_scored
 from ragguard.storage.sqlite.ledger import ScoringOutcome
 from ragguard.storage.sqlite.store import Store
@@ -132,9 +132,13 @@ def test_records_are_those_that_were_written(folder):
     assert source.run_ids() == [one.run.id for one in RUNS]
     assert source.scored_run("r4") == RUNS[4]
     assert source.scored_run("none") is None
-    alone = list(read_scored(folder))
-    assert [one.scores for one in alone] == [one.scores for one in RUNS]
-    assert {passage.text for one in alone for step in one.run.steps for passage in step.candidates} == {""}
+    assert list(read_scored(folder)) == RUNS
+
+
+def test_runs_read_from_a_store_make_a_run_file_with_their_texts(store, tmp_path):
+    write_runs((scored.run for scored in read_scored(store)), tmp_path / "runs.jsonl")
+    found = [step.passages for run in read_runs(tmp_path / "runs.jsonl") for step in run.steps]
+    assert found == [step.passages for scored in RUNS for step in scored.run.steps]
 
 
 def test_score_file_has_the_means_of_its_scores(tmp_path):

@@ -34,6 +34,7 @@ from ragguard.records import (
 )
 from ragguard.storage.sqlite import passages
 from ragguard.storage.sqlite.passages import PassageTable
+from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.plain import CUT
@@ -481,9 +482,9 @@ def test_a_closed_store_says_so(tmp_path):
 
 def test_a_pipe_is_refused_at_once_and_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for read_only in (False, True):
+    for opened in (Store, StoreReader):
         with pytest.raises(StoreError, match="is a pipe, a socket or a device"):
-            Store(tmp_path / "pipe", read_only=read_only)
+            opened(tmp_path / "pipe")
 
 
 def test_sqlites_name_for_memory_is_refused_with_the_way_out(tmp_path, monkeypatch):
@@ -502,13 +503,11 @@ def test_a_folder_that_is_not_there_is_said_at_once(tmp_path):
 
 def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
     with pytest.raises(StoreError, match="check the path"):
-        Store(tmp_path / "s.db", read_only=True)
+        StoreReader(tmp_path / "s.db")
     writer = Store(tmp_path / "s.db")
     captured(writer, a_run())
-    reader = Store(tmp_path / "s.db", read_only=True)
+    reader = StoreReader(tmp_path / "s.db")
     assert list(reader.runs()) == [a_run()]
-    with pytest.raises(StoreError, match="readonly"):
-        reader.add_scored([ScoredRun(a_run("r2"))])
     reader.close()
     writer.close()
 
@@ -522,7 +521,7 @@ def test_runs_that_an_ended_process_left_are_said_to_a_reader(tmp_path):
     store = Store(tmp_path / "s.db")
     store.record(as_events(a_run("waits")))
     store.record(as_events(a_run("open"))[:1])
-    reader = Store(tmp_path / "s.db", read_only=True)
+    reader = StoreReader(tmp_path / "s.db")
     assert reader.remarks == []
     store.close()
     (said,) = reader.remarks
@@ -551,7 +550,7 @@ def path(tmp_path, request):
 
 @pytest.mark.parametrize("read", [Store.runs, Store.scored_runs, lambda store: [store.run("r1")]])
 def test_reader_names_the_run_and_the_way_out(path, read):
-    store = Store(path, read_only=True)
+    store = StoreReader(path)
     with pytest.raises(
         StoreError, match=r"the run 'r1' in .* cannot be read: .*; delete it with rg\.delete\('r1'\)"
     ):

@@ -15,7 +15,7 @@ from ragguard.parts.part import Part
 from ragguard.parts.part_scorer import PartScorer
 from ragguard.records import Score, ScoredRun
 from ragguard.storage.files.partfolder import PartCounts, PartFolder, totals_of
-from ragguard.storage.sqlite.store import Store
+from ragguard.storage.sqlite.reader import StoreReader
 
 
 def write_parts(folder: Path, scored: Sequence[ScoredRun], *, size: int = 2, rejected: int = 0) -> list[str]:
@@ -40,7 +40,7 @@ def scored_in(folder: PartFolder) -> list[ScoredRun]:
     """Returns the scored runs of all complete parts."""
     found: list[ScoredRun] = []
     for key in folder.finished():
-        with closing(Store(folder.store_of(key), read_only=True)) as store:
+        with closing(StoreReader(folder.store_of(key))) as store:
             found += store.scored_runs()
     return found
 

@@ -1,23 +1,16 @@
-"""Reads runs, scores and failures page by page, so that memory does not grow with the store.
-
-Each page is one short read. A row that cannot be read is an error that names its run.
-"""
+"""Reads runs, scores and failures out of the tables, inside the caller's transaction."""
 
 from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeAlias
 
-from ragguard.errors import StoreError
 from ragguard.records import Failure, Level, Run, Score, ScoredRun
-from ragguard.runtime.faults import describe
-from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.passages import digests_in
 from ragguard.storage.sqlite.rows import run_of, step_of, usage_of
 from ragguard.storage.sqlite.schema import Data
-from ragguard.storage.sqlite.stored_runs import find_run
 
 _MOST_PARAMETERS = 500
 
@@ -35,32 +28,12 @@ _ORIGINS = (
 )
 
 
-def count_runs(connection: sqlite3.Connection) -> int:
-    """Returns how many runs the store has."""
-    return int(connection.execute("SELECT count(*) FROM runs").fetchone()[0])
-
-
-def run_ids(connection: sqlite3.Connection) -> list[str]:
-    """Returns the ids of all runs in the order in which they were captured."""
-    return [str(row[0]) for row in connection.execute("SELECT id FROM runs ORDER BY seq")]
-
-
 def find_seqs(connection: sqlite3.Connection, clauses: str, *values: object) -> list[int]:
     """Returns the `seq` of the runs that SQL clauses select (`WHERE`, `ORDER BY`, `LIMIT`)."""
     return [row[0] for row in connection.execute(f"SELECT seq FROM runs {clauses}", values)]
 
 
-def seqs_by_rank(connection: sqlite3.Connection, start: int, count: int) -> list[int]:
-    """Returns the `seq` of `count` runs from the one at position `start`."""
-    return find_seqs(connection, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
-
-
-def last_seqs(connection: sqlite3.Connection, count: int) -> list[int]:
-    """Returns the `seq` of the last runs, in the order in which they were captured."""
-    return find_seqs(connection, "ORDER BY seq DESC LIMIT ?", count)[::-1]
-
-
-def runs_at(connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True) -> dict[int, Run]:
+def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True) -> dict[int, Run]:
     """Returns the runs with these `seq`, with their steps, in order; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)
     known = texts_of(connection, [body for _, body in heads + steps]) if texts else {}
@@ -87,7 +60,7 @@ def scores_at(
 
 
 def scored_at(
-    connection: sqlite3.Connection, seqs: Sequence[int], *, texts: bool = True, level: Level | None = None
+    connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool = True, level: Level | None = None
 ) -> dict[int, ScoredRun]:
     """Returns the runs with these `seq`, with their failures and their scores, of one level where one is named."""
     runs = runs_at(connection, seqs, texts=texts)
@@ -139,18 +112,17 @@ def origins_of(connection: sqlite3.Connection, numbers: Iterable[int]) -> dict[i
 
 
 def rows_at(
-    connection: sqlite3.Connection, seqs: Sequence[int]
+    connection: sqlite3.Connection, seqs: Iterable[int]
 ) -> tuple[list[tuple[sqlite3.Row, Data]], list[tuple[sqlite3.Row, Data]]]:
     """Returns the rows of runs and of their steps, in order, each with its body; raises where one cannot be read."""
-    runs = _with_bodies(connection, "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq", seqs)
-    steps = _with_bodies(connection, "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq", seqs)
+    runs, steps = (
+        [(row, json.loads(row["body"])) for row in chunks(connection, statement, list(seqs))]
+        for statement in (
+            "SELECT * FROM runs WHERE seq IN ({}) ORDER BY seq",
+            "SELECT * FROM steps WHERE run IN ({}) ORDER BY run, idx, seq",
+        )
+    )
     return runs, steps
-
-
-def _with_bodies(
-    connection: sqlite3.Connection, statement: str, seqs: Sequence[int]
-) -> list[tuple[sqlite3.Row, Data]]:
-    return [(row, json.loads(row["body"])) for row in chunks(connection, statement, seqs)]
 
 
 def texts_of(connection: sqlite3.Connection, bodies: Sequence[Data]) -> dict[str, str]:
@@ -169,65 +141,3 @@ def chunks(
         yield from connection.execute(
             statement.format(",".join("?" * len(chunk))), (*before, *chunk)
         ).fetchall()
-
-
-T = TypeVar("T")
-ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
-"""Reads the runs with these `seq`."""
-ReadRun: TypeAlias = Callable[[sqlite3.Connection, dict[int, str]], Mapping[int, T]]
-"""Reads the run of one `seq`, which is given with its id."""
-
-MOST = 2**62
-"""More than the `seq` of any run."""
-PAGE = 200
-"""The number of runs that are read at once."""
-UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
-"""The errors that reading a row raises which another program has changed."""
-
-
-def iter_runs(db: Database, read: ReadRuns[T], span: range | None = None) -> Iterator[T]:
-    """Yields the result of `read` for each run, or each with a `seq` of a span, page by page."""
-    after, end = (0, MOST) if span is None else (span.start - 1, span.stop)
-    while True:
-        with db.snapshot() as connection:
-            seqs = find_seqs(connection, "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?", after, end, PAGE)
-            found = read_runs(db, connection, seqs, read)
-        if not seqs:
-            return
-        yield from found.values()
-        after = seqs[-1]
-
-
-def read_runs(
-    db: Database, connection: sqlite3.Connection, seqs: Sequence[int], read: ReadRuns[T]
-) -> dict[int, T]:
-    """Returns the result of `read` for some runs; raises StoreError with the id of the first that cannot be read."""
-    try:
-        return read(connection, seqs)
-    except UNREADABLE as error:
-        if len(seqs) > 1:
-            for seq in seqs:
-                read_runs(db, connection, [seq], read)
-        ids = [connection.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchone()[0] for seq in seqs]
-        raise _unreadable(db, ids[0], error) from error
-
-
-def get_run(db: Database, run_id: str, read: ReadRun[T], default: T) -> T:
-    """Returns the result of `read` for the run with this id, or the latest that is called so; `default` where the store
-    does not have the run."""
-    try:
-        with db.snapshot() as connection:
-            seq = find_run(connection, run_id)
-            if seq is None:
-                return default
-            ids = connection.execute("SELECT seq, id FROM runs WHERE seq = ?", (seq,))
-            return read(connection, dict(ids.fetchall()))[seq]
-    except UNREADABLE as error:
-        raise _unreadable(db, run_id, error) from error
-
-
-def _unreadable(db: Database, run_id: str, error: BaseException) -> StoreError:
-    return StoreError(
-        f"the run {run_id!r} in {db.name} cannot be read: {describe(error)}; delete it with rg.delete({run_id!r}), or "
-        "restore the file"
-    )

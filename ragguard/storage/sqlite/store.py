@@ -11,13 +11,12 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 from ragguard.capture.events import Event
 from ragguard.errors import Closed, InvalidInput, StoreError, StoreUnavailable
-from ragguard.records import Failure, Level, Run, Score, ScoredRun, new_id
+from ragguard.records import Failure, Run, Score, ScoredRun, new_id
 from ragguard.runtime.arguments import file_path
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES, describe
@@ -25,10 +24,9 @@ from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite import ledger, reading
 from ragguard.storage.sqlite.database import Database
 from ragguard.storage.sqlite.ledger import Claim, Due, Left, ScoringOutcome
-from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.processes import this_process
-from ragguard.storage.sqlite.reading import UNREADABLE, get_run, iter_runs, read_runs
-from ragguard.storage.sqlite.score_rows import RunMeans, insert_scores, means_at
+from ragguard.storage.sqlite.reader import UNREADABLE, StoreReader
+from ragguard.storage.sqlite.score_rows import insert_scores
 from ragguard.storage.sqlite.stored_runs import REMOVED_AT_ONCE, delete_runs, find_runs
 from ragguard.storage.sqlite.writing import EventBatch, Writing
 from ragguard.text.secret_filter import logger
@@ -47,7 +45,7 @@ _DROPPED = (
 )
 
 
-class Store:
+class Store(StoreReader):
     """Keeps runs with their scores and failures in a file; where `path` is None, in memory and within bounds.
 
     A store belongs to the process that made it: a forked child makes its own.
@@ -59,7 +57,6 @@ class Store:
         *,
         durability: Durability = "fast",
         most_waiting: int = 1024,
-        read_only: bool = False,
         scored: bool = True,
     ) -> None:
         """Opens the store; a file that cannot be used, or cannot be written, raises StoreError.
@@ -69,7 +66,7 @@ class Store:
         """
         if not isinstance(durability, str) or durability not in ("fast", "full"):
             raise InvalidInput("durability", durability, "'fast' or 'full'")
-        self._most_waiting, self._scored, self._read_only = most_waiting, scored, read_only
+        self._most_waiting, self._scored = most_waiting, scored
         self._process = this_process(new_id())
         self.counts: Counter[str] = Counter()
         """The counters of this process."""
@@ -81,9 +78,7 @@ class Store:
         self.outage = ""
         """The reason why the last change could not be written; '' where it was."""
         file = None if path is None else file_path("store", path)
-        self._db = Database(file, full=durability == "full", read_only=read_only)
-        if read_only:
-            return
+        self._db = Database(file, full=durability == "full")
         try:
             with self._transaction():  # a disk that takes nothing is an error at the start
                 pass
@@ -106,24 +101,6 @@ class Store:
         if self._db.files_lost:
             self.count("files_lost", self._db.files_lost)
             self._db.files_lost = 0
-
-    @property
-    def path(self) -> Path | None:
-        """The path of the file; None in memory."""
-        return self._db.path
-
-    @property
-    def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know: which runs a process that has ended left unfinished."""
-        with self._db.snapshot() as db:
-            unfinished, are_open = ledger.left_behind(db)
-        if not unfinished:
-            return []
-        opened = f", {are_open:,} of them open" if are_open else ""
-        return [
-            f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
-            "store finishes them"
-        ]
 
     def record(self, events: Iterable[Event]) -> dict[str, bool]:
         """Writes captured events in one transaction, as `write` does."""
@@ -371,71 +348,9 @@ class Store:
             self._unwiped.clear()
         return wiped
 
-    def run_count(self) -> int:
-        """Returns how many runs the store has."""
-        with self._db.snapshot() as db:
-            return reading.count_runs(db)
-
-    def run_ids(self) -> list[str]:
-        """Returns the ids of all runs in the order in which they were captured."""
-        with self._db.snapshot() as db:
-            return reading.run_ids(db)
-
-    def run(self, run_id: str) -> Run | None:
-        """Returns one run; None where the store does not have it."""
-        return get_run(self._db, run_id, lambda db, runs: reading.runs_at(db, [*runs]), None)
-
-    def open_run(self, run_id: str) -> Run | None:
-        """Returns a run that has not ended; None for any other."""
-        run = self.run(run_id)
-        return run if run is not None and run.status == "open" else None
-
-    def scores(self, run_id: str) -> list[Score]:
-        """Returns the scores of a run, in the order in which they were stored."""
-        return get_run(self._db, run_id, reading.scores_at, [])
-
-    def failures(self, run_id: str) -> list[Failure]:
-        """Returns the failures of a run."""
-        return get_run(self._db, run_id, reading.failures_at, [])
-
-    def scored_run(self, run_id: str) -> ScoredRun | None:
-        """Returns one run with its scores and failures; None where the store does not have it."""
-        return get_run(self._db, run_id, lambda db, runs: reading.scored_at(db, [*runs]), None)
-
-    def runs(self) -> Iterator[Run]:
-        """Yields all runs in the order in which they were captured."""
-        return iter_runs(self._db, reading.runs_at)
-
-    def runs_by_rank(self, start: int, count: int) -> list[Run]:
-        """Returns `count` runs from position `start`."""
-        with self._db.snapshot() as db:
-            seqs = reading.seqs_by_rank(db, start, count)
-            return list(read_runs(self._db, db, seqs, reading.runs_at).values())
-
-    def latest(self, count: int) -> list[ScoredRun]:
-        """Returns the runs that were captured last, the latest last, with their results and without texts."""
-        read = partial(reading.scored_at, texts=False)
-        with self._db.snapshot() as db:
-            return list(read_runs(self._db, db, reading.last_seqs(db, count), read).values())
-
-    def scored_runs(
-        self, *, texts: bool = True, level: Level | None = None, span: range | None = None
-    ) -> Iterator[ScoredRun]:
-        """Yields all runs with their failures and their scores, of one level where one is named."""
-        return iter_runs(self._db, partial(reading.scored_at, texts=texts, level=level), span)
-
-    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
-        """Yields all runs for a report; a passage that the model got counts as misleading where its
-        utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
-        return iter_runs(self._db, partial(overviews_at, misleads=misleads, texts=texts))
-
-    def means(self, span: range | None = None) -> Iterator[RunMeans]:
-        """Yields all runs, or those with a `seq` of a span, for a comparison."""
-        return iter_runs(self._db, means_at, span)
-
     def close(self) -> None:
         """Leaves unfinished work to the next process and closes the file. Safe to call twice."""
-        if not self._read_only and not self._db.closed:
+        if not self._db.closed:
             try:
                 with self._transaction() as db:
                     ledger.resign(db, self._process.owner)

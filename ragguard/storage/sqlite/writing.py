@@ -14,11 +14,9 @@ import json
 import sqlite3
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import (
-    CALLER_ID,
     Event,
     OneStepRun,
     RunEnded,
@@ -33,7 +31,8 @@ from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite.passages import NeededTexts, PassageTable, digests_in
-from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, run_body, step_row, take
+from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
+from ragguard.storage.sqlite.run_row import WRITE_RUN, RunRow, stored_row
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
 from ragguard.storage.sqlite.stored_runs import delete_runs, find_run, forget_deleted, was_deleted
 from ragguard.text.plain import plain_metadata
@@ -46,8 +45,15 @@ _NOT_THERE = (
     "run was given, or else its own, and the store that it is in (`ragguard report` lists them); a first part that "
     "begins with id= says nothing of this"
 )
+_READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
+_WRITE_STEP: Final = (
+    f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
+    "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
+)
 _UNANNOUNCED = "unannounced"
 """Key in the body of a run that a step has opened, while the run's start is not known."""
+_ANEW = ("references", "sub_questions")
+"""The fields that a part which goes on with a run may replace."""
 _PART = "part"
 """Key in a run's body: the number of its latest part, where the run has gone on."""
 
@@ -72,73 +78,6 @@ class EventBatch:
                 ]
             case _:
                 self.rows.append(event)
-
-
-@dataclass(slots=True, kw_only=True)
-class RunRow:
-    """A row of the table `runs` that this transaction has made or changes, with the steps that it adds."""
-
-    seq: int
-    id: str
-    name: str
-    question: str
-    answer: str | None = None
-    status: str
-    started_ns: int
-    ended_ns: int = 0
-    body: Data
-    revision: int = 1
-    owner: str | None = None
-    due_ns: int | None = None
-    queued_ns: int | None = None
-    attempts: int = 0
-    is_new: bool = False
-    steps: dict[str, StepRow] = field(default_factory=dict)
-    """The steps that are not in the tables yet, by their ids; a step that is reported twice counts once."""
-    names: list[tuple[str, str]] = field(default_factory=list)
-    """The names to be noted, each with its kind."""
-    digests: list[bytes] = field(default_factory=list)
-    """The texts that were put into the body."""
-
-    def table(self, texts: dict[bytes, str]) -> PassageTable:
-        """Takes the passages out of the body, to add some; `put_back` ends that."""
-        return PassageTable(texts, self.body.pop("items", ()))
-
-    def put_back(self, table: PassageTable) -> None:
-        """Puts the passages into the body, behind everything else."""
-        self.body = table.within(self.body)
-        self.digests += table.digests
-
-    def begin(self, run: Run, texts: dict[bytes, str]) -> None:
-        """Takes what the start of a run says of it."""
-        table = PassageTable(texts)
-        self.name, self.question, self.started_ns = storable(run.name), storable(run.question), run.started_ns
-        self.body = run_body(run, table)
-        self.digests = []
-        self.put_back(table)
-        if caller_id := run.metadata.get(CALLER_ID):
-            self.names.append((storable(str(caller_id)), "caller"))
-
-    def make_due(self, owner: str, now: int) -> None:
-        """Marks the run as to be scored by its owner."""
-        self.owner, self.due_ns, self.queued_ns = owner, now, now
-
-
-_COLUMNS: Final = (
-    "seq", "id", "name", "question", "answer", "status", "started_ns", "ended_ns", "revision", "owner", "due_ns",
-    "queued_ns", "attempts", "body",
-)  # fmt: skip
-_values_of = attrgetter(*_COLUMNS[:-1])
-"""Returns the columns of a run's row, without its body."""
-_WRITE_RUN: Final = (
-    f"INSERT INTO runs ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))}) "
-    f"ON CONFLICT (seq) DO UPDATE SET {', '.join(f'{name} = excluded.{name}' for name in _COLUMNS[2:])}"
-)
-_READ_STEPS: Final = f"SELECT {', '.join(STEP_COLUMNS)} FROM steps WHERE run = ?"
-_WRITE_STEP: Final = (
-    f"INSERT INTO steps (run, {', '.join(STEP_COLUMNS)}) VALUES (?, {', '.join('?' * len(STEP_COLUMNS))}) "
-    "ON CONFLICT (run, id) DO UPDATE SET body = excluded.body, status = excluded.status, k = excluded.k"
-)
 
 
 class StoredPart(NamedTuple):
@@ -218,11 +157,11 @@ class Writing:
                 raise InvalidInput("run.id", run.id, allowed)
             if (feedback := row.body.get("metadata", {}).get(FEEDBACK)) and FEEDBACK not in run.metadata:
                 run = replace(run, metadata={**run.metadata, FEEDBACK: feedback})  # it came after the run
-            before = _compared(row)
+            before = row.captured()
             is_other = self._replace_steps(row, run)
             self._begin(row, run)
             row.answer, row.status, row.ended_ns = maybe(run.answer), run.status, run.ended_ns
-            is_other |= before != _compared(row)
+            is_other |= before != row.captured()
             if is_other:
                 row.revision, row.attempts = row.revision + 1, 0
         if due and is_other:
@@ -381,8 +320,7 @@ class Writing:
     def _row(self, stored: sqlite3.Row) -> RunRow:
         """Returns the row of a stored run, always the same one for the same run."""
         if (row := self._rows.get(stored["seq"])) is None:
-            values = {name: stored[name] for name in _COLUMNS} | {"body": json.loads(stored["body"])}
-            row = self._rows[stored["seq"]] = RunRow(**values)
+            row = self._rows[stored["seq"]] = stored_row(stored)
         return row
 
     def _new(self, run: Run, status: str, owner: str | None = None) -> RunRow:
@@ -437,7 +375,7 @@ class Writing:
         for row in self._rows.values():
             if not self._scored and row.status != "open" and row.owner == self._owner:
                 row.owner = row.due_ns = row.queued_ns = None
-            runs.append((*_values_of(row), dump(row.body)))
+            runs.append(row.columns())
             for step in row.steps.values():
                 steps.append((row.seq, *step.columns))
                 self._needed.add(step.digests)
@@ -445,17 +383,6 @@ class Writing:
             self._needed.add(row.digests)
             time_slice.rest_if_used()
         self._rows, self._parts = {}, {}  # what comes later reads them again
-        self._db.executemany(_WRITE_RUN, runs)
+        self._db.executemany(WRITE_RUN, runs)
         self._db.executemany(_WRITE_STEP, steps)
         self._db.executemany("INSERT OR IGNORE INTO names (name, kind, run) VALUES (?, ?, ?)", names)
-
-
-_ANEW = ("references", "sub_questions")
-"""What a part that goes on with a run says anew."""
-
-
-def _compared(row: RunRow) -> tuple[object, ...]:
-    """Returns what makes a run another one: all that was captured of it, without feedback."""
-    body: Data = json.loads(dump(row.body))
-    body.get("metadata", {}).pop(FEEDBACK, None)
-    return row.name, row.question, row.answer, row.status, row.started_ns, row.ended_ns, body

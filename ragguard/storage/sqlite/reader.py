@@ -1,0 +1,168 @@
+"""Reads a store page by page, so that memory does not grow with the store.
+
+Each page is one short read. A run that cannot be read is an error that names it.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias, TypeVar
+
+from ragguard.errors import StoreError
+from ragguard.records import Failure, Level, Run, Score, ScoredRun
+from ragguard.runtime.arguments import file_path
+from ragguard.runtime.faults import describe
+from ragguard.storage.sqlite import reading
+from ragguard.storage.sqlite.database import Database
+from ragguard.storage.sqlite.ledger import left_behind
+from ragguard.storage.sqlite.overview import Overview, overviews_at
+from ragguard.storage.sqlite.score_rows import RunMeans, means_at
+from ragguard.storage.sqlite.stored_runs import find_run
+
+T = TypeVar("T")
+_ReadRuns: TypeAlias = Callable[[sqlite3.Connection, Sequence[int]], dict[int, T]]
+"""Reads the runs with these `seq`."""
+_ReadRun: TypeAlias = Callable[[sqlite3.Connection, dict[int, str]], Mapping[int, T]]
+"""Reads the run of one `seq`, which is given with its id."""
+PAGE = 200
+"""The number of runs that are read at once."""
+UNREADABLE = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RecursionError)
+"""The errors that reading a row raises which another program has changed."""
+
+
+class StoreReader:
+    """Reads the runs of a file, with their scores and failures; StoreError where it is no store."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._db = Database(file_path("store", path), read_only=True)
+
+    @property
+    def path(self) -> Path | None:
+        """The path of the file; None in memory."""
+        return self._db.path
+
+    @property
+    def remarks(self) -> list[str]:
+        """The facts that a reader of the numbers has to know: which runs a process that has ended left unfinished."""
+        with self._db.snapshot() as db:
+            unfinished, are_open = left_behind(db)
+        opened = f", {are_open:,} of them open" if are_open else ""
+        said = (
+            f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
+            "store finishes them"
+        )
+        return [said] if unfinished else []
+
+    def run_count(self) -> int:
+        """Returns how many runs the store has."""
+        with self._db.snapshot() as db:
+            return int(db.execute("SELECT count(*) FROM runs").fetchone()[0])
+
+    def run_ids(self) -> list[str]:
+        """Returns the ids of all runs in the order in which they were captured."""
+        with self._db.snapshot() as db:
+            return [str(row[0]) for row in db.execute("SELECT id FROM runs ORDER BY seq")]
+
+    def run(self, run_id: str) -> Run | None:
+        """Returns one run; None where the store does not have it."""
+        return self._one(run_id, reading.runs_at)
+
+    def open_run(self, run_id: str) -> Run | None:
+        """Returns a run that has not ended; None for any other."""
+        run = self.run(run_id)
+        return run if run is not None and run.status == "open" else None
+
+    def scores(self, run_id: str) -> list[Score]:
+        """Returns the scores of a run, in the order in which they were stored."""
+        return self._one(run_id, reading.scores_at) or []
+
+    def failures(self, run_id: str) -> list[Failure]:
+        """Returns the failures of a run."""
+        return self._one(run_id, reading.failures_at) or []
+
+    def scored_run(self, run_id: str) -> ScoredRun | None:
+        """Returns one run with its scores and failures; None where the store does not have it."""
+        return self._one(run_id, reading.scored_at)
+
+    def runs(self) -> Iterator[Run]:
+        """Yields all runs in the order in which they were captured."""
+        return self._each(reading.runs_at)
+
+    def runs_by_rank(self, start: int, count: int) -> list[Run]:
+        """Returns `count` runs from position `start`."""
+        return self._selected(reading.runs_at, "ORDER BY seq LIMIT ? OFFSET ?", count, start)
+
+    def latest(self, count: int) -> list[ScoredRun]:
+        """Returns the runs that were captured last, the latest last, with their results and without texts."""
+        last = "WHERE seq IN (SELECT seq FROM runs ORDER BY seq DESC LIMIT ?) ORDER BY seq"
+        return self._selected(partial(reading.scored_at, texts=False), last, count)
+
+    def scored_runs(
+        self, *, texts: bool = True, level: Level | None = None, span: range | None = None
+    ) -> Iterator[ScoredRun]:
+        """Yields all runs, or those with a `seq` of a span, with their failures and their scores, of one level where
+        one is named. Without `texts` passages have empty texts, and reading is quicker."""
+        return self._each(partial(reading.scored_at, texts=texts, level=level), span)
+
+    def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
+        """Yields all runs for a report; a passage that the model got counts as misleading where its
+        utility is under `misleads`. Without `texts` it is quicker, as for a list of runs."""
+        return self._each(partial(overviews_at, misleads=misleads, texts=texts))
+
+    def means(self, span: range | None = None) -> Iterator[RunMeans]:
+        """Yields all runs, or those with a `seq` of a span, for a comparison."""
+        return self._each(means_at, span)
+
+    def close(self) -> None:
+        """Closes the file. Safe to call twice."""
+        self._db.close()
+
+    def _each(self, read: _ReadRuns[T], span: range | None = None) -> Iterator[T]:
+        """Yields the result of `read` for each run, or each with a `seq` of a span, page by page."""
+        after, end = (0, 2**62) if span is None else (span.start - 1, span.stop)
+        while True:
+            with self._db.snapshot() as db:
+                page = "WHERE seq > ? AND seq < ? ORDER BY seq LIMIT ?"
+                seqs = reading.find_seqs(db, page, after, end, PAGE)
+                found = self._read(db, seqs, read)
+            if not seqs:
+                return
+            yield from found.values()
+            after = seqs[-1]
+
+    def _selected(self, read: _ReadRuns[T], clauses: str, *values: object) -> list[T]:
+        with self._db.snapshot() as db:
+            return [*self._read(db, reading.find_seqs(db, clauses, *values), read).values()]
+
+    def _read(self, db: sqlite3.Connection, seqs: Sequence[int], read: _ReadRuns[T]) -> dict[int, T]:
+        """Returns the result of `read` for some runs; a StoreError names the first that cannot be read."""
+        try:
+            return read(db, seqs)
+        except UNREADABLE as error:
+            if len(seqs) > 1:
+                for seq in seqs:
+                    self._read(db, [seq], read)
+            (run_id,) = db.execute("SELECT id FROM runs WHERE seq = ?", (seqs[0],)).fetchone()
+            raise self._unreadable(run_id, error) from error
+
+    def _one(self, run_id: str, read: _ReadRun[T]) -> T | None:
+        """Returns the result of `read` for the run with this id, or the latest that is called so; None where the store
+        does not have the run."""
+        with self._db.snapshot() as db:
+            seq = find_run(db, run_id)
+            if seq is None:
+                return None
+            (id,) = db.execute("SELECT id FROM runs WHERE seq = ?", (seq,)).fetchone()
+            try:
+                return read(db, {seq: id})[seq]
+            except UNREADABLE as error:
+                raise self._unreadable(run_id, error) from error
+
+    def _unreadable(self, run_id: str, error: BaseException) -> StoreError:
+        return StoreError(
+            f"the run {run_id!r} in {self._db.name} cannot be read: {describe(error)}; delete it with "
+            f"rg.delete({run_id!r}), or restore the file"
+        )
