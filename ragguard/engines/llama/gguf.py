@@ -18,15 +18,9 @@ from typing import Any
 import numpy as np
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.llama.network import Network, NetworkModel
-from ragguard.engines.llama.transformer import Config, Floats, LayerWeights
-from ragguard.engines.local.local_engine import (
-    ComputingModel,
-    Loaded,
-    LocalEngine,
-    ThreadModel,
-    Worker,
-)
+from ragguard.engines.llama.network import Network
+from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Transformer
+from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
 from ragguard.engines.local.pretrained import HfTokens, ends_of
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import EngineRejected, InvalidInput, MissingDependency
@@ -79,12 +73,12 @@ class GgufFile:
             max_position_embeddings=self._number("context_length"),
         )
 
-    def network(self) -> Network:
+    def transformer(self) -> Transformer:
         """Reads and dequantises all weights, one layer at a time."""
         config = self.config()
         output = self._read("output.weight") if "output.weight" in self._names() else None
         embed, norm = self._read("token_embd.weight"), self._read("output_norm.weight")
-        return Network(config, embed, norm, self._layers(config), output)
+        return Transformer(config, embed, norm, self._layers(config), output)
 
     def _layers(self, config: Config) -> Iterator[LayerWeights]:
         for i in range(config.num_hidden_layers):
@@ -271,19 +265,19 @@ class GgufEngine(LocalEngine):
 
     def __init__(self, path: str | Path, *, name: str = "") -> None:
         file = open_gguf(path)
-        worker = Worker(f"the model {name or file.name}", partial(_open, file, name or file.name))
-        super().__init__(ThreadModel(worker))
+        name = name or file.name
+        super().__init__(Worker(f"the model {name}", partial(_open, file, name)))
 
 
-def _open(file: GgufFile, name: str) -> tuple[Loaded, ComputingModel]:
-    network, tokenizer = file.network(), GgufTokenizer(file)
+def _open(file: GgufFile, name: str) -> Loaded:
+    transformer, tokenizer = file.transformer(), GgufTokenizer(file)
     info = EngineInfo(
         model=name,
         kind="gguf",
         fingerprint="",
-        context=network.config.max_position_embeddings,
+        context=transformer.config.max_position_embeddings,
         location="in this process",
         capabilities=EXACT_CAPABILITIES,
     )
-    loaded = Loaded(HfTokens(tokenizer), ModelReport(info, file.identity()))
-    return loaded, NetworkModel(network, tokenizer.ends)
+    model = Network(transformer, tokenizer.ends)
+    return Loaded(model, HfTokens(tokenizer), ModelReport(info, file.identity()))

@@ -13,18 +13,19 @@ from __future__ import annotations
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.engines.labels import Asks, Logprobs
-from ragguard.engines.llama.transformer import Config, Floats, LayerWeights, Memory, Tokens, Transformer
+from ragguard.engines.llama.transformer import Floats, Memory, Tokens, Transformer
 from ragguard.engines.local.local_engine import Drawn, Rows, StillWanted, uniform
-from ragguard.engines.requests import DrawRequest
+from ragguard.engines.requests import DrawRequest, Request
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -41,29 +42,30 @@ def _always() -> None:
 
 
 class Network:
-    """The network with its weights; the arguments are those of `Transformer`."""
+    """A transformer as a `ComputingModel`; `ends` are the tokens that end an answer."""
 
-    def __init__(
-        self,
-        config: Config,
-        embed: Floats,
-        norm: Floats,
-        layers: Iterable[LayerWeights],
-        output: Floats | None = None,
-    ) -> None:
-        self.config = config
-        self._transformer = Transformer(config, embed, norm, layers, output)
+    def __init__(self, transformer: Transformer, ends: Set[int] = frozenset()) -> None:
+        self.config, self._transformer, self._ends = transformer.config, transformer, ends
+
+    def logprobs(self, rows: Rows, asks: Asks, request: Request[Any], still_wanted: StillWanted) -> Logprobs:
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
+        starts = sorted({ask.after for ask in asks})
+        columns = sorted({token for ask in asks for token in ask.tokens})
+        asked = [[*row, *start] for row in rows for start in starts]
+        found = self.next_logprobs(asked, columns, still_wanted).astype(np.float64)
+        table = found.reshape(len(rows), len(starts), -1)
+        return [
+            table[:, starts.index(ask.after)][:, [columns.index(token) for token in ask.tokens]]
+            for ask in asks
+        ]
 
     def next_logprobs(
         self,
-        prompts: Sequence[Tokens],
+        prompts: Rows,
         columns: Sequence[int] | None = None,
-        still_wanted: Callable[[], None] = _always,
+        still_wanted: StillWanted = _always,
     ) -> Floats:
-        """Returns (prompts, columns): the log-probabilities of these next tokens of each prompt, of all by default.
-
-        `still_wanted` is called between two chunks, and raises where nobody waits for the result any more.
-        """
+        """Returns (prompts, columns): the log-probabilities of these next tokens of each prompt, of all by default."""
         taken = slice(None) if columns is None else list(columns)
         width = self.config.vocab_size if columns is None else len(columns)
         out = np.empty((len(prompts), width), np.float32)
@@ -76,13 +78,10 @@ class Network:
         return out
 
     def text_logprobs(
-        self,
-        prompts: Sequence[Tokens],
-        texts: Sequence[Tokens],
-        still_wanted: Callable[[], None] = _always,
+        self, rows: Rows, texts: Rows, request: Request[Any] | None, still_wanted: StillWanted
     ) -> list[list[float]]:
-        """Returns for each prompt the log-probabilities of the tokens of its text, which follows it."""
-        out: list[list[float]] = [[] for _ in prompts]
+        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
+        out: list[list[float]] = [[] for _ in rows]
         asked = [i for i, text in enumerate(texts) if len(text)]
 
         def keep(indices: list[int], hidden: Floats) -> None:
@@ -92,19 +91,63 @@ class Network:
                 found = self._transformer.logprobs(states[-len(text) :])[np.arange(len(text)), list(text)]
                 out[asked[i]] = found.astype(np.float64).tolist()
 
-        rows = [[*prompts[i], *texts[i][:-1]] for i in asked]
-        self._read(rows, [len(texts[i]) for i in asked], keep)
+        self._read([[*rows[i], *texts[i][:-1]] for i in asked], [len(texts[i]) for i in asked], keep)
         return out
 
-    def _read(
+    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
+        return self.sample(rows, [uniform(row, request) for row in rows], request.temperature, still_wanted)
+
+    def sample(
         self,
-        rows: Sequence[Tokens],
-        tails: Sequence[int],
-        keep: Callable[[list[int], Floats], None],
-    ) -> None:
+        prompts: Rows,
+        draws: Sequence[NDArray[np.float64]],
+        temperature: float,
+        still_wanted: StillWanted = _always,
+    ) -> list[list[Drawn]]:
+        """Returns for each prompt an answer for each row of its `draws` (samples, tokens; uniform in [0, 1)).
+
+        A common prefix of a prompt's samples is computed once.
+        """
+        drawn = [[Drawn([], [], False) for _ in rows] for rows in draws]
+
+        def sample(chunk: list[int]) -> None:
+            hidden, memory = self._transformer.run([prompts[i] for i in chunk], None)
+            # The unfinished samples as (prompt, sample, state). A state is a prompt and the tokens drawn after it.
+            live = [(i, j, row) for row, i in enumerate(chunk) for j in range(len(draws[i]))]
+            for step in range(draws[0].shape[1]):
+                still_wanted()
+                logprobs = self._transformer.logprobs(hidden[:, -1])
+                cumulated: dict[int, NDArray[np.float64]] = {}
+                states: dict[tuple[int, int], int] = {}
+                unfinished = []
+                for i, j, state in live:
+                    if state not in cumulated:
+                        cumulated[state] = _cumulated(logprobs[state], temperature)
+                    token = int(np.searchsorted(cumulated[state], draws[i][j, step], side="right"))
+                    answer = drawn[i][j]
+                    answer.ids.append(token)
+                    answer.logprobs.append(float(logprobs[state, token]))
+                    if token in self._ends:
+                        drawn[i][j] = answer._replace(ended=True)
+                    else:
+                        unfinished.append((i, j, states.setdefault((state, token), len(states))))
+                if not unfinished or step + 1 == draws[0].shape[1]:
+                    return
+                live = unfinished
+                memory = memory.take(np.array([state for state, _ in states]))
+                hidden, memory = self._transformer.run([[token] for _, token in states], memory)
+
+        self._spread(sample, chunks([len(prompt) for prompt in prompts]))
+        return drawn
+
+    def _read(self, rows: Rows, tails: Sequence[int], keep: Callable[[list[int], Floats], None]) -> None:
         """Computes rows, prefixes that all or several share once, and hands on the states of chunks of rows, aligned at
         the end: of each row at least the last `tails` states are there."""
-        head, memory = self._read_head(rows, tails)
+        memory = None
+        if head := shared_by_all(rows, tails):  # such as a system message
+            with self._threads_for_one_chunk():
+                _, memory = self._transformer.run([rows[0][:head]], None)
         rest = [row[head:] for row in rows]
         groups: dict[tuple[int, ...], list[int]] = {}
         for index, shared in enumerate(shared_lengths(rest, tails)):
@@ -120,18 +163,9 @@ class Network:
             members = [(index, row) for row, prefix in enumerate(held) for index in groups[prefix]]
             self._finish(rows, tails, members, read, keep)
 
-    def _read_head(self, rows: Sequence[Tokens], tails: Sequence[int]) -> tuple[int, Memory | None]:
-        """Computes the prefix that all rows share, such as a system message; returns its length, 0 where it is not
-        worth it."""
-        head = shared_by_all(rows, tails)
-        if not head:
-            return 0, None
-        with self._threads_for_one_chunk():
-            return head, self._transformer.run([rows[0][:head]], None)[1]
-
     def _finish(
         self,
-        rows: Sequence[Tokens],
+        rows: Rows,
         tails: Sequence[int],
         members: list[tuple[int, int]],
         memory: Memory | None,
@@ -166,92 +200,6 @@ class Network:
     def _threads_for_one_chunk(self) -> AbstractContextManager[None]:
         """Lets one chunk's matrix products take all cores where they are large, and one where they are small."""
         return nullcontext() if self.config.hidden_size >= _WIDE else one_thread()
-
-    def sample(
-        self,
-        prompts: Sequence[Tokens],
-        draws: Sequence[NDArray[np.float64]],
-        temperature: float,
-        ends: Container[int],
-        still_wanted: Callable[[], None] = _always,
-    ) -> list[list[tuple[list[int], list[float]]]]:
-        """Returns for each prompt and each row of its `draws` (samples, tokens; uniform in [0, 1)) the ids and their
-        log-probabilities.
-
-        An answer ends with the first of the `ends` that is drawn, which is one of the ids. A common prefix of a
-        prompt's samples is computed once.
-        """
-        drawn: list[list[tuple[list[int], list[float]]]] = [[([], []) for _ in rows] for rows in draws]
-        self._spread(
-            lambda chunk: self._sample(
-                chunk, [prompts[i] for i in chunk], draws, temperature, ends, drawn, still_wanted
-            ),
-            chunks([len(prompt) for prompt in prompts]),
-        )
-        return drawn
-
-    def _sample(
-        self,
-        chunk: list[int],
-        prompts: list[Tokens],
-        draws: Sequence[NDArray[np.float64]],
-        temperature: float,
-        ends: Container[int],
-        drawn: list[list[tuple[list[int], list[float]]]],
-        still_wanted: Callable[[], None],
-    ) -> None:
-        hidden, memory = self._transformer.run(prompts, None)
-        logprobs = self._transformer.logprobs(hidden[:, -1])
-        # The unfinished samples as (prompt, sample, state). A state is a prompt and the tokens drawn after it.
-        live = [(i, j, row) for row, i in enumerate(chunk) for j in range(len(draws[i]))]
-        for step in range(draws[0].shape[1]):
-            still_wanted()
-            states: dict[tuple[int, int], int] = {}
-            unfinished = []
-            cumulated: dict[int, NDArray[np.float64]] = {}
-            for i, j, state in live:
-                if state not in cumulated:
-                    cumulated[state] = _cumulated(logprobs[state], temperature)
-                token = int(np.searchsorted(cumulated[state], draws[i][j, step], side="right"))
-                drawn[i][j][0].append(token)
-                drawn[i][j][1].append(float(logprobs[state, token]))
-                if token not in ends:
-                    unfinished.append((i, j, states.setdefault((state, token), len(states))))
-            if not unfinished or step + 1 == draws[0].shape[1]:
-                return
-            live = unfinished
-            memory = memory.take(np.array([state for state, _ in states]))
-            hidden, memory = self._transformer.run([[token] for _, token in states], memory)
-            logprobs = self._transformer.logprobs(hidden[:, -1])
-
-
-class NetworkModel:
-    """A `ComputingModel` on a network; `ends` are the tokens that end an answer."""
-
-    def __init__(self, network: Network, ends: Set[int]) -> None:
-        self._network, self._ends = network, ends
-
-    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
-        starts = sorted({ask.after for ask in asks})
-        columns = sorted({token for ask in asks for token in ask.tokens})
-        asked = [[*row, *start] for row in rows for start in starts]
-        found = self._network.next_logprobs(asked, columns, still_wanted).astype(np.float64)
-        table = found.reshape(len(rows), len(starts), -1)
-        return [
-            table[:, starts.index(ask.after)][:, [columns.index(token) for token in ask.tokens]]
-            for ask in asks
-        ]
-
-    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text."""
-        return self._network.text_logprobs(rows, texts, still_wanted)
-
-    def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
-        numbers = [uniform(row, request) for row in rows]
-        drawn = self._network.sample(rows, numbers, request.temperature, self._ends, still_wanted)
-        return [[Drawn(ids, values, ids[-1] in self._ends) for ids, values in answers] for answers in drawn]
 
 
 def _cumulated(logprobs: Floats, temperature: float) -> NDArray[np.float64]:

@@ -19,18 +19,16 @@ from numpy.typing import NDArray
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.local.local_engine import (
-    ComputingModel,
     Drawn,
     Loaded,
     LocalEngine,
     Rows,
     StillWanted,
-    ThreadModel,
     Worker,
     uniform,
 )
 from ragguard.engines.local.pretrained import HfTokens, Source, batches, context_of, load
-from ragguard.engines.requests import DrawRequest
+from ragguard.engines.requests import DrawRequest, Request
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
@@ -65,14 +63,15 @@ class HfEngine(LocalEngine):
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
         source = Source(str(model), device, dtype, revision, purpose="an engine on transformers")
-        worker = Worker(f"the transformers model {source.name}", partial(_open, source, max_batch_tokens))
-        super().__init__(ThreadModel(worker))
+        load_it = partial(_open, source, max_batch_tokens)
+        super().__init__(Worker(f"the transformers model {source.name}", load_it))
 
 
-def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel]:
+def _open(source: Source, max_batch_tokens: int) -> Loaded:
     found = load(source, "AutoModelForCausalLM")
-    ends = _ends(found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
-    pad = found.tokenizer.pad_token_id
+    # The config names one token that ends an answer, several, or none, and the tokenizer one or none.
+    said = (found.model.generation_config.eos_token_id, found.tokenizer.eos_token_id)
+    ends = frozenset(np.hstack([ids for ids in said if ids is not None] or [()]).astype(int).tolist())
     info = EngineInfo(
         model=source.name,
         kind="hf",
@@ -81,57 +80,52 @@ def _open(source: Source, max_batch_tokens: int) -> tuple[Loaded, ComputingModel
         location=f"in this process, on {found.device}",
         capabilities=EXACT_CAPABILITIES,
     )
-    model = CausalModel(found.model, ends, pad if pad is not None else 0, max_batch_tokens)
-    return Loaded(HfTokens(found.tokenizer), ModelReport(info, found.identity)), model
-
-
-def _ends(*said: int | list[int] | None) -> frozenset[int]:
-    """Returns all tokens that end an answer, given those that the config and the tokenizer name."""
-    ends: set[int] = set()
-    for one in said:
-        ends.update([] if one is None else [one] if isinstance(one, int) else one)
-    return frozenset(ends)
+    model = CausalModel(found.model, ends, max_batch_tokens)
+    return Loaded(model, HfTokens(found.tokenizer), ModelReport(info, found.identity))
 
 
 class CausalModel:
     """A causal language model in memory, asked in batches: token ids in, log-probabilities and samples out."""
 
-    def __init__(self, model: Any, ends: frozenset[int], pad: int, max_batch_tokens: int) -> None:
-        self._model, self._ends, self._pad = model, ends, pad
-        self._max_tokens = max_batch_tokens
+    def __init__(self, model: Any, ends: frozenset[int], max_batch_tokens: int) -> None:
+        self._model, self._ends, self._max_tokens = model, ends, max_batch_tokens
         self._vocabulary = int(model.config.get_text_config().vocab_size)
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._cache = "cache" if "cache" in self._accepts else "past_key_values"  # its older name
 
-    def logprobs(self, prompts: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
-        """Returns for each ask (prompts, its tokens). One pass over prompt and label answers all asks of the label."""
-        found = [np.empty((len(prompts), len(ask.tokens))) for ask in asks]
+    def logprobs(self, rows: Rows, asks: Asks, request: Request[Any], still_wanted: StillWanted) -> Logprobs:
+        """Returns for each ask (rows, its tokens). One pass over prompt and label answers all asks of the label."""
+        found = [np.empty((len(rows), len(ask.tokens))) for ask in asks]
         for path in _whole_paths(asks):
             along = [(index, ask) for index, ask in enumerate(asks) if path[: len(ask.after)] == ask.after]
-            rows = [[*prompt, *path] for prompt in prompts]
-            lengths = [len(row) for row in rows]
-            for part in self._parts(lengths, lengths, len(path) + 1):
-                still_wanted()
-                logprobs = (
-                    self._prefill([rows[i] for i in part], len(path) + 1).logits.float().log_softmax(-1)
-                )
+            whole = [[*row, *path] for row in rows]
+            for part, logprobs in self._read(whole, [len(path)] * len(rows), still_wanted):
                 for index, ask in along:
                     found[index][part] = logprobs[:, len(ask.after), list(ask.tokens)].cpu().numpy()
         return found
 
-    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
+    def text_logprobs(
+        self, rows: Rows, texts: Rows, request: Request[Any], still_wanted: StillWanted
+    ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, from one pass over row and text."""
         found: list[list[float]] = [[] for _ in rows]
         whole = [[*row, *text] for row, text in zip(rows, texts, strict=True)]
-        lengths = [len(row) for row in whole]
-        for part in self._parts(lengths, lengths, 1 + max(map(len, texts))):
-            still_wanted()
-            keep = 1 + max(len(texts[i]) for i in part)
-            logprobs = self._prefill([whole[i] for i in part], keep).logits.float().log_softmax(-1)
-            for place, i in enumerate(part):
-                own = logprobs[place, -1 - len(texts[i]) : -1].cpu().numpy()
-                found[i] = own[range(len(texts[i])), list(texts[i])].tolist()
+        for part, logprobs in self._read(whole, [len(text) for text in texts], still_wanted):
+            for own, i in zip(logprobs, part, strict=True):
+                values = own[-1 - len(texts[i]) : -1].cpu().numpy()
+                found[i] = values[range(len(texts[i])), list(texts[i])].tolist()
         return found
+
+    def _read(
+        self, rows: Rows, tails: Sequence[int], still_wanted: StillWanted
+    ) -> Iterator[tuple[list[int], Tensor]]:
+        """Yields the indices of rows that are computed together, and their log-probabilities at the last positions: as
+        many as the longest of their tails has tokens, and one before."""
+        lengths = [len(row) for row in rows]
+        for part in self._parts(lengths, lengths, 1 + max(tails)):
+            still_wanted()
+            keep = 1 + max(tails[i] for i in part)
+            yield part, self._prefill([rows[i] for i in part], keep).logits.float().log_softmax(-1)
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
         """Returns `n` answers to each row, drawn with numbers that depend on the seed and the row."""
@@ -188,7 +182,7 @@ class CausalModel:
         import torch
 
         width = max(len(row) for row in rows)
-        ids = np.full((len(rows), width), self._pad, dtype=np.int64)
+        ids = np.zeros((len(rows), width), dtype=np.int64)  # what is masked is not read
         mask = np.zeros_like(ids)
         for index, row in enumerate(rows):
             ids[index, width - len(row) :] = row

@@ -1,8 +1,7 @@
-"""Engines on a model in this process: convert prompts to token ids, compute in a thread, and convert ids to answers.
+"""Engines on a model in this process: convert prompts to token ids, compute in threads, and convert ids to answers.
 
-`LocalEngine` is an engine on a `LocalModel`, which knows token ids only: transformers, vLLM in this process and nano.
-No local model knows prompts, labels, templates or thoughts. A model takes one batch at a time, so more threads would
-only wait for each other.
+`LocalEngine` is an engine on a `ComputingModel`, which knows token ids only: transformers, vLLM in this process, nano
+and models from GGUF files. None of them knows prompts, labels, templates or thoughts.
 """
 
 from __future__ import annotations
@@ -12,10 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +21,7 @@ from ragguard.engines.engine import ModelEngine
 from ragguard.engines.labels import Asks, Logprobs
 from ragguard.engines.requests import ContinuationRequest, DrawRequest, Request
 from ragguard.engines.token_model import ModelReport, NextTokens, ProfiledModel, Tokens, find_out
-from ragguard.errors import Closed, EngineUnreachable, InvalidInput, PromptTooLong
+from ragguard.errors import Closed, InvalidInput, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.deadline import until
 from ragguard.runtime.per_process import PerProcess
@@ -45,55 +41,54 @@ class _UnwantedError(Exception):
     """Ends a job whose result nobody waits for."""
 
 
-class _Thread(Generic[M]):
-    """The thread in which a process computes, and the model once it is loaded there."""
+class _Slot(Generic[M]):
+    """The model of one process, once it is loaded."""
 
-    def __init__(self, executor: Executor) -> None:
-        self.executor = executor
-        self.loaded: list[M] = []
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.model: M | None = None
 
 
 class Worker(Generic[M]):
-    """The thread of one model, or of several models that share a thread. A forked child loads the model anew.
+    """The threads that compute with one model, where it is loaded at its first use. A forked child loads it anew.
 
     Args:
         what: The name of the model in errors.
-        load: Returns the model; called in the thread, before the first job.
-        shared: The thread that several models share. None: a thread of its own.
+        load: Returns the model; called in a thread, before the first job.
+        threads: The threads. None: one of its own, since a model that computes in it takes one batch at a time.
+        end: Ends a model that is closed, in a thread, beside the jobs under way. None: it is only forgotten.
     """
 
     def __init__(
-        self, what: str, load: Callable[[], M], shared: PerProcess[DaemonThreads] | None = None
+        self,
+        what: str,
+        load: Callable[[], M],
+        threads: PerProcess[DaemonThreads] | None = None,
+        end: Callable[[M], None] | None = None,
     ) -> None:
-        self._what, self._load, self._shared = what, load, shared
-        self._thread = PerProcess[_Thread[M]](
-            lambda: _Thread(
-                ThreadPoolExecutor(1, thread_name_prefix="ragguard-model") if shared is None else shared.get()
-            )
-        )
+        self._what, self._load, self._end = what, load, end
+        self._threads = threads or PerProcess(lambda: DaemonThreads(1, "ragguard-model"))
+        self._slot = PerProcess[_Slot[M]](_Slot)
         self._closed = False
 
     async def run(self, job: Callable[[M, StillWanted], T], deadline: float | None = None) -> T:
         """Returns what `job` returns, given the model; raises EngineTimeout at the deadline, or after `JOB_S`."""
-        if self._closed:
-            raise Closed(f"{self._what} was closed: connect again")
-        thread, unwanted = self._thread.get(), threading.Event()
+        unwanted, slot = threading.Event(), self._slot.get()
 
         def still_wanted() -> None:
+            if self._closed:
+                raise Closed(f"{self._what} was closed: connect again")
             if unwanted.is_set():
                 raise _UnwantedError
 
         def run() -> T:
             still_wanted()
-            if not thread.loaded:
-                thread.loaded.append(self._load())
-            return job(thread.loaded[0], still_wanted)
+            with slot.lock:
+                model = slot.model or self._load()
+                slot.model = None if self._closed else model
+            return job(model, still_wanted)
 
-        try:
-            future = thread.executor.submit(run)
-        except RuntimeError as error:  # main() has returned, while other threads still serve
-            raise EngineUnreachable(f"{self._what} cannot compute any more: the process is ending") from error
-        done = asyncio.wrap_future(future)
+        done = asyncio.wrap_future(self._threads.get().submit(run))
         try:
             async with until(time.monotonic() + JOB_S if deadline is None else deadline, self._what):
                 return await done
@@ -102,18 +97,11 @@ class Worker(Generic[M]):
             done.cancel()  # or asyncio would report the error of a job that nobody waits for
 
     async def close(self) -> None:
-        """Gives the model's memory back after the jobs under way, and ends the thread unless it is shared."""
-        thread, self._closed = self._thread.made, True
-        if thread is None:
-            return
-        if self._shared is not None:
-            thread.loaded.clear()
-            return
-        with suppress(
-            RuntimeError
-        ):  # closed before, or the process is ending and the model's memory goes with it
-            await asyncio.wrap_future(thread.executor.submit(thread.loaded.clear))
-        thread.executor.shutdown(wait=False)
+        """Gives the model's memory back. Jobs under way raise Closed after their batch."""
+        self._closed, slot = True, self._slot.get()
+        model, slot.model = slot.model, None
+        if model is not None and self._end is not None:
+            await asyncio.to_thread(self._end, model)
 
 
 Rows: TypeAlias = Sequence[Sequence[int]]
@@ -140,146 +128,105 @@ class Drawn(NamedTuple):
     ended: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A loaded model's tokenizer and its properties."""
-
-    tokens: LocalTokens
-    report: ModelReport
-
-
-class LocalModel(Protocol):
-    """A language model over token ids."""
-
-    async def load(self) -> Loaded:
-        """Reads the weights, the first time."""
-        ...
-
-    async def logprobs(self, rows: Rows, asks: Asks, request: Request) -> Logprobs:
-        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
-
-        Only the deadline and the priority of the request are used.
-        """
-        ...
-
-    async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
-        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
-        ...
-
-    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request) -> list[list[float]]:
-        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
-        ...
-
-    async def aclose(self) -> None:
-        """Gives the memory back."""
-        ...
-
-
 class ComputingModel(Protocol):
     """A language model over token ids that computes in the thread that calls it.
 
     It calls `still_wanted` between two batches; that function raises where no caller waits for the result any more.
     """
 
-    def logprobs(self, rows: Rows, asks: Asks, still_wanted: StillWanted) -> Logprobs:
-        """Computes what `LocalModel.logprobs` returns."""
+    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
+        """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`.
+
+        Only the priority of the request is used.
+        """
         ...
 
     def draw(self, rows: Rows, request: DrawRequest, still_wanted: StillWanted) -> list[list[Drawn]]:
-        """Computes what `LocalModel.draw` returns."""
+        """Returns `n` answers to each row; with a seed, by the seed and the row alone."""
         ...
 
-    def text_logprobs(self, rows: Rows, texts: Rows, still_wanted: StillWanted) -> list[list[float]]:
-        """Computes what `LocalModel.text_logprobs` returns."""
+    def text_logprobs(
+        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
+    ) -> list[list[float]]:
+        """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         ...
 
 
-class ThreadModel:
-    """A `LocalModel` that computes in one thread, where it is loaded at its first use."""
+class Loaded(NamedTuple):
+    """A loaded model with its tokenizer and its properties."""
 
-    def __init__(self, worker: Worker[tuple[Loaded, ComputingModel]]) -> None:
-        self._worker = worker
-
-    async def load(self) -> Loaded:
-        return await self._worker.run(lambda model, still_wanted: model[0])
-
-    async def logprobs(self, rows: Rows, asks: Asks, request: Request) -> Logprobs:
-        """Has the log-probabilities computed in the thread."""
-        return await self._worker.run(
-            lambda model, still_wanted: model[1].logprobs(rows, asks, still_wanted), request.deadline
-        )
-
-    async def draw(self, rows: Rows, request: DrawRequest) -> list[list[Drawn]]:
-        """Has the answers drawn in the thread."""
-        return await self._worker.run(
-            lambda model, still_wanted: model[1].draw(rows, request, still_wanted), request.deadline
-        )
-
-    async def text_logprobs(self, rows: Rows, texts: Rows, request: Request) -> list[list[float]]:
-        """Has the log-probabilities computed in the thread."""
-        return await self._worker.run(
-            lambda model, still_wanted: model[1].text_logprobs(rows, texts, still_wanted), request.deadline
-        )
-
-    async def aclose(self) -> None:
-        await self._worker.close()
+    model: ComputingModel
+    tokens: LocalTokens
+    report: ModelReport
 
 
 class LocalEngine(ModelEngine):
     """An engine on a model in this process."""
 
-    def __init__(self, model: LocalModel) -> None:
+    def __init__(self, worker: Worker[Loaded]) -> None:
         super().__init__()
-        self._model = model
+        self._worker = worker
 
     async def look(self) -> ProfiledModel:
-        """Loads the model, and finds out what it is."""
-        return await find_out(await self.open())
+        """Loads the model, and finds out what it is unless it brings that along."""
+        model = await self.open()
+        info = model.loaded.report.info
+        return ProfiledModel(model, info) if info.fingerprint else await find_out(model)
 
     async def open(self) -> LoadedModel:
         """Loads the model."""
-        return LoadedModel(self._model, await self._model.load())
+        return LoadedModel(self._worker, await self._worker.run(lambda loaded, still_wanted: loaded))
 
     async def aclose(self) -> None:
         """Gives the model's memory back."""
-        await self._model.aclose()
+        await self._worker.close()
 
 
 class LoadedModel:
-    """A local model with its tokenizer, as a `TokenModel`."""
+    """A model in this process as a `TokenModel`."""
 
-    def __init__(self, model: LocalModel, loaded: Loaded) -> None:
-        self.tokens = loaded.tokens
-        self.loaded = loaded
-        self._model = model
+    def __init__(self, worker: Worker[Loaded], loaded: Loaded) -> None:
+        self._worker, self.loaded, self.tokens = worker, loaded, loaded.tokens
 
     async def report(self, question: Prompt, letters: Sequence[int]) -> ModelReport:
         return self.loaded.report
 
     async def first_words(self, prompt: Prompt) -> str:
-        request = DrawRequest((prompt,), 1, 8, 0.0)
-        ((one,),) = await self._model.draw(await self._rows(request, 8), request)
-        return await self.tokens.text_of(one.ids)
+        _, ((drawn,),) = await self._drawn(DrawRequest((prompt,), 1, 8, 0.0))
+        return await self.tokens.text_of(drawn.ids)
 
     async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Computes the log-probabilities of each ask's tokens."""
         rows = await self._rows(request, 1 + max(len(ask.after) for ask in asks))
-        return NextTokens(await self._model.logprobs(rows, asks, request), _usage(rows, len(rows)))
+        logprobs = await self._worker.run(
+            lambda loaded, still_wanted: loaded.model.logprobs(rows, asks, request, still_wanted),
+            request.deadline,
+        )
+        return NextTokens(logprobs, Usage(1, len(rows), sum(map(len, rows)), len(rows)))
 
     async def draw(self, request: DrawRequest) -> tuple[list[list[Sample]], Usage]:
         """Draws the answers to each prompt, and makes text of them."""
-        rows = await self._rows(request, request.max_tokens)
-        drawn = await self._model.draw(rows, request)
-        answers = await asyncio.to_thread(self._read, drawn)
-        return answers, _usage(rows, sum(len(one.ids) for answers in drawn for one in answers))
+        rows, drawn = await self._drawn(request)
+        samples = await asyncio.to_thread(lambda: [list(map(self._sample, answers)) for answers in drawn])
+        written = sum(len(one.ids) for answers in drawn for one in answers)
+        return samples, Usage(1, len(rows), sum(map(len, rows)), written)
 
     async def text_logprobs(
         self, request: ContinuationRequest, texts: Sequence[tuple[int, ...]]
     ) -> tuple[list[list[float]], Usage]:
         """Computes the log-probabilities of the tokens of each prompt's text."""
         rows = await self._rows(request, max(map(len, texts)))
-        read = Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))
-        return await self._model.text_logprobs(rows, texts, request), read
+        logprobs = await self._worker.run(
+            lambda loaded, still_wanted: loaded.model.text_logprobs(rows, texts, request, still_wanted),
+            request.deadline,
+        )
+        return logprobs, Usage(1, len(rows), sum(map(len, rows)) + sum(map(len, texts)))
+
+    async def _drawn(self, request: DrawRequest) -> tuple[Rows, list[list[Drawn]]]:
+        rows = await self._rows(request, request.max_tokens)
+        return rows, await self._worker.run(
+            lambda loaded, still_wanted: loaded.model.draw(rows, request, still_wanted), request.deadline
+        )
 
     async def _rows(self, request: Request, output: int) -> list[list[int]]:
         """Returns the ids of all prompts; PromptTooLong where one leaves less than `output` tokens free."""
@@ -293,27 +240,14 @@ class LoadedModel:
                 raise PromptTooLong(f"prompt {index} has {len(row)} tokens, {limit} fit", limit=limit)
         return rows
 
-    def _read(self, drawn: Sequence[Sequence[Drawn]]) -> list[list[Sample]]:
-        """Converts answers to text. The end-of-answer token is not part of the text; its log-probability is removed
+    def _sample(self, drawn: Drawn) -> Sample:
+        """Converts an answer to text. The end-of-answer token is not part of the text; its log-probability is removed
         as well, unless it is the only token."""
-        return [
-            [
-                Sample(
-                    self.tokens.decode(one.ids),
-                    tuple(one.logprobs[:-1] if one.ended and len(one.ids) > 1 else one.logprobs),
-                    one.ended,
-                )
-                for one in answers
-            ]
-            for answers in drawn
-        ]
+        logprobs = drawn.logprobs[:-1] if drawn.ended and len(drawn.ids) > 1 else drawn.logprobs
+        return Sample(self.tokens.decode(drawn.ids), tuple(logprobs), drawn.ended)
 
 
 def uniform(row: Sequence[int], request: DrawRequest) -> NDArray[np.float64]:
     """Returns (n, max_tokens) uniform numbers to draw with; with a seed they depend on it and on the row alone."""
     source = np.random.default_rng(None if request.seed is None else [request.seed % 2**63, *row])
     return source.random((request.n, request.max_tokens))
-
-
-def _usage(rows: Rows, written: int) -> Usage:
-    return Usage(1, len(rows), sum(len(row) for row in rows), written)

@@ -45,15 +45,20 @@ class Source:
                 raise MissingDependency(package, self.purpose, "hf")
         if self.dtype not in _DTYPES:
             raise InvalidInput("dtype", self.dtype, ", ".join(_DTYPES))
-        looks_local = self.name.startswith((".", "/", "~")) or Path(self.name).exists()
-        if looks_local and not (Path(self.name).expanduser() / "config.json").is_file():
-            raise InvalidInput("model", self.name, "a folder with a config.json, or a name on the hub")
+        checked_name(self.name)
 
     @property
     def name_or_path(self) -> str:
         """The folder, or the name on the hub, as transformers takes it."""
-        folder = Path(self.name).expanduser()
-        return str(folder) if folder.exists() else self.name
+        return checked_name(self.name)
+
+
+def checked_name(name: str) -> str:
+    """Returns a model's folder, or its name on the hub, as transformers takes it; refuses a folder without a model."""
+    folder = Path(name).expanduser()
+    if (folder.exists() or name.startswith((".", "/", "~"))) and not (folder / "config.json").is_file():
+        raise InvalidInput("model", name, "a folder with a config.json, or a name on the hub")
+    return str(folder) if folder.exists() else name
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from importlib.resources import as_file, files
 from itertools import pairwise
@@ -25,16 +25,10 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo, Message, Prompt
 from ragguard.engines.chat_frames import SpecialTokens
-from ragguard.engines.llama.network import Network, NetworkModel
-from ragguard.engines.llama.transformer import Config, LayerWeights
-from ragguard.engines.local.local_engine import (
-    ComputingModel,
-    Loaded,
-    LocalEngine,
-    ThreadModel,
-    Worker,
-)
-from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport, ProfiledModel
+from ragguard.engines.llama.network import Network
+from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
+from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
+from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import UnfitText
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.per_process import PerProcess
@@ -48,8 +42,6 @@ _FOR_REAL_TEXT = (
     "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
     'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
 )
-_NAMES = ("q", "k", "v", "o", "gate", "up", "down", "input_norm", "post_norm")
-"""The matrices of a layer in the file of the weights."""
 _STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
 _STRANGE_QUESTION = "nano does not know any word of the question. {}"
@@ -65,19 +57,14 @@ class NanoEngine(LocalEngine):
 
     def __init__(self) -> None:
         # One computation at a time: NumPy uses all cores already, and two would only evict each other's cache.
-        super().__init__(ThreadModel(Worker("nano", _open, _thread)))
-
-    async def look(self) -> ProfiledModel:
-        """Loads the weights. They are always the same ones, and so is what could be found out about them."""
-        model = await self.open()
-        return ProfiledModel(model, model.loaded.report.info)
+        super().__init__(Worker("nano", _open, _thread))
 
 
 _thread = PerProcess(lambda: DaemonThreads(1, "nano"))
 
 
 @cache
-def _open() -> tuple[Loaded, ComputingModel]:
+def _open() -> Loaded:
     """Reads the shipped weights, which stay in memory when an engine is closed."""
     network, tokenizer = load_network(), load_tokenizer()
     identity = hashlib.sha256((files(__package__) / "weights.npz").read_bytes()).hexdigest()[:12]
@@ -91,23 +78,27 @@ def _open() -> tuple[Loaded, ComputingModel]:
         capabilities=EXACT_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    loaded = Loaded(NanoTokens(tokenizer), ModelReport(info, identity))
-    return loaded, NetworkModel(network, frozenset({tokenizer.end}))
+    return Loaded(network, NanoTokens(tokenizer), ModelReport(info, identity))
 
 
 @cache
 def load_network() -> Network:
     """Returns the network with the weights that ship with the package."""
-    with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
-        config = json.loads(bytes(arrays["config"]).decode())
-        weights = {name: arrays[name].astype(np.float32) for name in arrays.files if name != "config"}
+    config, weights = _weights()
     whole = Config(**config, num_key_value_heads=config["num_attention_heads"])
-    return Network(whole, weights["embed"], weights["norm"], _layers(whole, weights))
+    layers = (
+        LayerWeights(**{name: weights[name][i].astype(np.float32) for name in LayerWeights._fields})
+        for i in range(whole.num_hidden_layers)
+    )
+    embed, norm = (weights[name].astype(np.float32) for name in ("embed", "norm"))
+    return Network(Transformer(whole, embed, norm, layers), frozenset({load_tokenizer().end}))
 
 
-def _layers(config: Config, weights: Mapping[str, NDArray[Any]]) -> Iterator[LayerWeights]:
-    for i in range(config.num_hidden_layers):
-        yield LayerWeights(**{name: weights[name][i] for name in _NAMES})
+def _weights() -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+    """Returns the configuration and the matrices that ship with the package."""
+    with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
+        weights = {name: arrays[name] for name in arrays.files}
+    return json.loads(bytes(weights.pop("config")).decode()), weights
 
 
 class NanoTokens:
@@ -216,12 +207,11 @@ _MATRICES = {
 def write_checkpoint(directory: Path) -> list[Path]:
     """Writes config, weights, tokenizer and chat template into a directory (made if it is missing)."""
     directory.mkdir(parents=True, exist_ok=True)
-    with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
-        config = json.loads(bytes(arrays["config"]).decode())
-        tensors = {"model.embed_tokens.weight": arrays["embed"], "model.norm.weight": arrays["norm"]}
-        for name, llama in _MATRICES.items():
-            for i, layer in enumerate(arrays[name]):
-                tensors[f"model.layers.{i}.{llama}.weight"] = layer
+    config, weights = _weights()
+    tensors = {"model.embed_tokens.weight": weights["embed"], "model.norm.weight": weights["norm"]}
+    for name, llama in _MATRICES.items():
+        for i, layer in enumerate(weights[name]):
+            tensors[f"model.layers.{i}.{llama}.weight"] = layer
     words = load_tokenizer()
     ids = {"bos_token_id": words.begin, "eos_token_id": words.end, "pad_token_id": words.end}
     architecture = {

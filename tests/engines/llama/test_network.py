@@ -17,7 +17,7 @@ from ragguard.engines.llama.network import (
     one_thread,
     shared_lengths,
 )
-from ragguard.engines.llama.transformer import Config, LayerWeights
+from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 
@@ -50,9 +50,9 @@ def test_a_batch_gives_what_each_prompt_gives_alone() -> None:
 def test_sampled_logprobs_are_those_of_a_fresh_reading() -> None:
     model, ids = load_network(), prompts_of(6)
     draws = [np.random.default_rng(i).random((4, 6)) for i in range(len(ids))]
-    drawn = model.sample(ids, draws, 1.0, [TOKENIZER.end])
+    drawn = model.sample(ids, draws, 1.0)
     for row, samples in zip(ids, drawn, strict=True):
-        for tokens, logprobs in samples:
+        for tokens, logprobs, _ in samples:
             fresh = [model.next_logprobs([[*row, *tokens[:k]]])[0, token] for k, token in enumerate(tokens)]
             assert np.allclose(fresh, logprobs, atol=1e-3)
             assert TOKENIZER.end not in tokens[:-1]
@@ -64,8 +64,8 @@ def test_samples_follow_the_distribution() -> None:
         load_prompts("nano").render("answer_closed", question="Who founded Norvik Mills?").messages
     )
     draws = [(np.arange(4000)[:, None] + 0.5) / 4000]
-    drawn = model.sample([row], draws, 1.0, [TOKENIZER.end])[0]
-    counts = np.bincount([tokens[0] for tokens, _ in drawn], minlength=len(TOKENIZER)) / 4000
+    drawn = model.sample([row], draws, 1.0)[0]
+    counts = np.bincount([tokens[0] for tokens, *_ in drawn], minlength=len(TOKENIZER)) / 4000
     assert np.abs(counts - np.exp(model.next_logprobs([row])[0])).max() < 1e-3
 
 
@@ -73,14 +73,11 @@ def test_temperature_sharpens_and_zero_is_greedy() -> None:
     model, ids = load_network(), prompts_of(4)
     draws = [np.random.default_rng(i).random((20, 1)) for i in range(len(ids))]
     best = model.next_logprobs(ids).argmax(axis=1)
-    for row, samples in zip(best, model.sample(ids, draws, 0.0, [TOKENIZER.end]), strict=True):
-        assert {tokens[0] for tokens, _ in samples} == {row}
+    for row, samples in zip(best, model.sample(ids, draws, 0.0), strict=True):
+        assert {tokens[0] for tokens, *_ in samples} == {row}
 
     def kinds(t: float) -> int:
-        return sum(
-            len({tokens[0] for tokens, _ in samples})
-            for samples in model.sample(ids, draws, t, [TOKENIZER.end])
-        )
+        return sum(len({tokens[0] for tokens, *_ in samples}) for samples in model.sample(ids, draws, t))
 
     assert kinds(0.3) <= kinds(3.0)
 
@@ -110,7 +107,9 @@ def test_a_given_text_has_the_logprobs_of_its_tokens_one_by_one() -> None:
     network, rows = load_network(), prompts_of(8)
     texts = [tuple(TOKENIZER.encode(text)) for text in ("Ada Berg founded it .", "Norvik", "NO-RESPONSE", "")]
     pairs = [(row, text) for row in rows for text in texts]
-    together = network.text_logprobs([row for row, _ in pairs], [text for _, text in pairs])
+    together = network.text_logprobs(
+        [row for row, _ in pairs], [text for _, text in pairs], None, lambda: None
+    )
     for (row, text), found in zip(pairs, together, strict=True):
         one_by_one = [network.next_logprobs([[*row, *text[:k]]])[0, token] for k, token in enumerate(text)]
         assert np.allclose(found, one_by_one, atol=1e-3)
@@ -134,8 +133,8 @@ def test_heads_that_share_keys_give_what_repeated_keys_give() -> None:
         return matrix.reshape(2, 8, 32).repeat(2, axis=0).reshape(32, 32)
 
     whole = [w._replace(k=repeated(w.k), v=repeated(w.v)) for w in layers]
-    shared = Network(size, embed, norm, layers)
-    full = Network(replace(size, num_key_value_heads=4), embed, norm, whole)
+    shared = Network(Transformer(size, embed, norm, layers))
+    full = Network(Transformer(replace(size, num_key_value_heads=4), embed, norm, whole))
     rows = [random.integers(0, 50, n).tolist() for n in (3, 9, 20)]
     assert np.allclose(shared.next_logprobs(rows), full.next_logprobs(rows), atol=1e-5)
 

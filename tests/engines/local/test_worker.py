@@ -1,7 +1,6 @@
 """The thread of one model: jobs without an end, and the end of the process."""
 
 import asyncio
-import concurrent.futures.thread
 import gc
 import threading
 
@@ -9,18 +8,23 @@ import pytest
 from support.polling import aeventually
 
 from ragguard.engines.local.local_engine import Worker
-from ragguard.errors import EngineTimeout, EngineUnreachable
+from ragguard.errors import Closed, EngineTimeout
 
 
-async def test_job_after_the_end_of_main_is_a_retryable_error(monkeypatch):
-    """Python's thread pools are closed then, though other threads may still serve."""
-    worker = Worker("the model", lambda: 40)
-    assert await worker.run(lambda model, still_wanted: model + 2) == 42
-    monkeypatch.setattr(concurrent.futures.thread, "_shutdown", True)
-    with pytest.raises(EngineUnreachable, match="ending") as raised:
-        await worker.run(lambda model, still_wanted: model)
-    assert raised.value.retryable
+async def test_closing_ends_a_job_after_its_batch_and_refuses_the_next():
+    worker, begun = Worker("the model", lambda: 1), threading.Event()
+
+    def batches(model, still_wanted):
+        while True:
+            begun.set()
+            still_wanted()
+
+    under_way = asyncio.create_task(worker.run(batches))
+    await aeventually(begun.is_set)
     await worker.close()
+    for job in (under_way, worker.run(batches)):
+        with pytest.raises(Closed, match="the model was closed"):
+            await job
 
 
 async def test_queued_job_that_nobody_waits_for_any_more_ends_without_a_report_of_asyncio():
