@@ -52,7 +52,7 @@ from ragguard.scorers.question import count_tokens
 from ragguard.world import Case
 from ragguard.world.corpus import Corpus
 from ragguard.world.facts import INVERSE, Fact
-from ragguard.world.grammar import RELATIONS, THAT, chain_phrasings, question_phrasings, sentence
+from ragguard.world.grammar import RELATIONS, THAT, question_phrasings, sentence
 from studies.hard_world import hard_cases
 from studies.weak_judges import weak_judge
 
@@ -162,14 +162,14 @@ def question_of(case: Case, names: Sequence[str]) -> str:
     if len(left) == 1:
         return plan_of(case, names)[-1]
     first, second = (RELATIONS[fact.relation] for fact in left)
-    opening, core = chain_phrasings(first, second, "heldout")[0]
+    opening, core = question_phrasings([first, second], "heldout")[0]
     return sentence(opening, core, names[-1], end="?")
 
 
 def query_of(case: Case, hop: int, name: str, attempt: int) -> str:
     """How the agent asks for a hop about a name, in other words at each attempt."""
     fact = case.facts[hop]
-    ways = question_phrasings(RELATIONS[fact.relation], "heldout")
+    ways = question_phrasings([RELATIONS[fact.relation]], "heldout")
     opening, core = ways[(len(case.question) + attempt) % len(ways)]
     return sentence(opening, core, name, end="?")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Literal
 
@@ -22,9 +22,7 @@ from ragguard.world.grammar import (
     CHAINS,
     RELATIONS,
     Split,
-    chain_phrasings,
     fact_phrasings,
-    long_chain_phrasings,
     question_phrasings,
     sentence,
 )
@@ -130,8 +128,14 @@ def state(rng: random.Random, fact: Fact, split: Split, *, hedged: bool = False)
 
 def query(rng: random.Random, fact: Fact, split: Split) -> str:
     """Returns the question that a fact answers."""
-    opening, core = rng.choice(question_phrasings(RELATIONS[fact.relation], split))
-    return sentence(opening, core, fact.subject, end="?")
+    return _question(rng, [fact], split)
+
+
+def _question(rng: random.Random, facts: Sequence[Fact], split: Split) -> str:
+    """Returns the question that leads from the subject of the first fact to the object of the last."""
+    relations = [RELATIONS[fact.relation] for fact in facts]
+    opening, core = rng.choice(question_phrasings(relations, split))
+    return sentence(opening, core, facts[0].subject, end="?")
 
 
 def graded_passage(
@@ -151,20 +155,9 @@ class _CaseMaker:
 
     def make(self, hops: int, known: bool) -> Case:
         facts = self._facts(hops, known)
-        last = facts[-1]
-        if hops == 1:
-            question = query(self.rng, last, self.split)
-            sub_questions = [question]
-        else:
-            first, second, *third = (RELATIONS[fact.relation] for fact in facts)
-            phrasings = (
-                long_chain_phrasings(first, second, third[0], self.split)
-                if third
-                else chain_phrasings(first, second, self.split)
-            )
-            opening, core = self.rng.choice(phrasings)
-            question = sentence(opening, core, facts[0].subject, end="?")
-            sub_questions = [query(self.rng, fact, self.split) for fact in facts]
+        question = _question(self.rng, facts, self.split)
+        each = (query(self.rng, fact, self.split) for fact in facts)
+        sub_questions = list(each) if hops > 1 else [question]
         gold = [self._passage(fact, "gold", hop, 4 if hop < hops else 5) for hop, fact in enumerate(facts, 1)]
         used = {name for fact in facts for name in (fact.subject, fact.object)}
         distractors = [
@@ -174,9 +167,9 @@ class _CaseMaker:
         for _ in range(self.counts.unrelated):
             fact = self.world.drawn(self.rng, used, lambda one: one.relation not in asked)
             distractors.append(self._passage(fact, "unrelated", 0))
-        kind = RELATIONS[last.relation].object
+        kind = RELATIONS[facts[-1].relation].object
         return Case(
-            question, aliases(kind, last.object), gold, distractors, sub_questions=sub_questions, hops=hops,
+            question, aliases(kind, facts[-1].object), gold, distractors, sub_questions=sub_questions, hops=hops,
             known=known, bridge=facts[0].object if hops > 1 else "", facts=facts,
         )  # fmt: skip
 

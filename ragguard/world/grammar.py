@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from itertools import product
 from typing import Literal
 
 FIRST_NAMES = tuple(
@@ -129,47 +130,32 @@ def in_split(split: Split, *indices: int) -> bool:
 
 def fact_phrasings(relation: Relation, split: Split, *, hedged: bool = False) -> list[tuple[str, str]]:
     """Returns the (opening, core) pairs of a split for a fact."""
-    return _pairs(HEDGES if hedged else FACT_OPENINGS, relation.facts, split)
-
-
-def question_phrasings(relation: Relation, split: Split) -> list[tuple[str, str]]:
-    """Returns the (opening, core) pairs of a split for a one-hop question."""
-    return _pairs(QUESTION_OPENINGS, relation.questions, split)
-
-
-def chain_phrasings(first: Relation, second: Relation, split: Split) -> list[tuple[str, str]]:
-    """Returns the (opening, core) pairs of a two-hop question, whose subject is a noun of the first relation."""
-    return [
-        (opening, core.replace("{s}", noun))
-        for i, opening in enumerate(QUESTION_OPENINGS)
-        for j, core in enumerate(second.questions)
-        for k, noun in enumerate(first.nouns)
-        if in_split(split, i, j, k)
-    ]
-
-
-def long_chain_phrasings(
-    first: Relation, second: Relation, third: Relation, split: Split
-) -> list[tuple[str, str]]:
-    """Returns the (opening, core) pairs of a three-hop question: a noun of the first relation in one of the second."""
-    return [
-        (opening, core.replace("{s}", around.replace("{s}", noun)))
-        for i, opening in enumerate(QUESTION_OPENINGS)
-        for j, core in enumerate(third.questions)
-        for k, around in enumerate(second.nouns)
-        for m, noun in enumerate(first.nouns)
-        # "the firm based in Oslo's founder" would read as the founder of Oslo.
-        if in_split(split, i, j, k, m) and not around.startswith("{s}")
-    ]
-
-
-def _pairs(openings: Sequence[str], cores: Sequence[str], split: Split) -> list[tuple[str, str]]:
     return [
         (opening, core)
-        for i, opening in enumerate(openings)
-        for j, core in enumerate(cores)
+        for i, opening in enumerate(HEDGES if hedged else FACT_OPENINGS)
+        for j, core in enumerate(relation.facts)
         if in_split(split, i, j)
     ]
+
+
+def question_phrasings(relations: Sequence[Relation], split: Split) -> list[tuple[str, str]]:
+    """Returns the (opening, core) pairs of a split for a question of one hop or several, given the relations of the
+    hops: the subject of the last one is a noun of the one before it, and so on to the first."""
+    *before, last = relations
+    chosen = product(
+        enumerate(QUESTION_OPENINGS),
+        enumerate(last.questions),
+        *(enumerate(relation.nouns) for relation in reversed(before)),
+    )
+    found = []
+    for (i, opening), (j, core), *nouns in chosen:
+        # "the firm based in Oslo's founder" would read as the founder of Oslo.
+        misread = any(noun.startswith("{s}") for _, noun in nouns[:-1])
+        if in_split(split, i, j, *(k for k, _ in nouns)) and not misread:
+            for _, noun in nouns:
+                core = core.replace("{s}", noun)
+            found.append((opening, core))
+    return found
 
 
 def sentence(opening: str, core: str, subject: str, object_: str = "", end: str = ".") -> str:

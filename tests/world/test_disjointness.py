@@ -14,7 +14,6 @@ from ragguard.world.facts import known_world, names
 from ragguard.world.grammar import (
     CHAINS,
     RELATIONS,
-    chain_phrasings,
     fact_phrasings,
     question_phrasings,
     sentence,
@@ -73,12 +72,12 @@ def frames(split: str) -> set[str]:
             }
         found |= {
             sentence(*phrasing, f"<{relation.subject}>", end="?")
-            for phrasing in question_phrasings(relation, split)  # type: ignore[arg-type]
+            for phrasing in question_phrasings([relation], split)  # type: ignore[arg-type]
         }
     for first, second in CHAINS:
         found |= {
             sentence(*phrasing, f"<{RELATIONS[first].subject}>", end="?")
-            for phrasing in chain_phrasings(RELATIONS[first], RELATIONS[second], split)  # type: ignore[arg-type]
+            for phrasing in question_phrasings([RELATIONS[first], RELATIONS[second]], split)  # type: ignore[arg-type]
         }
     return found
 

@@ -12,7 +12,6 @@ from ragguard.world.grammar import (
     RELATIONS,
     THAT,
     Kind,
-    chain_phrasings,
     fact_phrasings,
     question_phrasings,
     sentence,
@@ -64,9 +63,9 @@ def _facts(relation: str, hedged: bool) -> tuple[list[tuple[str, str]], list[tup
 @cache
 def _questions(first: str, second: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
     if second:
-        both = chain_phrasings(RELATIONS[first], RELATIONS[second], "train")
+        both = question_phrasings([RELATIONS[first], RELATIONS[second]], "train")
     else:
-        both = question_phrasings(RELATIONS[first], "train")
+        both = question_phrasings([RELATIONS[first]], "train")
     return both, [phrasing for phrasing in both if not phrasing[0]] or both
 
 
