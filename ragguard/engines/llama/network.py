@@ -17,7 +17,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +46,7 @@ class Network:
     def __init__(self, transformer: Transformer, ends: Set[int] = frozenset()) -> None:
         self.config, self._transformer, self._ends = transformer.config, transformer, ends
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request[Any], still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens): the log-probabilities of its tokens after the row and `after`."""
         starts = sorted({ask.after for ask in asks})
         columns = sorted({token for ask in asks for token in ask.tokens})
@@ -78,7 +77,7 @@ class Network:
         return out
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request[Any] | None, still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: Request | None, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, which follows it."""
         out: list[list[float]] = [[] for _ in rows]

@@ -93,7 +93,7 @@ class CausalModel:
         self._accepts = frozenset(inspect.signature(model.forward).parameters)
         self._cache = "cache" if "cache" in self._accepts else "past_key_values"  # its older name
 
-    def logprobs(self, rows: Rows, asks: Asks, request: Request[Any], still_wanted: StillWanted) -> Logprobs:
+    def logprobs(self, rows: Rows, asks: Asks, request: Request, still_wanted: StillWanted) -> Logprobs:
         """Returns for each ask (rows, its tokens). One pass over prompt and label answers all asks of the label."""
         found = [np.empty((len(rows), len(ask.tokens))) for ask in asks]
         for path in _whole_paths(asks):
@@ -105,7 +105,7 @@ class CausalModel:
         return found
 
     def text_logprobs(
-        self, rows: Rows, texts: Rows, request: Request[Any], still_wanted: StillWanted
+        self, rows: Rows, texts: Rows, request: Request, still_wanted: StillWanted
     ) -> list[list[float]]:
         """Returns the log-probabilities of the tokens of each row's text, from one pass over row and text."""
         found: list[list[float]] = [[] for _ in rows]
