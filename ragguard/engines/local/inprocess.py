@@ -82,7 +82,7 @@ def _open(name: str, name_or_path: str, settings: Mapping[str, Any]) -> Loaded:
         capabilities=EXACT_CAPABILITIES | {"priority"} if takes_priority else EXACT_CAPABILITIES,
     )
     tokens = HfTokens(vllm.get_tokenizer())
-    return Loaded(_VllmModel(name, vllm, loop), tokens, ModelReport(info, identity))
+    return Loaded(_InProcessModel(name, vllm, loop), tokens, ModelReport(info, identity))
 
 
 async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
@@ -93,11 +93,11 @@ async def _started(name_or_path: str, settings: Mapping[str, Any]) -> Any:
 
 
 def _end(loaded: Loaded) -> None:
-    if isinstance(loaded.model, _VllmModel):
+    if isinstance(loaded.model, _InProcessModel):
         loaded.model.end()
 
 
-class _VllmModel:
+class _InProcessModel:
     """A `ComputingModel` that waits for vLLM, which takes many calls at a time."""
 
     def __init__(self, name: str, vllm: Any, loop: BackgroundLoop) -> None:
