@@ -2,7 +2,7 @@
 `microsoft/deberta-v2-xlarge-mnli` or `roberta-large-mnli`.
 
 vLLM's server takes one text a row, so both texts of a pair are joined by the model's own separator, which is learned
-from the server or given. It names only the most probable class of each row, so which class means what is learned from
+from the server. It names only the most probable class of each row, so which class means what is learned from
 pairs whose relation is plain, or given.
 """
 
@@ -70,8 +70,6 @@ class ClassifyEntailer:
         model: The model to ask for, where the server has several. None: the only one.
         labels: The model's classes in order, such as `("contradiction", "neutral", "entailment")`. None: as the
             server names them.
-        separator: What the model's tokenizer puts between two texts, such as `</s></s>`. None: found from the
-            special tokens that the server shows.
         api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
         timeout_s: How many seconds one HTTP request may take.
         patience: How failed requests are repeated. None: `Patience()`.
@@ -83,7 +81,6 @@ class ClassifyEntailer:
         model: str | None = None,
         *,
         labels: Sequence[str] | None = None,
-        separator: str | None = None,
         api_key: str | None = None,
         timeout_s: float = 120.0,
         patience: Patience | None = None,
@@ -93,7 +90,6 @@ class ClassifyEntailer:
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
             columns_of(self._labels, url)
-        self._separator = separator
         self._patience = patience or Patience()
         self._served = Lazy(self._look)
 
@@ -146,7 +142,7 @@ class ClassifyEntailer:
     async def _look(self) -> _Served:
         model = await served_model(self._client, self._wanted)
         specials = await self._specials(model.id)
-        separator = self._separator if self._separator is not None else _separator(specials, model.id)
+        separator = _separator(specials, model.id)
         broken_up = frozenset({*_SPECIAL, *specials, separator})
         served = _Served(
             model=model.id,
@@ -230,8 +226,8 @@ def _separator(specials: Sequence[str], model: str) -> str:
     if specials[-1:] in (("[SEP]",), ("<sep>",)):
         return specials[-1]
     raise EngineRejected(
-        f"how the tokenizer of {model} puts two texts together cannot be seen from outside: say it, as "
-        "`separator='</s></s>'`"
+        f"how the tokenizer of {model} puts two texts together cannot be seen from outside: compute the model in this "
+        "process, as hf:MODEL"
     )
 
 

@@ -149,16 +149,12 @@ async def test_both_texts_are_put_together_as_the_tokenizer_does(frame, separato
         await entailer.aclose()
 
 
-async def test_an_unknown_tokenizer_wants_its_separator():
-    classifier = FakeClassifier(frame=("Hi", "there"), separator=" || ")
-    async with MisbehavingServer(classifier.handle) as server:
+async def test_tokenizer_of_an_unknown_family_is_refused_with_the_way_out():
+    async with MisbehavingServer(FakeClassifier(frame=("Hi", "there")).handle) as server:
         entailer = quick(server)
-        with pytest.raises(EngineRejected, match="separator="):
+        with pytest.raises(EngineRejected, match="hf:MODEL"):
             await entailer.entail([PAIR])
         await entailer.aclose()
-        told = quick(server, separator=" || ")
-        assert (await told.entail([PAIR])).p.shape == (1, 3)
-        await told.aclose()
 
 
 async def test_many_pairs_go_in_few_requests(served):

@@ -14,7 +14,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib.resources import as_file, files
 from itertools import pairwise
 from pathlib import Path
@@ -30,7 +30,6 @@ from ragguard.engines.llama.transformer import Config, LayerWeights, Transformer
 from ragguard.engines.local.local_engine import Loaded, LocalEngine, Worker
 from ragguard.engines.token_model import EXACT_CAPABILITIES, ModelReport
 from ragguard.errors import UnfitText
-from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import DaemonThreads
 
@@ -42,7 +41,6 @@ _FOR_REAL_TEXT = (
     "It is a tiny model of ragguard's own made-up world and understands nothing else: for real text point ragguard at "
     'a real model, such as engine="http://localhost:8000/v1", or engine="smol" after `ragguard fetch smol`'
 )
-_STRANGE = "nano met words it does not know ({} in one prompt). {}."
 _UNFIT = "nano does not know {:.1%} of the words of a prompt (at most {:.0%} are allowed). {}"
 _STRANGE_QUESTION = "nano does not know any word of the question. {}"
 _STRANGE_ANSWERS = "nano does not know the words that tell two answers apart. {}"
@@ -111,9 +109,8 @@ class NanoTokens:
         self._tokenizer = tokenizer
 
     async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Returns the token ids of each prompt; the first strange word in the process is warned about. Raises
-        UnfitText where nano does not know a seventh of the words of a prompt, any word of its question, or what tells
-        apart two answers in it."""
+        """Returns the token ids of each prompt. Raises UnfitText where nano does not know a seventh of the words of a
+        prompt, any word of its question, or what tells apart two answers in it."""
         rows = await self.render(prompts)
         unknown = self._tokenizer.unknown
         share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
@@ -124,9 +121,6 @@ class NanoTokens:
             raise UnfitText(_STRANGE_QUESTION.format(_FOR_REAL_TEXT))
         if any(self._compares_strange_answers(prompt) for prompt in strange):
             raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
-        for prompt in strange[:1]:
-            # The number and not the words: a log is no place for what a user asked.
-            NOTICES.once("words that nano does not know", partial(self._strange, prompt))
         return rows
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
@@ -175,10 +169,6 @@ class NanoTokens:
                 return True
             seen.add(merged)
         return False
-
-    def _strange(self, prompt: Prompt) -> str:
-        words = {word for turn in prompt.messages for word in self._tokenizer.unknown_words(turn.content)}
-        return _STRANGE.format(len(words), _FOR_REAL_TEXT)
 
 
 # The same words as the tokenizer's PATTERN, in the syntax of the tokenizers library.
@@ -235,41 +225,14 @@ def write_checkpoint(directory: Path) -> list[Path]:
         "clean_up_tokenization_spaces": False,
         "chat_template": _CHAT_TEMPLATE,
     }
-    documents = {
-        "config.json": {**architecture, **config, **ids},
-        "generation_config.json": {**ids, "do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0},
-        "tokenizer.json": _tokenizer(words.words),
-        "tokenizer_config.json": tokenizer_config,
-        "special_tokens_map.json": special,
-    }
-    for name, document in documents.items():
-        (directory / name).write_text(
-            json.dumps(document, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
-    (directory / "chat_template.jinja").write_text(_CHAT_TEMPLATE, encoding="utf-8")
-    _write_safetensors(directory / "model.safetensors", tensors)
-    return sorted(path for path in directory.iterdir() if path.is_file())
-
-
-def _tokenizer(words: list[str]) -> dict[str, object]:
-    added = [
-        {
-            "id": i,
-            "content": token,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for i, token in enumerate(words)
-        if token in SPECIAL
-    ]
-    return {
+    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
+    tokenizer = {
         "version": "1.0",
         "truncation": None,
         "padding": None,
-        "added_tokens": added,
+        "added_tokens": [
+            {"id": words.ids[token], "content": token, **plain, "special": True} for token in SPECIAL
+        ],
         "normalizer": None,
         "pre_tokenizer": {
             "type": "Split",
@@ -279,12 +242,21 @@ def _tokenizer(words: list[str]) -> dict[str, object]:
         },
         "post_processor": None,
         "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {
-            "type": "WordLevel",
-            "vocab": {word: i for i, word in enumerate(words)},
-            "unk_token": UNKNOWN,
-        },
+        "model": {"type": "WordLevel", "vocab": words.ids, "unk_token": UNKNOWN},
     }
+    documents = {
+        "config.json": {**architecture, **config, **ids},
+        "generation_config.json": {**ids, "do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0},
+        "tokenizer.json": tokenizer,
+        "tokenizer_config.json": tokenizer_config,
+        "special_tokens_map.json": special,
+    }
+    for name, document in documents.items():
+        text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
+        (directory / name).write_text(text, encoding="utf-8")
+    (directory / "chat_template.jinja").write_text(_CHAT_TEMPLATE, encoding="utf-8")
+    _write_safetensors(directory / "model.safetensors", tensors)
+    return sorted(path for path in directory.iterdir() if path.is_file())
 
 
 def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.generic]]) -> None:
@@ -329,10 +301,6 @@ class Tokenizer:
         """Returns the ids of a text; none of them is special."""
         get, unknown = self.ids.get, self.unknown
         return [get(word, unknown) for word in _WORD.findall(text)]
-
-    def unknown_words(self, text: str) -> list[str]:
-        """Returns the words of a text that have no id."""
-        return [word for word in self.split(text) if word not in self.ids]
 
     def encode_chat(self, messages: Iterable[Message]) -> list[int]:
         """Returns the ids of a conversation up to the token after which the model answers."""

@@ -4,7 +4,6 @@ understand.
 
 import asyncio
 import json
-import logging
 import threading
 from pathlib import Path
 
@@ -23,7 +22,6 @@ from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, Tokenizer, lo
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import MARKER, find_out
 from ragguard.errors import UnfitText
-from ragguard.runtime.faults import NOTICES
 from training.nano.vocabulary import build_vocabulary
 
 PROMPTS = load_prompts("nano")
@@ -61,19 +59,6 @@ async def test_nano_answers_from_gold_and_abstains_without_it() -> None:
     p = np.asarray(await engine.label_probs(asked, ["NO-RESPONSE"]))[:, 0]
     assert p[:60].mean() < 0.2
     assert p[60:].mean() > 0.8
-
-
-async def test_strange_words_warn_once_and_say_what_to_do(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    NOTICES.forget()
-    engine = NanoEngine()
-    with caplog.at_level(logging.WARNING, logger="ragguard"):
-        await engine.label_probs(["Who founded the quarks of Norvik Mills in Oslo?"], ["A"])
-        await engine.label_probs(["Who founded the leptons of Norvik Mills in Oslo?"], ["A"])
-    (record,) = caplog.records
-    assert "quarks" not in record.getMessage(), "a prompt's text does not belong in a log"
-    assert "http://localhost:8000/v1" in record.getMessage()
 
 
 async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyPatch) -> None:
