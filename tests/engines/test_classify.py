@@ -128,14 +128,6 @@ async def test_classes_without_names_want_names():
         await entailer.aclose()
 
 
-async def test_two_classes_have_no_contradiction():
-    classifier = FakeClassifier(labels=("not_entailment", "entailment"))
-    async with MisbehavingServer(classifier.handle) as server:
-        entailer = quick(server)
-        assert (await entailer.entail([PAIR])).p[0] == pytest.approx([0.3, 0.7, 0])
-        await entailer.aclose()
-
-
 @pytest.mark.parametrize(
     ("frame", "separator"), [(("<s>", "</s>"), "</s></s>"), (("[CLS]", "[SEP]"), "[SEP]")]
 )
@@ -173,15 +165,6 @@ async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut():
         with pytest.raises(PromptTooLong, match="maximum context length is 60"):
             await entailer.entail([PAIR, Pair(QUESTION, "Ada " * 100, "Ole")])
         await entailer.aclose()
-
-
-async def test_missing_usage_counts_as_no_tokens(served):
-    _, server = served
-    entailer = quick(server)
-    await entailer.info()
-    server.script([Reply({**rows([0.2, 0.5, 0.3]), "usage": [1]})], "/classify")
-    assert (await entailer.entail([PAIR])).usage.prompt_tokens == 0
-    await entailer.aclose()
 
 
 async def test_a_server_that_came_back_with_another_model_is_looked_at_anew(served):

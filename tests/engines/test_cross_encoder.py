@@ -69,12 +69,6 @@ async def test_company_and_batches_change_nothing(entailer, monkeypatch):
     np.testing.assert_allclose(one.p[-4:], (await entailer.entail(PAIRS)).p, atol=1e-5)
 
 
-async def test_equal_words_are_not_sent(entailer):
-    answer = await entailer.entail([Pair(QUESTION, "Ada", " ada. ")])
-    assert answer.p.tolist() == [[1, 0, 0]]
-    assert answer.usage.prompts == 0
-
-
 async def test_special_tokens_in_an_answer_are_text(entailer, checkpoint):
     for token in ("</s>", "[SEP]"):
         odd = await entailer.entail([Pair(QUESTION, f"Ada {token} Ole", "Ole")])

@@ -8,7 +8,6 @@ import pytest
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.engines.base import Message, as_prompt
 from ragguard.engines.prompts import TASKS, Template, load_prompts, parse_prompts
 from ragguard.errors import InvalidInput, UnknownName
 from ragguard.scorers.evaluation import evaluate
@@ -108,16 +107,6 @@ def test_a_mistake_in_a_users_file_is_told_where_it_is_read(tmp_path, task, name
     path.write_text(f"name = 'mine'\nversion = '1'\n{task}\n")
     with pytest.raises(InvalidInput, match=named):
         load_prompts(path)
-
-
-def test_prompts_from_plain_data():
-    assert as_prompt("hi").messages == (Message("user", "hi"),)
-    assert as_prompt([{"role": "user", "content": "hi"}]) == as_prompt("hi")
-    assert as_prompt([Message("user", "hi")]) == as_prompt("hi")
-    robot, number = {"role": "robot", "content": "x"}, {"role": "user", "content": 3}
-    for bad in ([], [{"role": "user"}], [robot], [number]):
-        with pytest.raises(InvalidInput):
-            as_prompt(bad)
 
 
 PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "prompts.md").read_text("utf-8")

@@ -70,11 +70,6 @@ class Unprintable:
         raise SystemExit("not today")
 
 
-def test_plain_metadata_is_taken_as_it_is():
-    metadata = {"source": "a.pdf", "page": 3, "score": 0.5, "draft": False, "author": None}
-    assert plain_metadata(metadata) is metadata
-
-
 def test_a_reference_cycle_is_cut_where_it_closes_and_said():
     made = plain_metadata({"node": a_cycle()})
     assert made["node"]["title"] == "the chapter"

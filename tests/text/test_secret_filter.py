@@ -100,10 +100,6 @@ def test_a_password_with_signs_of_its_own_is_refused_and_not_shown(url):
     assert "ss-1" not in str(caught.value)
 
 
-def test_a_models_name_may_hold_an_at_sign():
-    assert split_credentials("engine", "http://host/v1#org/model@main", "…")[1] is None
-
-
 def test_errors_of_the_package_hold_none():
     assert KEY not in str(EngineRejected(f"refused {KEY}"))
     assert KEY[:8] not in str(InvalidInput("engine", f"{KEY}" + "x" * 200, "something else"))
@@ -162,7 +158,3 @@ def test_character_without_width_is_left_out(character):
 @pytest.mark.parametrize("text", ["plain", "two\nlines", "Zoë", "می‌روم", "👩‍🔬", "東京"])
 def test_text_that_people_write_stays(text):
     assert strip_control_characters(text) == text
-
-
-def test_carriage_return_and_tab_become_spaces():
-    assert strip_control_characters("a\rb\tc") == "a b c"

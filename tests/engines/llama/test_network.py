@@ -92,11 +92,6 @@ def test_shared_beginnings_are_common_and_leave_something(rows: list[list[int]])
     assert all(count > 1 for prefix, count in groups.items() if prefix)
 
 
-def test_same_documents_are_shared() -> None:
-    documents = list(range(40))
-    assert shared_lengths([[*documents, 50, 51], [*documents, 60], [99, 98, 97]]) == [40, 40, 0]
-
-
 @pytest.mark.parametrize("length", [1, 2, 700])
 def test_lengths_at_the_edges(length: int) -> None:
     row = [TOKENIZER.begin, *([TOKENIZER.ids["Ada"]] * (length - 1))]

@@ -1,18 +1,15 @@
 """HfEngine on a tiny checkpoint, beside plain one-prompt passes of transformers itself."""
 
-import asyncio
 import json
 import math
-import threading
 
 import numpy as np
 import pytest
-from support.polling import aeventually
 from support.tiny_checkpoint import TEMPLATE, make_checkpoint
 
 from ragguard.engines.base import Message, Prompt
 from ragguard.engines.chat_frames import SWITCH_OFF
-from ragguard.engines.local.hf import CausalModel, HfEngine
+from ragguard.engines.local.hf import HfEngine
 from ragguard.engines.nano.nano_engine import NanoEngine, write_checkpoint
 from ragguard.errors import EngineRejected, InvalidInput
 
@@ -176,22 +173,6 @@ async def test_a_model_without_a_template(tmp_path):
     with pytest.raises(InvalidInput, match="prompt 1"):
         await engine.label_probs(["who ?", ""], ["A"])
     await engine.aclose()
-
-
-async def test_the_event_loop_is_never_held_up(engine, monkeypatch):
-    await engine.info()
-    compute, computing, may_go_on = CausalModel.draw, threading.Event(), threading.Event()
-
-    def held(*args, **more):
-        computing.set()
-        assert may_go_on.wait(20), "the loop, which lets it go on, is held up"
-        return compute(*args, **more)
-
-    monkeypatch.setattr(CausalModel, "draw", held)
-    call = asyncio.ensure_future(engine.sample(TEXTS, n=2, max_tokens=3))
-    await aeventually(computing.is_set)
-    may_go_on.set()
-    await call
 
 
 async def test_folder_or_dtype_that_cannot_be_loaded_is_an_error(tmp_path):

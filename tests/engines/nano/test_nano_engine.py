@@ -15,10 +15,9 @@ from support.polling import aeventually
 
 import ragguard.engines.nano
 from ragguard import DistractorGuard, Passage, RagGuard, RetrievalStep, Run, connect, world
-from ragguard.engines.base import Message
 from ragguard.engines.entailer import EngineEntailer, Pair
 from ragguard.engines.llama.network import Network
-from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, Tokenizer, load_tokenizer
+from ragguard.engines.nano.nano_engine import SPECIAL, NanoEngine, load_tokenizer
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import MARKER, find_out
 from ragguard.errors import UnfitText
@@ -33,13 +32,6 @@ def rendered(n: int, seed: int = 40) -> list[object]:
         for case in world.cases(n, seed=seed)
         for passage in case.pool()
     ]
-
-
-async def test_info_says_what_it_is() -> None:
-    info = await NanoEngine().info()
-    assert (info.kind, info.prompts, info.mode) == ("nano", "nano", "first_token")
-    assert info.fingerprint.startswith("nano:")
-    assert (info.context or 0) >= 512
 
 
 async def test_profile_of_nano_is_what_looking_at_it_finds() -> None:
@@ -74,19 +66,6 @@ async def test_the_loop_stays_free_while_it_computes(monkeypatch: pytest.MonkeyP
     await aeventually(computing.is_set)
     may_go_on.set()
     await call
-
-
-async def test_long_texts_become_ids_off_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    where = set()
-
-    def encode_chat(self: Tokenizer, messages: object) -> list[int]:
-        where.add(threading.get_ident())
-        return [self.begin, self.answer]
-
-    monkeypatch.setattr(Tokenizer, "encode_chat", encode_chat)
-    await NanoEngine().label_probs(["Ada Berg was born in Port Tarnwick. " * 100] * 20, ["A"])
-    assert where
-    assert threading.get_ident() not in where
 
 
 async def test_a_hostile_passage_cannot_end_the_prompt() -> None:
@@ -149,10 +128,6 @@ def test_no_text_spells_a_special_token(text: str) -> None:
     assert not special & set(TOKENIZER.encode(text))
 
 
-def test_unknown_words_are_named() -> None:
-    assert TOKENIZER.unknown_words("Ada Berg flew to Zürich") == ["flew", "Zürich"]
-
-
 QUESTION = "Who was the first man on the Moon?"
 PASSAGES = [
     Passage("Apollo 11 landed the first humans on the Moon in July 1969; Neil Armstrong stepped out first."),
@@ -171,15 +146,6 @@ PASSAGES = [
 )
 async def test_text_of_which_nano_does_not_know_a_seventh_of_the_words_is_refused(text):
     with pytest.raises(UnfitText, match=r"nano does not know [\d.]+% of the words"):
-        await connect("nano").label_probs([text], ["A"])
-
-
-async def test_the_share_that_is_named_is_above_the_largest_one():
-    tokenizer = load_tokenizer()
-    known = next(word for word in tokenizer.words if word.isalpha())
-    template = len(tokenizer.encode_chat([Message("user", "")]))
-    text = " ".join(["Xq"] * 20 + [known] * (133 - 20 - template))  # 20 of 133 are 15.04 %
-    with pytest.raises(UnfitText, match=r"know 15\.1% of the words of a prompt \(at most 15%"):
         await connect("nano").label_probs([text], ["A"])
 
 
