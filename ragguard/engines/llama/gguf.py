@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,56 +28,50 @@ _MATRICES = {
     "q": "attn_q", "k": "attn_k", "v": "attn_v", "o": "attn_output", "gate": "ffn_gate", "up": "ffn_up",
     "down": "ffn_down", "input_norm": "attn_norm", "post_norm": "ffn_norm",
 }  # fmt: skip
-NEEDED = ("gguf", "tokenizers", "jinja2")
+_NEEDED = ("gguf", "tokenizers", "jinja2")
 """The packages of the extra `smol`."""
 
 
-@dataclass(frozen=True, slots=True)
 class GgufFile:
     """A GGUF file whose header was read and checked; the weights are read when the network is made."""
 
-    path: Path
-    reader: Any
-    values: Mapping[str, Any]
-    """The metadata, without the tokenizer's long lists."""
+    def __init__(self, path: Path, reader: Any) -> None:
+        self.path = path
+        self._fields = reader.fields
+        self._tensors = {tensor.name: tensor for tensor in reader.tensors}
 
     @property
     def name(self) -> str:
-        return str(self.values.get("general.name") or self.path.stem)
+        return str(self.value("general.name") or self.path.stem)
 
-    def lists(self, key: str) -> list[Any]:
-        """Returns a list of the metadata, such as the tokens; empty where the file has none."""
-        field = self.reader.fields.get(key)
-        return [] if field is None else list(field.contents())
+    def value(self, key: str, default: Any = None) -> Any:
+        """Returns a value of the metadata."""
+        field = self._fields.get(key)
+        return default if field is None else field.contents()
 
     def identity(self) -> str:
         """Returns a digest of the file's size and of both of its ends."""
         size = f"{self.path.stat().st_size}".encode()
         return hashlib.sha256(size + ends_of(self.path)).hexdigest()[:16]
 
-    def config(self) -> Config:
-        """Returns the size of the network."""
-        heads = self._number("attention.head_count")
-        width = self._number("embedding_length")
-        return Config(
-            vocab_size=int(self._tensor("token_embd.weight").shape[1]),
+    def transformer(self) -> Transformer:
+        """Reads and dequantises all weights, one layer at a time."""
+        embed = self._read("token_embd.weight")
+        heads, width = self._number("attention.head_count"), self._number("embedding_length")
+        config = Config(
+            vocab_size=len(embed),
             hidden_size=width,
             num_hidden_layers=self._number("block_count"),
             num_attention_heads=heads,
             num_key_value_heads=self._number("attention.head_count_kv", heads),
             head_dim=self._number("rope.dimension_count", width // heads),
             intermediate_size=self._number("feed_forward_length"),
-            rope_theta=float(self.values.get("llama.rope.freq_base", 10_000.0)),
-            rms_norm_eps=float(self.values.get("llama.attention.layer_norm_rms_epsilon", 1e-5)),
+            rope_theta=float(self.value("llama.rope.freq_base", 10_000.0)),
+            rms_norm_eps=float(self.value("llama.attention.layer_norm_rms_epsilon", 1e-5)),
             max_position_embeddings=self._number("context_length"),
         )
-
-    def transformer(self) -> Transformer:
-        """Reads and dequantises all weights, one layer at a time."""
-        config = self.config()
-        output = self._read("output.weight") if "output.weight" in self._names() else None
-        embed, norm = self._read("token_embd.weight"), self._read("output_norm.weight")
-        return Transformer(config, embed, norm, self._layers(config), output)
+        output = self._read("output.weight") if "output.weight" in self._tensors else None
+        return Transformer(config, embed, self._read("output_norm.weight"), self._layers(config), output)
 
     def _layers(self, config: Config) -> Iterator[LayerWeights]:
         for i in range(config.num_hidden_layers):
@@ -87,21 +80,13 @@ class GgufFile:
             weights["k"] = _in_halves(weights["k"], config.num_key_value_heads)
             yield LayerWeights(**weights)
 
-    def _names(self) -> set[str]:
-        return {tensor.name for tensor in self.reader.tensors}
-
-    def _tensor(self, name: str) -> Any:
-        for tensor in self.reader.tensors:
-            if tensor.name == name:
-                return tensor
-        raise EngineRejected(
-            f"{self.path} holds no tensor {name}: it is no complete Llama model; get the file again"
-        )
-
     def _read(self, name: str) -> Floats:
         from gguf import dequantize
 
-        tensor = self._tensor(name)
+        if (tensor := self._tensors.get(name)) is None:
+            raise EngineRejected(
+                f"{self.path} holds no tensor {name}: it is no complete Llama model; get the file again"
+            )
         try:
             return np.asarray(dequantize(tensor.data, tensor.tensor_type), dtype=np.float32)
         except NotImplementedError as error:
@@ -111,7 +96,7 @@ class GgufFile:
             ) from error
 
     def _number(self, key: str, default: int | None = None) -> int:
-        value = self.values.get(f"llama.{key}", default)
+        value = self.value(f"llama.{key}", default)
         if value is None:
             raise EngineRejected(f"{self.path} does not say llama.{key}: get the file again")
         return int(value)
@@ -119,7 +104,7 @@ class GgufFile:
 
 def open_gguf(path: str | Path) -> GgufFile:
     """Reads and checks the header of a GGUF file; raises InvalidInput or EngineRejected with the way out."""
-    for package in NEEDED:
+    for package in _NEEDED:
         if find_spec(package) is None:
             raise MissingDependency(package, "models from GGUF files", "smol")
     file = Path(path).expanduser()
@@ -128,26 +113,17 @@ def open_gguf(path: str | Path) -> GgufFile:
     from gguf import GGUFReader
 
     try:
-        reader = GGUFReader(file)
-        values = {
-            key: field.contents()
-            for key, field in reader.fields.items()
-            if not key.startswith("tokenizer.") or len(field.data) <= 1
-        }
-    except (
-        Exception
-    ) as error:  # the library raises ValueError, IndexError, KeyError and others for what is no GGUF
+        found = GgufFile(file, GGUFReader(file))
+        kind, scaling = found.value("general.architecture"), found.value("llama.rope.scaling.type")
+    except Exception as error:  # the library raises ValueError, IndexError, KeyError and others
         raise EngineRejected(f"{file} is no GGUF file, or is cut short ({error}): get it again") from error
-    if (kind := values.get("general.architecture")) != "llama":
+    if kind != "llama" or scaling not in (None, "none", ""):
+        other = f"a model of the architecture {kind}" if kind != "llama" else "scaled rotary positions"
         raise EngineRejected(
-            f"{file} holds a model of the architecture {kind}; only the Llama architecture is computed here: serve "
-            "the model with llama.cpp or Ollama and give the server's address"
+            f"{file} holds {other}; only the plain Llama architecture is computed here: serve the model with llama.cpp "
+            "or Ollama and give the server's address"
         )
-    if values.get("llama.rope.scaling.type", "none") not in ("none", ""):
-        raise EngineRejected(
-            f"{file} scales its rotary positions, which is not computed here: serve the model with llama.cpp"
-        )
-    return GgufFile(file, reader, values)
+    return found
 
 
 def _in_halves(matrix: Floats, heads: int) -> Floats:
@@ -169,27 +145,26 @@ class GgufTokenizer:
     """A tokenizer made of a GGUF file."""
 
     def __init__(self, file: GgufFile) -> None:
-        self._tokens: list[str] = file.lists("tokenizer.ggml.tokens")
-        kinds = file.lists("tokenizer.ggml.token_type")
+        self._file = file
+        self._tokens: list[str] = file.value("tokenizer.ggml.tokens", [])
+        kinds = file.value("tokenizer.ggml.token_type", [])
         self._special = {i for i, kind in enumerate(kinds) if kind == _CONTROL}
         self.added_tokens_decoder = {
             i: self._tokens[i] for i, kind in enumerate(kinds) if kind in (_CONTROL, _USER_DEFINED)
         }
         """The tokens that stand for themselves in a text, by their ids."""
         self._tokenizer = _made(file, self._tokens, self.added_tokens_decoder)
-        self._values = file.values
-        self.chat_template = file.values.get("tokenizer.chat_template") or None
+        self.chat_template = file.value("tokenizer.chat_template") or None
 
     @property
     def ends(self) -> frozenset[int]:
         """The tokens that end an answer."""
-        keys = ("tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id")
-        return frozenset(int(self._values[key]) for key in keys if key in self._values)
+        return frozenset(token for name in ("eos", "eot") if (token := self._id(name)) is not None)
 
     def __call__(self, text: str | Sequence[str], add_special_tokens: bool = False) -> Mapping[str, Any]:
         """Returns the ids of a text, or of each of several, under `input_ids`."""
-        begin = self._values.get("tokenizer.ggml.bos_token_id")
-        first = [int(begin)] if add_special_tokens and begin is not None else []
+        begin = self._id("bos")
+        first = [begin] if add_special_tokens and begin is not None else []
         if isinstance(text, str):
             return {"input_ids": first + self._tokenizer.encode(text, add_special_tokens=False).ids}
         found = self._tokenizer.encode_batch(list(text), add_special_tokens=False)
@@ -216,9 +191,14 @@ class GgufTokenizer:
             **settings,
         )
 
+    def _id(self, name: str) -> int | None:
+        """Returns the id of the token with a role, such as `bos`."""
+        token = self._file.value(f"tokenizer.ggml.{name}_token_id")
+        return None if token is None else int(token)
+
     def _named(self, name: str) -> str:
-        token = self._values.get(f"tokenizer.ggml.{name}_token_id")
-        return "" if token is None else self._tokens[int(token)]
+        token = self._id(name)
+        return "" if token is None else self._tokens[token]
 
 
 def _refuse(message: str) -> None:
@@ -228,29 +208,25 @@ def _refuse(message: str) -> None:
 
 
 def _made(file: GgufFile, tokens: list[str], added: Mapping[int, str]) -> Any:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers
 
-    kind = file.values.get("tokenizer.ggml.model")
-    split = file.values.get("tokenizer.ggml.pre", "default")
-    vocabulary = {token: i for i, token in enumerate(tokens)}
-    if kind == "gpt2" and split in _SPLITS:
-        merges = [tuple(merge.split(" ", 1)) for merge in file.lists("tokenizer.ggml.merges")]
-        made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=split == "llama-bpe"))
-        steps: list[Any] = []
-        if split == "smollm":
-            steps.append(pre_tokenizers.Digits(individual_digits=True))
-        if split == "llama-bpe":
-            from tokenizers import Regex
-
-            steps.append(pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
-        steps.append(pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=split != "llama-bpe"))
-        made.pre_tokenizer = pre_tokenizers.Sequence(steps)
-        made.decoder = decoders.ByteLevel()
-    else:
+    kind, split = file.value("tokenizer.ggml.model"), file.value("tokenizer.ggml.pre", "default")
+    if kind != "gpt2" or split not in _SPLITS:
         raise EngineRejected(
             f"{file.path} has a tokenizer of the kind {kind} ({split}); known is gpt2 ({', '.join(_SPLITS)}): serve "
             "the model with llama.cpp or Ollama and give the server's address"
         )
+    vocabulary = {token: i for i, token in enumerate(tokens)}
+    merges = [tuple(merge.split(" ", 1)) for merge in file.value("tokenizer.ggml.merges", [])]
+    llama3 = split == "llama-bpe"
+    made = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=llama3))
+    steps: list[Any] = [pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=not llama3)]
+    if split == "smollm":
+        steps.insert(0, pre_tokenizers.Digits(individual_digits=True))
+    if llama3:
+        steps.insert(0, pre_tokenizers.Split(Regex(_LLAMA3), behavior="isolated"))
+    made.pre_tokenizer = pre_tokenizers.Sequence(steps)
+    made.decoder = decoders.ByteLevel()
     made.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in added.values()])
     return made
 

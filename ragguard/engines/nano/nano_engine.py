@@ -85,7 +85,7 @@ def load_network() -> Network:
     config, weights = _weights()
     whole = Config(**config, num_key_value_heads=config["num_attention_heads"])
     layers = (
-        LayerWeights(**{name: weights[name][i].astype(np.float32) for name in LayerWeights._fields})
+        LayerWeights(**{name: weights[name][i].astype(np.float32) for name in _MATRICES})
         for i in range(whole.num_hidden_layers)
     )
     embed, norm = (weights[name].astype(np.float32) for name in ("embed", "norm"))
