@@ -40,7 +40,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "Scorers": {"ragguard.scorers": "Belief Utility Coverage Contested Grades"},
     "The guard": {
         "ragguard.guard": """
-            DistractorGuard DistractorGuard.calibrate UtilityThreshold HelpThreshold TopUtility TokenBudget Deduplicate
+            DistractorGuard DistractorGuard.calibrate UtilityThreshold HelpThreshold TopUtility
             Example
         """,
     },

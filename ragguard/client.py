@@ -181,8 +181,8 @@ class RagGuard:
         """The recorder, to which integrations report runs and retrievals."""
         self._advisers = PerProcess(partial(_adviser_of, self._services))
         advisers = self._advisers  # without the RagGuard, which an integration may outlive
-        self.recorder.advise = lambda run, budget_ms: advisers.get().advise_captured(run, budget_ms)
-        self.recorder.aadvise = lambda run, budget_ms: advisers.get().aadvise_captured(run, budget_ms)
+        self.recorder.advise = lambda run, budget_ms: advisers.get().advise(run, budget_ms)
+        self.recorder.aadvise = lambda run, budget_ms: advisers.get().aadvise(run, budget_ms)
         self._service.pipeline.get()  # raises at once for a wrong address or scorer
 
     @property

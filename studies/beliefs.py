@@ -121,7 +121,12 @@ class Beliefs:
             measures["judge"] = float(np.mean([grades[sample.text] for sample in samples]))
             measures["relevance"] = max((relevances[text] for text in context), default=0.0)
             estimate, votes = believed[context], alike[context]
-            if not isinstance(estimate, RagguardError) and estimate.soft and estimate.hard:
+            if (
+                not isinstance(estimate, RagguardError)
+                and estimate.soft
+                and estimate.hard
+                and estimate.entropy
+            ):
                 measures["semantic_entropy"] = estimate.entropy.value
                 measures["seper"], measures["seper_hard"] = estimate.soft.value, estimate.hard.value
             if not isinstance(votes, RagguardError) and votes.soft:
@@ -135,7 +140,7 @@ async def _grades(asked: Asked, texts: Sequence[str], ask: Asker, prompts: Promp
     """Returns the judge's grade of each answer, from 1 to 5, compared with the references."""
     questions = [response_grade(prompts, asked.question, text, asked.references) for text in texts]
     return {
-        text: read_rating(question, answered(answer)).expectation
+        text: read_rating(question, answered(answer)).expectation or 0.0
         for text, question, answer in zip(texts, questions, await ask(questions), strict=True)
     }
 
@@ -147,7 +152,7 @@ async def _relevances(
     texts = list(dict.fromkeys(text for context in contexts for text in context))
     questions = [relevance(prompts, asked.question, text) for text in texts]
     return {
-        text: read_relevance(question, answered(answer)).p
+        text: read_relevance(question, answered(answer)).value
         for text, question, answer in zip(texts, questions, await ask(questions), strict=True)
     }
 

@@ -162,7 +162,7 @@ async def _answers(
 
 def _relevance(question: LabelQuestion, answer: LabelAnswer) -> float:
     try:
-        return read_relevance(question, answer).p
+        return read_relevance(question, answer).value
     except LowLabelMass:
         return math.nan
 

@@ -27,7 +27,7 @@ PUBLIC = {
         Prompt Retry Sample Samples Span VllmEngine connect_entailer
     """,
     "ragguard.guard": """
-        Calibration Deduplicate DistractorGuard Example HelpThreshold Judged Policy TokenBudget TopUtility
+        Calibration DistractorGuard Example HelpThreshold Judged Policy TopUtility
         UtilityThreshold
     """,
     "ragguard.parts": """

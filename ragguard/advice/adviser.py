@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -28,7 +27,7 @@ from ragguard.advice.calibration import (
 from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
 from ragguard.capture.recorder import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
-from ragguard.records import Advice, RetrievalStep, Run, Usage
+from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds
 from ragguard.runtime.deadline import seconds_left, until
 from ragguard.runtime.faults import describe
@@ -100,97 +99,59 @@ class Adviser:
     def __reduce__(self) -> NoReturn:
         raise TypeError("an Adviser cannot be pickled: it holds connections; use the `advice` of a RagGuard")
 
-    def advise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
+    def advise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Does what `aadvise` does, from synchronous code; an event loop that calls it stands still meanwhile.
 
         Args:
-            run: The run as it stands.
+            run: The run as it stands, or one that is being captured.
             budget_ms: How many milliseconds it may take.
         """
-        return self._advise(_AdviceCall(budget_ms).about(run))
-
-    def _advise(self, began: _AdviceCall) -> Advice:
-        """Waits for the advice of a call that has its run."""
+        call = _AdviceCall(run, budget_ms)
         if self._loop.is_current():
-            return began.failed(
+            return call.failed(
                 "called on ragguard's own thread, where it would wait for itself: await aadvise"
             )
         try:
-            return self._loop.run(self._aadvise(began), seconds_left(began.deadline) + 2 * GRACE_S)
+            return self._loop.run(self._advised(call), seconds_left(call.deadline) + 2 * GRACE_S)
         except TimeoutError:
-            return self._late(began, "the thread that scores is busy")
+            return self._late(call, f"{call.awaited} is busy")
+        except AdviceError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return began.failed(describe(error))
+            return call.failed(describe(error))
 
-    async def aadvise(self, run: Run, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns advice about a run as it stands. Raises AdviceError for a run without a question or a step, never for
-        what an engine does.
+    async def aadvise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
+        """Returns advice about a run as it stands; of a framework's run, or one that was resumed, the store alone has
+        all steps. Raises AdviceError for a run without a question or a step, never for what an engine does.
 
         Args:
-            run: The run as it stands.
+            run: The run as it stands, or one that is being captured.
             budget_ms: How many milliseconds it may take.
         """
         running_loop("aadvise()")
-        return await self._aadvise(_AdviceCall(budget_ms).about(run))
+        return await self._advised(_AdviceCall(run, budget_ms))
 
-    async def _aadvise(self, began: _AdviceCall) -> Advice:
-        """Does what `_advise` does, without blocking the event loop. A call waits for its turn on the caller's own
-        loop, so that one that is not admitted costs the thread that scores nothing."""
-        if not began.readable:
-            return began.nothing_read()
+    async def _advised(self, call: _AdviceCall) -> Advice:
+        """Returns the advice. A call waits for its turn on the caller's own loop, so that one that is not admitted
+        costs the thread that scores nothing."""
         try:
-            async with self._admission.admitted(began.deadline):
-                async with asyncio.timeout(seconds_left(began.deadline) + GRACE_S):
-                    return await self._loop.within(self._judged(began))
+            if (captured := call.captured) is not None:
+                async with asyncio.timeout(seconds_left(call.deadline)):
+                    run = await self._loop.within(self._asking.captured_run(captured.id, captured.known))
+                call.take(run or Run(captured.id), redacted=True)
+            if not _is_readable(call.run.steps):
+                return call.advice(Advice("rephrase", reasons=["no step has brought a passage with a text"]))
+            async with self._admission.admitted(call.deadline):
+                async with asyncio.timeout(seconds_left(call.deadline) + GRACE_S):
+                    return await self._loop.within(self._judged(call))
         except EngineTimeout:
-            return self._late(began, "other calls for advice are being judged, and too little time was left")
+            return self._late(call, "other calls for advice are being judged, and too little time was left")
         except TimeoutError:
-            return self._late(began, "the thread that scores is busy")
+            return self._late(call, f"{call.awaited} is busy")
+        except AdviceError:
+            raise
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return began.failed(describe(error))
-
-    def advise_captured(self, captured: CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
-        """Does what `aadvise_captured` does, from synchronous code.
-
-        Args:
-            captured: The run.
-            budget_ms: How many milliseconds it may take.
-        """
-        if captured.known is not None and not captured.in_store:
-            return self.advise(captured.known, budget_ms)
-        began = _AdviceCall(budget_ms)
-        if self._loop.is_current():
-            return self._advise(began)
-        try:
-            run = self._loop.run(
-                self._asking.captured_run(captured.id, captured.known), seconds_left(began.deadline)
-            )
-        except TimeoutError:
-            return began.late("the thread that writes is busy")
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return began.failed(describe(error))
-        return self._advise(began.about(run or Run(captured.id), redacted=True))
-
-    async def aadvise_captured(self, captured: CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
-        """Returns advice about a run as it was captured so far: the run of a framework, or one that was resumed; the
-        store alone has all its steps. Raises AdviceError as `aadvise` does.
-
-        Args:
-            captured: The run.
-            budget_ms: How many milliseconds it may take.
-        """
-        if captured.known is not None and not captured.in_store:
-            return await self.aadvise(captured.known, budget_ms)
-        running_loop("aadvise()")
-        began = _AdviceCall(budget_ms)
-        try:
-            async with asyncio.timeout(seconds_left(began.deadline)):
-                run = await self._loop.within(self._asking.captured_run(captured.id, captured.known))
-        except TimeoutError:
-            return began.late("the thread that writes is busy")
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return began.failed(describe(error))
-        return await self._aadvise(began.about(run or Run(captured.id), redacted=True))
+            return call.failed(describe(error))
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.
@@ -227,46 +188,41 @@ class Adviser:
         found.check(_identity(await self._asking.ask_about(Run(question="?"), [], priority=ADVISING)))
         self.calibration = found
 
-    async def _judged(self, began: _AdviceCall) -> Advice:
+    async def _judged(self, call: _AdviceCall) -> Advice:
         """Returns the advice, judged on the loop; waits no longer than the budget."""
         calibration, search = self.calibration, EvidenceSearch(self._contested)
         try:
-            async with until(began.deadline, "advice"):
-                evidence, view = await search.evidence(
-                    self._asker(began.run, ADVISING, began.deadline, redacted=began.redacted)
-                )
+            async with until(call.deadline, "advice"):
+                asker = self._asker(call.run, ADVISING, call.deadline, redacted=call.redacted)
+                evidence, view = await search.evidence(asker)
         except Exception as error:  # noqa: BLE001 - an engine may raise anything
-            if seconds_left(began.deadline):
-                return began.failed(describe(error), search.usage)
-            return self._late(began, describe(error), search.usage)
+            if seconds_left(call.deadline):
+                return call.failed(describe(error), search.usage)
+            return self._late(call, describe(error), search.usage)
         found = judge(evidence, calibration)
-        numbers = evidence.numbers | {
+        found.numbers = evidence.numbers | {
             "sufficiency": sufficiency(evidence),
             "threshold": THRESHOLD if calibration is None else calibration.threshold,
         }
-        return began.advice(
-            Advice(
-                found.action, evidence.open, found.expected_gain, found.stderr, reasons=found.reasons,
-                calibrated=calibration is not None, numbers=numbers, usage=search.usage,
-                engine=view.setting.engine.fingerprint,
-            )
-        )  # fmt: skip
+        found.usage, found.engine = search.usage, view.setting.engine.fingerprint
+        return call.advice(found)
 
-    def _late(self, began: _AdviceCall, why: str, usage: Usage | None = None) -> Advice:
+    def _late(self, call: _AdviceCall, why: str, usage: Usage | None = None) -> Advice:
         """Returns the advice where the budget is over: `why`, unless an engine's error is known that it waited for."""
-        error = self._asking.failure_since(began.monotonic - SHARED_S)
-        if error is None:
-            return began.late(why, usage)
-        return began.failed(f"{describe(error)} (no judgement within {began.budget_ms:g} ms)", usage)
+        error = self._asking.failure_since(call.monotonic - SHARED_S)
+        if error is not None:
+            return call.failed(f"{describe(error)} (no judgement within {call.budget_ms:g} ms)", usage)
+        return call.unjudged("timeout", f"not judged within {call.budget_ms:g} ms: {why}", usage)
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
         useful = [
             (one.run, one) if isinstance(one, KnownOutcome) else (one, None)
             for one in given
-            if isinstance(one, KnownOutcome) or not _lacks(one)
+            if isinstance(one, KnownOutcome) or _can_be_judged(one)
         ]
-        check_runs(len(useful), max_loss, _skipped(given))  # before the models are asked
+        skipped = len(given) - len(useful)
+        check_runs(len(useful), max_loss, skipped)  # before the models are asked
         if all(len(_stages(run, known)) < 2 for run, known in useful):
             raise CalibrationError(
                 f"each of the {len(useful)} runs searched once, which says nothing about when to stop: give runs of an "
@@ -280,7 +236,7 @@ class Adviser:
         threshold, loss, saved = choose_threshold(ended, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
-            threshold, max_loss, len(useful), len(given) - len(useful), loss=loss, steps_saved=saved, engine=engine,
+            threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, engine=engine,
             judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts, gains=gains_of(ended),
             beside=beside,
         )  # fmt: skip
@@ -312,15 +268,27 @@ class Adviser:
 class _AdviceCall:
     """A call for advice under way: its run, its deadline and its outcome."""
 
-    def __init__(self, budget_ms: float) -> None:
+    def __init__(self, about: Run | CapturedRun, budget_ms: float) -> None:
         self.budget_ms = milliseconds("budget_ms", budget_ms)
-        self.run, self.readable, self.redacted = Run(), False, False
-        self._step_id = ""
         self._started, self._clock = time.time_ns(), time.perf_counter()
         self.monotonic = time.monotonic()
         self.deadline = self.monotonic + budget_ms / 1e3
+        self.run, self.redacted, self._step_id = Run(), False, ""
+        self.captured: CapturedRun | None = None
+        """The captured run whose steps are in the store; None once the run is known."""
+        if not isinstance(about, CapturedRun):
+            self.take(about)
+        elif about.in_store or about.known is None:
+            self.captured = about
+        else:
+            self.take(about.known)
 
-    def about(self, run: Run, *, redacted: bool = False) -> _AdviceCall:
+    @property
+    def awaited(self) -> str:
+        """What the call waits for."""
+        return "the thread that scores" if self.captured is None else "the thread that writes"
+
+    def take(self, run: Run, *, redacted: bool = False) -> None:
         """Takes the run that the call is about; raises AdviceError for one about which none can be given."""
         if not isinstance(run, Run):
             raise InvalidInput("run", run, "a Run")
@@ -328,9 +296,8 @@ class _AdviceCall:
             raise AdviceError(f"run {run.id} has no step yet: ask for advice after a retrieval has ended")
         if not run.question.strip():
             raise AdviceError(f"run {run.id} has no question, which advice is about: set run.question before")
-        self.run, self.redacted, self.readable = run, redacted, _is_readable(run.steps)
+        self.run, self.redacted, self.captured = run, redacted, None
         self._step_id = numbered(run.steps)[-1][1].id
-        return self
 
     def advice(self, advice: Advice) -> Advice:
         """Returns the advice with the step that it follows, and its times."""
@@ -338,20 +305,13 @@ class _AdviceCall:
         advice.elapsed_ms = (time.perf_counter() - self._clock) * 1e3
         return advice
 
-    def nothing_read(self) -> Advice:
-        """Returns the advice about a run in which the model got no text to read; no engine is asked."""
-        return self.advice(Advice("rephrase", reasons=["no step has brought a passage with a text"]))
-
     def failed(self, why: str, usage: Usage | None = None) -> Advice:
         """Returns the advice to go on, since an engine failed."""
-        return self.advice(
-            Advice("continue", reasons=[f"not judged: {why}"], status="error", usage=usage or Usage())
-        )
+        return self.unjudged("error", f"not judged: {why}", usage)
 
-    def late(self, why: str, usage: Usage | None = None) -> Advice:
-        """Returns the advice to go on, since the budget is over."""
-        reason = f"not judged within {self.budget_ms:g} ms: {why}"
-        return self.advice(Advice("continue", reasons=[reason], status="timeout", usage=usage or Usage()))
+    def unjudged(self, status: AdviceStatus, reason: str, usage: Usage | None = None) -> Advice:
+        """Returns the advice to go on."""
+        return self.advice(Advice("continue", reasons=[reason], status=status, usage=usage or Usage()))
 
 
 def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None = None) -> Run:
@@ -371,18 +331,9 @@ def _stages(run: Run, known: KnownOutcome | None) -> Sequence[Run]:
     return [_open_run(run, [step for _, step in steps[:end]], run.references) for end in ends]
 
 
-def _lacks(run: Run) -> str:
-    """Returns what a run lacks to be judged by its references; empty where it lacks nothing."""
-    if not any(one.strip() for one in run.references or ()):
-        return "no references"
-    return "" if run.question.strip() and run.steps else "no question or no step"
-
-
-def _skipped(given: Sequence[Run | KnownOutcome]) -> str:
-    """Returns how many runs have no known outcome, and why, as a part of a sentence; empty where all have one."""
-    lacking = Counter(_lacks(one) for one in given if isinstance(one, Run))
-    del lacking[""]
-    return "".join(f", {count} skipped: {what}" for what, count in lacking.items())
+def _can_be_judged(run: Run) -> bool:
+    """Returns whether a run has what it takes to be judged by its references."""
+    return any(one.strip() for one in run.references or ()) and bool(run.question.strip() and run.steps)
 
 
 def _is_readable(steps: Sequence[RetrievalStep]) -> bool:

@@ -143,13 +143,13 @@ class AdviceCalibration:
         return cls(**fields, gains=[Gain(**one) for one in gains])
 
 
-def check_runs(runs: int, max_loss: float, skipped: str = "") -> None:
-    """Raises `CalibrationError` where so few runs with a known outcome cannot keep the promise; `skipped` says what was
-    given beside them, and why it says nothing."""
+def check_runs(runs: int, max_loss: float, skipped: int = 0) -> None:
+    """Raises `CalibrationError` where so few runs with a known outcome cannot keep the promise; others were skipped."""
     least = least_examples("max_loss", max_loss)
     if runs < least:
+        others = f" ({skipped} without references, a question or a step were skipped)" if skipped else ""
         raise CalibrationError(
-            f"{runs} runs with a known outcome were given{skipped}; to lose at most {max_loss:g} of correctness by "
+            f"{runs} runs with a known outcome were given{others}; to lose at most {max_loss:g} of correctness by "
             f"stopping, at least {least} are needed: give more, or allow a larger loss"
         )
 
@@ -158,14 +158,11 @@ def better_ends(traces: Sequence[Trace]) -> tuple[list[Trace], str]:
     """Returns the traces up to where the agent stops by itself, if its answers there are on average at least as right
     as those at the end; else whole. The word says which."""
     stops = [len(one.correct) if one.own_stop is None else one.own_stop for one in traces]
-    own = sum(one.correct[stop - 1] for one, stop in zip(traces, stops, strict=True) if one.correct)
-    if all(one.own_stop is None for one in traces) or own < sum(
-        one.correct[-1] for one in traces if one.correct
-    ):
+    cut = [Trace(one.sufficiency[:stop], one.correct[:stop]) for one, stop in zip(traces, stops, strict=True)]
+    own, end = (sum(one.correct[-1] for one in whole if one.correct) for whole in (cut, traces))
+    if own < end or all(one.own_stop is None for one in traces):
         return list(traces), "end"
-    return [
-        Trace(one.sufficiency[:stop], one.correct[:stop]) for one, stop in zip(traces, stops, strict=True)
-    ], "own stop"
+    return cut, "own stop"
 
 
 def choose_threshold(traces: Sequence[Trace], max_loss: float) -> tuple[float, float, float]:

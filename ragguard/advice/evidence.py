@@ -9,11 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeAlias
+from itertools import takewhile
+from typing import Any, TypeAlias
 
 from ragguard.advice.calibration import AdviceCalibration
 from ragguard.errors import RagguardError, shown_apart
-from ragguard.records import AdviceAction, Usage
+from ragguard.records import Advice, AdviceAction, Usage
 from ragguard.scorers.answers import verdict_of
 from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.contested import SURE, Conflict, Contested, find_conflicts
@@ -104,14 +105,8 @@ class EvidenceSearch:
 
     contested: Contested
     _asking: MeteredAsk | None = None
-    _ratings: Ratings = field(default_factory=lambda: Ratings(()))
-    _conflicts: Sequence[Conflict] = ()
-    _relevant: dict[str, list[str]] = field(default_factory=dict)
-    """The texts of each step that are relevant to its query, by the id of the step."""
-    _utilities: list[float] = field(default_factory=list)
-    _helped: set[str] = field(default_factory=set)
-    _p_answer: float = 0.0
     _unjudged: dict[str, None] = field(default_factory=dict)
+    _found: Evidence | None = None
 
     @property
     def usage(self) -> Usage:
@@ -121,73 +116,80 @@ class EvidenceSearch:
     async def evidence(self, ask_about: AskAbout) -> tuple[Evidence, View]:
         """Returns the evidence, and the run as it was seen."""
         view = await ask_about([self._search])
-        return self._found(view), view
-
-    def _found(self, view: View) -> Evidence:
-        """Returns the evidence so far."""
-        turns, over = _turns(view), len(view.steps_over_cap)
-        if over:
-            most = view.setting.caps.steps
-            self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
-        covered: dict[int, int] = {}
-        for turn, steps in enumerate(turns, 1):
-            for number in self._answered_by(steps):
-                covered.setdefault(number, turn)
-        return Evidence(
-            self._ratings.sub_questions,
-            tuple(covered.get(number, 0) for number in range(len(self._ratings.sub_questions))),
-            len(turns),
-            tuple(self._conflicts),
-            redundancy=self._redundancy(turns),
-            p_answer=self._p_answer,
-            utilities=tuple(self._utilities),
-            turns_without_help=self._turns_without_help(turns),
-            unjudged=tuple(self._unjudged),
-        )
+        assert self._found is not None
+        return self._found, view
 
     async def _search(self, view: View, ask: Ask) -> None:
         """Asks which passages are relevant, then what these answer and do for the reader, then what contradicts. Of the
         other passages those of a last turn that brought nothing relevant are asked about alone: they may mislead."""
         asking = self._asking = MeteredAsk(ask)
+        prompts, turns = view.setting.prompts, _turns(view)
         read = [(step, at) for step in view.steps for at in step.got if at in step.judged]
-        relevant = await self._beginning(view, read, asking)
+        asked, relevant = await self._beginning(view, read, asking)
         texts = list(dict.fromkeys(step.all[at].text for step, at in relevant))
-        last = {id(step) for step in _turns(view)[-1]}
+        last = {id(step) for step in turns[-1]}
         weighed = relevant
         if not any(id(step) in last for step, _ in relevant):
             weighed = [*relevant, *(one for one in read if id(one[0]) in last)]
-        rated = self._ratings.questions(texts, view.setting.judge_prompts)
-        prompts = view.setting.prompts
+        ratings = Ratings(asked)
+        rated = ratings.questions(texts, view.setting.judge_prompts)
         abstentions = [
             abstention(prompts, view.run.question, *fitting(view, view.steps).passages),
             *(abstention(prompts, view.query_of(step), step.all[at].text) for step, at in weighed),
         ]
         whole, *answers = await asking([*abstentions, *rated])
-        self._p_answer = 1 - read_abstention(answered(whole)).p
-        cells = self._ratings.read(texts, rated, answers[len(weighed) :])
+        p_answer = 1 - read_abstention(answered(whole)).value
+        cells = ratings.read(texts, rated, answers[len(weighed) :])
         self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
-        errors: list[RagguardError] = []
-        sure: dict[str, None] = {}
-        for number, ((step, at), answer) in enumerate(zip(weighed, answers, strict=False)):
-            if isinstance(answer, RagguardError):
-                errors.append(answer)
-                continue
-            sign = 1 if number < len(relevant) else -1
-            worth = sign * (1 - read_abstention(answer).p)
-            if worth >= HELPS:
-                self._helped.add(step.step.id)
-            if worth >= SURE:
-                sure[step.all[at].text] = None
-            if id(step) in last:
-                self._utilities.append(worth)
-        self._note(errors, of=len(weighed))
-        self._conflicts = await find_conflicts(self.contested, view, self._ratings, asking, sure)
+        worths = [
+            answer
+            if isinstance(answer, RagguardError)
+            else (1 if number < len(relevant) else -1) * (1 - read_abstention(answer).value)
+            for number, answer in enumerate(answers[: len(weighed)])
+        ]
+        self._note([one for one in worths if isinstance(one, RagguardError)], of=len(weighed))
+        judged = [
+            (step, step.all[at].text, worth)
+            for (step, at), worth in zip(weighed, worths, strict=True)
+            if not isinstance(worth, RagguardError)
+        ]
+        sure = {text: None for _, text, worth in judged if worth >= SURE}
+        conflicts = await find_conflicts(self.contested, view, ratings, asking, sure)
+        helped = {id(step) for step, _, worth in judged if worth >= HELPS}
+        in_vain = [not any(id(step) in helped for step in turn) for turn in turns]
+        by_turn = [
+            {
+                number
+                for step, at in relevant
+                if any(step is one for one in turn)
+                for number in ratings.answered_by(step.all[at].text, self.contested.eta)
+            }
+            for turn in turns
+        ]
+        before = set[int]().union(*by_turn[:-1])
+        if view.steps_over_cap:
+            most = view.setting.caps.steps
+            self._unjudged[f"only the first {most} steps are judged; raise Caps(steps=...)"] = None
+        self._found = Evidence(
+            asked,
+            tuple(
+                next((turn for turn, numbers in enumerate(by_turn, 1) if number in numbers), 0)
+                for number in range(len(asked))
+            ),
+            len(turns),
+            tuple(conflicts),
+            redundancy=len(by_turn[-1] & before) / len(by_turn[-1]) if by_turn[-1] else None,
+            p_answer=p_answer,
+            utilities=tuple(worth for step, _, worth in judged if id(step) in last),
+            turns_without_help=sum(1 for _ in takewhile(bool, reversed(in_vain))),
+            unjudged=tuple(self._unjudged),
+        )
 
     async def _beginning(
         self, view: View, read: Sequence[tuple[StepView, int]], asking: Ask
-    ) -> list[tuple[StepView, int]]:
+    ) -> tuple[tuple[str, ...], list[tuple[StepView, int]]]:
         """Asks for the sub-questions, and which passages are relevant to the queries that brought them; returns
-        these."""
+        both."""
         setting, given = view.setting, given_sub_questions(view)
         questions = [
             relevance(setting.judge_prompts, view.query_of(step), step.all[at].text) for step, at in read
@@ -197,40 +199,22 @@ class EvidenceSearch:
         answers: list[Any] = await asking(asked)
         if made:
             given = tuple(read_sub_questions(answered(answers.pop(0))))
-        self._ratings = Ratings(given[: setting.caps.sub_questions])
         relevant: list[tuple[StepView, int]] = []
         errors: list[RagguardError] = []
         for one, question, answer in zip(read, questions, answers, strict=True):
             try:
-                if read_relevance(question, answered(answer)).p >= 0.5:
+                if read_relevance(question, answered(answer)).value >= 0.5:
                     relevant.append(one)
             except RagguardError as error:
                 errors.append(error)
         self._note(errors, of=len(read))
-        self._relevant = {}
-        for step, at in relevant:
-            self._relevant.setdefault(step.step.id, []).append(step.all[at].text)
-        return relevant
+        return given[: setting.caps.sub_questions], relevant
 
     def _note(self, errors: Sequence[RagguardError], of: int) -> None:
         """Notes why single judgements `of` so many failed; raises the first error where all did."""
         if errors and len(errors) == of:
             raise errors[0]
         self._unjudged |= dict.fromkeys(str(error) for error in errors)
-
-    def _turns_without_help(self, turns: Sequence[Sequence[StepView]]) -> int:
-        helped = [any(step.step.id in self._helped for step in turn) for turn in reversed(turns)]
-        return helped.index(True) if any(helped) else len(helped)
-
-    def _answered_by(self, steps: Sequence[StepView]) -> set[int]:
-        """Returns the sub-questions that relevant passages of the steps answer."""
-        texts = {text for step in steps for text in self._relevant.get(step.step.id, ())}
-        return {number for text in texts for number in self._ratings.answered_by(text, self.contested.eta)}
-
-    def _redundancy(self, turns: Sequence[Sequence[StepView]]) -> float | None:
-        before = self._answered_by([step for turn in turns[:-1] for step in turn])
-        now = self._answered_by(turns[-1])
-        return len(now & before) / len(now) if now else None
 
 
 async def correctness(ask_about: AskAbout) -> float:
@@ -277,15 +261,6 @@ def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
     return fit(readable)
 
 
-class Judgement(NamedTuple):
-    """An action with its reasons, and the expected worth of another step."""
-
-    action: AdviceAction
-    reasons: list[str]
-    expected_gain: float | None
-    stderr: float | None
-
-
 def sufficiency(evidence: Evidence) -> float:
     """Returns how far what was read suffices, from 0 to 1.
 
@@ -295,7 +270,7 @@ def sufficiency(evidence: Evidence) -> float:
     return evidence.p_answer * evidence.coverage
 
 
-def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgement:
+def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
     """Returns the verdict. With a calibration `answer` depends on the sufficiency alone, since the promise is about
     that rule; without one nobody knows what a contradiction costs, and the action is `distrust`."""
     enough = sufficiency(evidence)
@@ -303,10 +278,13 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Judgemen
     gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
     shown, limit = shown_apart(enough, threshold)
     how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
+    action: AdviceAction
     if enough >= threshold and not (evidence.conflicts and calibration is None):
-        return Judgement("answer", [how, *_closed(evidence), *_contradictions(evidence)], gain, stderr)
-    action, why = _otherwise(evidence)
-    return Judgement(action, [*why, how, *_open(evidence)], gain, stderr)
+        action, reasons = "answer", [how, *_closed(evidence), *_contradictions(evidence)]
+    else:
+        action, why = _otherwise(evidence)
+        reasons = [*why, how, *_open(evidence)]
+    return Advice(action, evidence.open, gain, stderr, reasons=reasons, calibrated=calibration is not None)
 
 
 def _otherwise(evidence: Evidence) -> tuple[AdviceAction, list[str]]:

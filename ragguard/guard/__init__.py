@@ -3,24 +3,20 @@
 from ragguard.guard.calibration import Calibration, Example
 from ragguard.guard.guard import DistractorGuard
 from ragguard.guard.policies import (
-    Deduplicate,
     HelpThreshold,
     Judged,
     Policy,
-    TokenBudget,
     TopUtility,
     UtilityThreshold,
 )
 
 __all__ = [
     "Calibration",
-    "Deduplicate",
     "DistractorGuard",
     "Example",
     "HelpThreshold",
     "Judged",
     "Policy",
-    "TokenBudget",
     "TopUtility",
     "UtilityThreshold",
 ]

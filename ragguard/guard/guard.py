@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
-from typing import Any, NoReturn, cast
+from typing import Any, NoReturn
 
 from ragguard.analysis.conformal import check_same
 from ragguard.capture.anywhere import decided
@@ -32,7 +32,7 @@ from ragguard.guard.calibration import Calibration, Example, Order, calibrated, 
 from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
 from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
 from ragguard.guard.policies import HelpThreshold, Judged, Policy, PolicyChoice, UtilityThreshold
-from ragguard.records import Decision, Dropped, Passage
+from ragguard.records import Decision, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, true_or_false, whole_number
 from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
@@ -118,18 +118,6 @@ class DistractorGuard:
         )
         self._here.get()
 
-    @property
-    def _judge(self) -> PassageJudge:
-        return self._here.get().judge
-
-    @property
-    def _breaker(self) -> CircuitBreaker:
-        return self._here.get().breaker
-
-    @property
-    def _counts(self) -> DecisionCounts:
-        return self._here.get().counts
-
     def __copy__(self) -> DistractorGuard:
         """Returns the guard itself, as `deepcopy` does."""
         return self
@@ -146,29 +134,27 @@ class DistractorGuard:
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
-        began = time.monotonic()
-        given = _given_passages(passages)
-        return self._decision(self._in_background(query, given, self._deadline(began)), given, began)
+        call = _GuardCall(passages, self.budget_ms)
+        return self._decision(self._in_background(query, call), call)
 
     async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
         framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
         are none, never for what an engine, a policy or a passage does."""
-        began = time.monotonic()
-        given = _given_passages(passages)
-        return self._decision(await self._outcome(query, given, self._deadline(began)), given, began)
+        call = _GuardCall(passages, self.budget_ms)
+        return self._decision(await self._outcome(query, call), call)
 
     def health(self) -> GuardHealth:
         """Returns what this guard has decided so far, by status, and by cause where it could not judge."""
-        return self._counts.snapshot()
+        return self._here.get().counts.snapshot()
 
     def not_understood(self, tool: str) -> None:
         """Counts a result of a tool in which an integration recognised no passages, so that none was judged."""
-        self._counts.count_not_understood(tool)
+        self._here.get().counts.count_not_understood(tool)
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
-        return await self._judge.judged(query, list(enumerate(passages, 1)))
+        return await self._here.get().judge.judged(query, list(enumerate(passages, 1)))
 
     def calibrate(
         self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None,
@@ -198,7 +184,7 @@ class DistractorGuard:
         judged = await in_parallel(
             [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
-        engine, judge, prompts = await self._judge.identity()
+        engine, judge, prompts = await self._here.get().judge.identity()
         calibration = calibrated(
             judged, [one.gold for one in useful], max_gold_loss, confidence, order, self.min_keep,
             skipped=len(given) - len(useful), engine=engine, judge=judge, prompts=prompts,
@@ -213,7 +199,7 @@ class DistractorGuard:
     async def ause(self, calibration: Calibration | str | Path) -> None:
         """Uses a calibrated threshold from now on; refuses that of other models, prompts or another `min_keep`."""
         found = calibration if isinstance(calibration, Calibration) else Calibration.load(calibration)
-        mine = (*(await self._judge.identity()), str(self.min_keep))
+        mine = (*(await self._here.get().judge.identity()), str(self.min_keep))
         theirs = (found.engine, found.judge, found.prompts, str(found.min_keep))
         names = ("engine", "judge", "prompts", "min_keep")
         check_same("this guard", zip(names, theirs, mine, strict=True))
@@ -226,45 +212,40 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    def _deadline(self, began: float) -> float:
-        """Returns the instant of `time.monotonic()` at which the budget of a call that began then is used up."""
-        return began + self.budget_ms / 1e3
-
-    def _decision(self, outcome: GuardOutcome, given: list[Passage], began: float) -> Decision:
+    def _decision(self, outcome: GuardOutcome, call: _GuardCall) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
-        chosen, status = list(outcome.dropped), outcome.status
-        dropped: list[Dropped] = [] if self.shadow else chosen
-        gone = {drop.position for drop in dropped}
-        elapsed = time.monotonic() - began
+        chosen = list(outcome.dropped)
+        gone = set() if self.shadow else {drop.position for drop in chosen}
+        elapsed = time.monotonic() - call.began
         decision = Decision(
-            [passage for position, passage in enumerate(given, 1) if position not in gone],
-            dropped, "shadow" if self.shadow and chosen else status, elapsed * 1e3, reason=outcome.reason,
-            started_ns=time.time_ns() - int(elapsed * 1e9), would_drop=chosen if self.shadow else [],
-        )  # fmt: skip
-        self._counts.count(decision, outcome.cause, sum(not passage.text.strip() for passage in given))
-        decided(Verdict(decision, given, engine=self.engine))
+            [passage for position, passage in enumerate(call.given, 1) if position not in gone],
+            [] if self.shadow else chosen,
+            "shadow" if self.shadow and chosen else outcome.status,
+            elapsed * 1e3,
+            reason=outcome.reason,
+            started_ns=time.time_ns() - int(elapsed * 1e9),
+            would_drop=chosen if self.shadow else [],
+        )
+        self._here.get().counts.count(decision, outcome.cause, len(call.given) - len(call.readable))
+        decided(Verdict(decision, call.given, engine=self.engine))
         return decision
 
-    def _in_background(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
+    def _in_background(self, query: object, call: _GuardCall) -> GuardOutcome:
         """Returns the outcome, found on the background thread; waits no longer than the budget."""
         if BACKGROUND.is_current():
-            return GuardOutcome(
-                "error",
-                "called on the guard's own thread, where it would wait for itself: await aprune",
-                THREAD,
-            )
-        work = self._outcome(query, given, deadline)
+            why = "called on the guard's own thread, where it would wait for itself: await aprune"
+            return GuardOutcome("error", why, THREAD)
+        work = self._outcome(query, call)
         try:
             future = BACKGROUND.submit(work)
         except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
             work.close()
             return GuardOutcome("error", describe(error), THREAD)
         try:
-            wait_for_thread([future], min(seconds_left(deadline) + THREAD_GRACE_S, TIMEOUT_MAX))
+            wait_for_thread([future], min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX))
             if not future.done():
-                return self._late(
-                    THREAD, "the guard's thread is busy: an engine's first call, or blocking code"
-                )
+                why = "the guard's thread is busy: an engine's first call, or blocking code"
+                return self._late(THREAD, why)
             if future.cancelled():
                 return GuardOutcome("error", "the guard's thread ended the call", THREAD)
             error_found = future.exception()
@@ -272,20 +253,18 @@ class DistractorGuard:
         finally:
             future.cancel()
 
-    async def _outcome(self, query: object, given: list[Passage], deadline: float) -> GuardOutcome:
+    async def _outcome(self, query: object, call: _GuardCall) -> GuardOutcome:
         if not isinstance(query, str):
             return GuardOutcome("error", f"the query is no text but of type {type(query).__name__}")
         try:
-            return await self._decide(query, given, deadline)
+            return await self._decide(query, call)
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
             return _failed(error)
 
-    async def _decide(self, query: str, given: list[Passage], deadline: float) -> GuardOutcome:
-        readable: list[Candidate] = [
-            (position, passage) for position, passage in enumerate(given, 1) if passage.text.strip()
-        ]
+    async def _decide(self, query: str, call: _GuardCall) -> GuardOutcome:
+        readable, here = call.readable, self._here.get()
         if not readable:
-            return GuardOutcome("kept_all", "no passage has a text" if given else "no passages")
+            return GuardOutcome("kept_all", "no passage has a text" if call.given else "no passages")
         if len(readable) <= self.min_keep:
             passages = "1 passage" if len(readable) == 1 else f"{len(readable)} passages"
             return GuardOutcome("kept_all", f"not judged: min_keep {self.min_keep} keeps {passages} anyway")
@@ -294,30 +273,35 @@ class DistractorGuard:
             if not query.strip():
                 return GuardOutcome("kept_all", "no query")
             try:
-                attempt = self._breaker.enter()
+                attempt = here.breaker.enter()
             except CircuitOpen as paused:
                 return GuardOutcome("error", str(paused), "paused")
             try:
-                found = await self._judged_within(query, readable, deadline, attempt)
+                found = await self._judged_within(query, call, attempt)
             finally:
-                self._breaker.left(attempt)
+                here.breaker.left(attempt)
             if isinstance(found, GuardOutcome):
                 return found
             judged = found
-        return await self._here.get().choice.outcome(
-            self.policies, judged, self.min_keep,
-            deadline=deadline, budget_ms=self.budget_ms, blank=len(given) - len(readable),
-        )  # fmt: skip
+        return await here.choice.outcome(
+            self.policies,
+            judged,
+            self.min_keep,
+            deadline=call.deadline,
+            budget_ms=self.budget_ms,
+            blank=len(call.given) - len(readable),
+        )
 
     async def _judged_within(
-        self, query: str, readable: list[Candidate], deadline: float, attempt: Attempt
+        self, query: str, call: _GuardCall, attempt: Attempt
     ) -> list[Judged] | GuardOutcome:
         """Returns the judgements, or why there are none, by the deadline: not even a cancellation is awaited longer."""
         began, waiting = time.monotonic(), EngineTime()
-        left = deadline - began
+        left = call.deadline - began
         if left <= 0:
             return self._late("queued", "the event loop was held up before the engine could be asked")
-        task = asyncio.ensure_future(self._judge.judged(query, readable, deadline + GRACE_S, waiting))
+        judging = self._here.get().judge.judged(query, call.readable, call.deadline + GRACE_S, waiting)
+        task = asyncio.ensure_future(judging)
         try:
             await asyncio.wait({task}, timeout=left)
         finally:
@@ -330,7 +314,7 @@ class DistractorGuard:
         if task.cancelled():
             outcome = GuardOutcome("error", "the engine broke the call off", "cancelled")
         elif (error := task.exception()) is None:
-            self._breaker.succeeded()
+            self._here.get().breaker.succeeded()
             return task.result()
         elif isinstance(error, EngineTimeout):
             return self._too_late(began, left, waiting, attempt)
@@ -360,7 +344,7 @@ class DistractorGuard:
     def _missed(self, attempt: Attempt, waiting: EngineTime, why: str) -> None:
         """Counts a failure of the engine. Calls that were under way together when it failed are one failure."""
         attempt.began = waiting.asked or attempt.began
-        self._breaker.failed(attempt, why, self)
+        self._here.get().breaker.failed(attempt, why, self)
 
     def _late(self, cause: str, why: str) -> GuardOutcome:
         return GuardOutcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
@@ -376,6 +360,16 @@ class _GuardState:
     choice: PolicyChoice = field(default_factory=PolicyChoice)
 
 
+class _GuardCall:
+    """The passages of a call, and the instant at which its budget is used up."""
+
+    def __init__(self, passages: Sequence[Any], budget_ms: float) -> None:
+        self.began = time.monotonic()
+        self.deadline = self.began + budget_ms / 1e3
+        self.given = _given_passages(passages)
+        self.readable: list[Candidate] = [one for one in enumerate(self.given, 1) if one[1].text.strip()]
+
+
 def _failed(error: BaseException) -> GuardOutcome:
     return GuardOutcome(
         "unfit" if isinstance(error, UnfitText) else "error", describe(error), cause_of(error)
@@ -388,19 +382,20 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
     try:
-        passages = [_as_passage(item) for item in given]
+        passages = [
+            Passage(item)
+            if isinstance(item, str)
+            else passage_of(item)
+            if not isinstance(item, Passage) and documents_in(item)
+            else item
+            for item in given
+        ]
     except Exception as error:
         raise InvalidInput("passages", given, allowed) from error
     for passage in passages:
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
             raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
     return passages
-
-
-def _as_passage(item: Any) -> Passage:
-    if isinstance(item, str):
-        return Passage(item)
-    return passage_of(item) if not isinstance(item, Passage) and documents_in(item) else cast(Passage, item)
 
 
 def _retrieve(task: asyncio.Task[list[Judged]]) -> None:

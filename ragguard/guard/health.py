@@ -96,10 +96,7 @@ class GuardHealth:
 
     def __str__(self) -> str:
         statuses = ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
-        lines = [
-            f"{self.decisions:,} {'decision' if self.decisions == 1 else 'decisions'}"
-            + (f": {statuses}" if statuses else "")
-        ]
+        lines = [f"{_counted(self.decisions, 'decision')}{f': {statuses}' if statuses else ''}"]
         lines += [f"{cause}: {number:,}; {self.reasons[cause]}" for cause, number in self.causes.items()]
         if self.without_text:
             lines.append(f"passages without text, kept unjudged: {self.without_text:,}")
@@ -108,6 +105,10 @@ class GuardHealth:
             for tool, number in self.not_understood.items()
         ]
         return "\n".join(lines)
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class DecisionCounts:
@@ -162,22 +163,21 @@ def unjudged(engines: Iterable[Engine]) -> dict[str, int]:
     """Returns how many decisions of guards on these engines could not judge, by cause; each engine counts once."""
     total: Counter[str] = Counter()
     here = _unjudged.get()
-    for engine in {id(engine): engine for engine in engines}.values():
-        with here.lock:
+    with here.lock:
+        for engine in {id(engine): engine for engine in engines}.values():
             total += here.causes.get(engine, Counter())
     return dict(total)
 
 
 def _measure(status: str, cause: str) -> None:
     """Adds one decision to the application's OpenTelemetry metrics, where it has set up any."""
-    if _counter:
-        _counter[0].add(1, {"status": status, "cause": cause} if cause else {"status": status})
-    elif "opentelemetry.metrics" in sys.modules:  # not imported: no meter provider is set
+    if not _counter and "opentelemetry.metrics" in sys.modules:  # not imported: no meter provider is set
         from opentelemetry import metrics
 
         _, unit, meaning = METRICS[_COUNTER]
         _counter.append(metrics.get_meter("ragguard", __version__).create_counter(_COUNTER, unit, meaning))
-        _measure(status, cause)
+    for counter in _counter:
+        counter.add(1, {"status": status, "cause": cause} if cause else {"status": status})
 
 
 _counter: list[MetricCounter] = []
@@ -193,7 +193,3 @@ class _Unjudged:
 
 
 _unjudged = PerProcess(_Unjudged)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -20,6 +20,7 @@ from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import Limiter
+from ragguard.scorers.asker import Respondent
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import Verdicts, verdicts_of
 from ragguard.scorers.models import GUARDING, Models
@@ -151,8 +152,8 @@ class PassageJudge:
         with waiting:
             (engine, prompts), (judge, theirs) = await self._models()
         verdicts = self._examined(engine, prompts, judge, theirs)
-        by_likelihood = verdicts.relevance_by_likelihood
-        for probe in ("abstention", *(() if by_likelihood else ("relevance",))):
+        models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline)
+        for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
             if probe in verdicts.failed:
                 raise verdicts.error(probe)
         reader: list[LabelQuestion] = []
@@ -163,29 +164,18 @@ class PassageJudge:
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
-        models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline)
+        told: Respondent = Examined(models, verdicts, theirs) if verdicts.relevance_by_likelihood else models
         # The same two calls as a scorer makes, so that guard and scorer share the cache; Coalesce merges them into one.
-        told = (
-            _by_likelihood(Examined(models, verdicts, theirs), judging)
-            if by_likelihood
-            else _labels(models, judging)
-        )
-        asking = [asyncio.ensure_future(one) for one in (_labels(models, reader), told)]
+        asking = [
+            asyncio.ensure_future(who.respond(asked)) for who, asked in ((models, reader), (told, judging))
+        ]
         try:
             with waiting:
-                reads, relevances = await asyncio.gather(*asking)
+                reads, relevances = cast(Sequence[Sequence[LabelAnswer]], await asyncio.gather(*asking))
         finally:
             while asking:
                 asking.pop().cancel()
         return _read(candidates, reads, judging, relevances)
-
-
-async def _labels(models: Models, questions: Sequence[LabelQuestion]) -> Sequence[LabelAnswer]:
-    return (await models.labels(questions))[0]
-
-
-async def _by_likelihood(models: Examined, questions: Sequence[LabelQuestion]) -> Sequence[LabelAnswer]:
-    return cast(Sequence[LabelAnswer], await models.respond(questions))
 
 
 def _read(
@@ -195,11 +185,11 @@ def _read(
     relevances: Sequence[LabelAnswer],
 ) -> list[Judged]:
     """Returns the candidates with their numbers."""
-    abstains = [read_abstention(read).p for read in reads]
+    abstains = [read_abstention(read).value for read in reads]
     relevant, problems = [0.0] * len(candidates), dict[int, str]()
     for at, (question, answer) in enumerate(zip(questions, relevances, strict=True)):
         try:
-            relevant[at] = min(1.0, read_relevance(question, answer).p)
+            relevant[at] = min(1.0, read_relevance(question, answer).value)
         except LowLabelMass as error:
             problems[at] = str(error)
     # One call of numpy for all passages, since each call has a fixed cost.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -20,10 +19,6 @@ from ragguard.records import Dropped, Passage
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.threads import DaemonThreads
-from ragguard.scorers.question import count_tokens
-
-_WORDS = re.compile(r"\w+")
-_SHINGLE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +119,7 @@ class TopUtility:
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
         """Drops all passages but the k of the highest utility; equal utilities keep the retriever's order."""
-        ranked = sorted(judged, key=_by_utility)
+        ranked = sorted(judged, key=lambda item: -2.0 if item.utility is None else -item.utility)
         return {
             item.position: f"not among the {self.k} most useful"
             for item in ranked[self.k :]
@@ -132,82 +127,21 @@ class TopUtility:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class TokenBudget:
-    """Keeps passages that fit into so many tokens together, those with the most utility per token first."""
-
-    tokens: int
-    """How many tokens the passages may have together, 1 or more, estimated without the model's tokenizer."""
-    needs_utility = True
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.tokens, int) or self.tokens < 1:
-            raise InvalidInput("tokens", self.tokens, "a whole number, 1 or more")
-
-    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops each passage that has more tokens than are left; a later passage that fits stays."""
-        sizes = {item.position: max(1, count_tokens(item.passage.text)) for item in judged}
-        left = self.tokens - sum(sizes[item.position] for item in judged if item.utility is None)
-        gone = {}
-        rated = [item for item in judged if item.utility is not None]
-        for item in sorted(
-            rated, key=lambda one: (-(one.utility or 0.0) / sizes[one.position], one.position)
-        ):
-            if sizes[item.position] <= left:
-                left -= sizes[item.position]
-            else:
-                gone[item.position] = f"about {sizes[item.position]} tokens, over the budget of {self.tokens}"
-        return gone
-
-
-@dataclass(frozen=True, slots=True)
-class Deduplicate:
-    """Drops near-copies of an earlier passage, which cost tokens and add nothing."""
-
-    similarity: float = 0.9
-    """The share of common word triples (Jaccard), over 0, from which a passage is a copy; 1 drops exact copies only."""
-    needs_utility = False
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.similarity, int | float) or not 0 < self.similarity <= 1:
-            raise InvalidInput("similarity", self.similarity, "a share in (0, 1]; 1 drops exact copies only")
-
-    def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Drops passages whose word triples overlap by `similarity` or more with an earlier kept passage's."""
-        kept: list[tuple[int, frozenset[tuple[str, ...]]]] = []
-        gone = {}
-        for item in judged:
-            mine = _shingles(item.passage.text)
-            original = next(
-                (rank for rank, theirs in kept if _overlap(mine, theirs) >= self.similarity), None
-            )
-            if original is None:
-                kept.append((item.position, mine))
-            else:
-                gone[item.position] = f"a near-copy of passage {original}"
-        return gone
-
-
 def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) -> dict[int, str]:
     """Returns the passages that the policies drop, in order: a reason for each position. Where fewer than `min_keep`
     would be left, some of these stay: first those that could not be judged, then the best ones, by the probability that
     they help where a HelpThreshold is among the policies, else by utility."""
-    left, reasons = tuple(judged), dict[int, str]()
+    left, reasons = list(judged), dict[int, str]()
     for policy in policies:
         asked = policy.drop(left)
-        gone = {item.position: str(asked[item.position]) for item in left if item.position in asked}
-        reasons |= gone
-        left = tuple(item for item in left if item.position not in gone)
-    if len(left) < min_keep:
-        by_help = any(isinstance(policy, HelpThreshold) for policy in policies)
-
-        def worst_last(item: Judged) -> tuple[float, int]:
-            value = item.p_helps if by_help else item.utility
-            return (-1.0 if value is None else -value, item.position)
-
-        best = sorted((item for item in judged if item.position in reasons), key=worst_last)
-        for item in best[: min_keep - len(left)]:
-            del reasons[item.position]
+        reasons |= {item.position: str(asked[item.position]) for item in left if item.position in asked}
+        left = [item for item in left if item.position not in asked]
+    by_help = any(isinstance(policy, HelpThreshold) for policy in policies)
+    gone = [item for item in judged if item.position in reasons]
+    values = {item.position: item.p_helps if by_help else item.utility for item in gone}
+    best = sorted(values.items(), key=lambda one: -2.0 if one[1] is None else -one[1])
+    for position, _ in best[: max(0, min_keep - len(left))]:
+        del reasons[position]
     return reasons
 
 
@@ -260,15 +194,15 @@ class PolicyChoice:
             reasons = future.result()
         dropped = [
             Dropped(
-                item.passage,
-                item.position,
-                reasons[item.position],
-                item.utility,
-                p_abstain=item.p_abstain,
-                p_relevant=item.p_relevant,
+                one.passage,
+                one.position,
+                reasons[one.position],
+                one.utility,
+                p_abstain=one.p_abstain,
+                p_relevant=one.p_relevant,
             )
-            for item in judged
-            if item.position in reasons
+            for one in judged
+            if one.position in reasons
         ]
         unclear = [item.problem for item in judged if item.problem]
         notes = [names_of(policies)]
@@ -287,18 +221,3 @@ def _within(p: float) -> float:
 
 def _less(value: float, limit: float) -> str:
     return " < ".join(shown_apart(value, limit))
-
-
-def _by_utility(item: Judged) -> tuple[float, int]:
-    return (-2.0 if item.utility is None else -item.utility, item.position)
-
-
-def _shingles(text: str) -> frozenset[tuple[str, ...]]:
-    words = _WORDS.findall(text.casefold())
-    width = min(_SHINGLE, len(words))
-    return frozenset(tuple(words[start : start + width]) for start in range(len(words) - width + 1))
-
-
-def _overlap(a: frozenset[tuple[str, ...]], b: frozenset[tuple[str, ...]]) -> float:
-    union = len(a | b)
-    return len(a & b) / union if union else 1.0

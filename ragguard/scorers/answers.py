@@ -83,10 +83,8 @@ class Answers:
         with writer.failing("response_grade"):
             rating = read_rating(asked, answered(answer), prompts.template("response_grade").grades)
             writer.add(
-                "response_grade", rating.value, who="judge", stderr=rating.stderr,
-                expectation=rating.expectation, usage=rating.usage, metadata=rating.remarks,
-                reference_source="gold", references=view.references,
-            )  # fmt: skip
+                "response_grade", rating, who="judge", reference_source="gold", references=view.references
+            )
         if view.short_references:
             with writer.failing("answer_correct"):
                 await self._correct(writer, view, meanings, ask)
@@ -141,7 +139,7 @@ class Answers:
                 fault = error
                 continue
             usage += judged.usage
-            supported = supported or judged.p >= 0.5
+            supported = supported or judged.value >= 0.5
         if fault is not None and not supported and not unread:
             raise fault
         return supported or unread, usage

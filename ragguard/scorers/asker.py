@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Hashable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, Protocol, TypeAlias, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
@@ -140,12 +140,11 @@ class Asker:
 
     async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """Does what `attend` does; raises the first exception."""
-        found: list[T] = []
-        for one in await self.attend(work):
+        found = await self.attend(work)
+        for one in found:
             if isinstance(one, BaseException):
                 raise one
-            found.append(one)
-        return found
+        return cast(list[T], found)
 
     async def __call__(self, questions: Sequence[Any]) -> list[Any]:
         """Returns the answers in the order of the questions, with an error in place of an answer that failed.
@@ -273,31 +272,25 @@ class MeteredAsk:
     async def __call__(self, questions: Sequence[Any]) -> list[Any]:
         """Returns the answers to the questions."""
         answers: list[Any] = await self._ask(questions)
-        for answer in answers:
-            if not isinstance(answer, RagguardError):
-                self.usage += answer.usage
+        costs = (answer.usage for answer in answers if not isinstance(answer, RagguardError))
+        self.usage = sum(costs, self.usage)
         return answers
 
 
 def unattributed(usage: Usage, results: Sequence[Result]) -> Usage:
     """Returns the part of a usage that is in no score of the results."""
     attributed = sum((result.usage for result in results if isinstance(result, Score)), Usage())
-    seconds = usage.seconds - attributed.seconds
-    return Usage(
-        max(0, usage.requests - attributed.requests),
-        max(0, usage.prompts - attributed.prompts),
-        max(0, usage.prompt_tokens - attributed.prompt_tokens),
-        max(0, usage.output_tokens - attributed.output_tokens),
-        seconds=seconds if seconds > _ROUNDING_SECONDS else 0.0,
-        cached=max(0, usage.cached - attributed.cached),
-    )
+    names = [field.name for field in fields(Usage)]
+    left = {name: max(0, getattr(usage, name) - getattr(attributed, name)) for name in names}
+    if left["seconds"] <= _ROUNDING_SECONDS:
+        left["seconds"] = 0.0
+    return Usage(**left)
 
 
-def with_usage(results: Sequence[Result], usage: Usage) -> list[Result] | None:
-    """Returns results with a usage added to their last score; None where they have no score."""
-    for index in range(len(results) - 1, -1, -1):
-        score = results[index]
-        if isinstance(score, Score):
-            paid = replace(score, usage=score.usage + usage)
-            return [*results[:index], paid, *results[index + 1 :]]
-    return None
+def paid(results: list[Result], usage: Usage) -> tuple[list[Result], Usage]:
+    """Adds a usage to the last score of the results; returns it where they have none, too."""
+    for index, score in reversed([*enumerate(results)]):
+        if isinstance(score, Score) and usage != Usage():
+            with_it = replace(score, usage=score.usage + usage)
+            return [*results[:index], with_it, *results[index + 1 :]], Usage()
+    return results, usage

@@ -18,7 +18,6 @@ from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usag
 from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import (
     CLOSED_BOOK,
-    BeliefContext,
     Change,
     Key,
     Layout,
@@ -31,7 +30,6 @@ from ragguard.scorers.estimates import (
     Estimate,
     Estimator,
     Kernel,
-    LikelihoodIn,
     OverReferences,
     Weights,
     combine,
@@ -41,7 +39,7 @@ from ragguard.scorers.meanings import Equivalence, Match, Meanings
 from ragguard.scorers.probes import belief, condensation, read_condensation
 from ragguard.scorers.question import Ask, SampleAnswer, SampleQuestion, answered, count_tokens
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter
-from ragguard.scorers.view import LONG_FORM_TOKENS, StepView, View
+from ragguard.scorers.view import LONG_FORM_TOKENS, View
 from ragguard.text.language import normalise
 
 By = Literal["samples", "likelihood", "auto"]
@@ -124,7 +122,7 @@ class Belief:
             one_of(f"Belief.{name}", getattr(self, name), get_args(allowed))
 
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
-        writer = ScoreWriter(view, self)
+        writer, setting = ScoreWriter(view, self), view.setting
         writer.left_out(passages=False)
         turns = [
             (turn, step)
@@ -138,18 +136,17 @@ class Belief:
                 ScoringError("beliefs are about the run's question, and this run has none"), "beliefs"
             )
             return writer.results()
-        setting = view.setting
         fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         target = _target(writer)
-        if self.by == "likelihood":
-            if target.references:
-                await _score_likelihoods(writer, lay_out(turns, fit), target, ask)
-            return writer.results()
-        layout = lay_out(turns, fit, selection=self.selection)
+        layout = lay_out(turns, fit, selection=self.selection and self.by != "likelihood")
         sure: dict[Key, BeliefIn] = {}
-        if self.by == "auto" and target.references and "continuations" in setting.engine.capabilities:
-            known = await _score_likelihoods(writer, layout, target, ask)
-            sure = {key: _sure(p) for key, p in known.items() if p >= _SURE}
+        can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
+        if self.by != "samples" and target.references and can:
+            likely = await likelihoods(view, layout.contexts, target.references, ask)
+            _BeliefReport(writer, layout, target, likely).write(_likelihood_scores(layout))
+            sure = _sure(likely)
+        if self.by == "likelihood":
+            return writer.results()
         if "entailment" in setting.exam.failed:
             writer.fail(setting.exam.error("entailment"), "beliefs from answers")
             return writer.results()
@@ -171,94 +168,77 @@ class Belief:
     ) -> tuple[dict[Key, SampleAnswer | RagguardError], Target]:
         """Draws answers in every context that a score is about, but for the `sure` ones, and shortens a long answer to
         compare them with, in one wave of questions; with `auto` there is a second one where the answers are mixed."""
-        view = writer.view
+        question, setting, seed = writer.view.run.question, writer.view.setting, writer.view.seed
         used = {key for wanted in self._wanted(layout, target) for key in wanted.change}
-        contexts = {
-            key: context for key, context in layout.contexts.items() if key in used and key not in sure
-        }
+        keys = [key for key in layout.contexts if key in used and key not in sure]
         first = -(-self.samples // 2) if self.by == "auto" else self.samples
 
-        def question(context: BeliefContext, n: int, seed: int) -> SampleQuestion:
-            return belief(
-                view.setting.prompts, view.run.question, context.passages,
-                cut_order=context.cut_order, n=n, seed=seed,
-            )  # fmt: skip
+        def asked(key: Key, n: int, seed: int) -> SampleQuestion:
+            order = layout.contexts[key].cut_order
+            return belief(setting.prompts, question, key, cut_order=order, n=n, seed=seed)
 
-        questions = [question(context, first, view.seed) for context in contexts.values()]
+        questions = [asked(key, first, seed) for key in keys]
         long = target.source == "answer" and count_tokens(target.references[0]) > LONG_FORM_TOKENS
         if long:
-            questions.append(
-                condensation(view.setting.judge_prompts, view.run.question, target.references[0], view.seed)
-            )
+            questions.append(condensation(setting.judge_prompts, question, target.references[0], seed))
         answers = await ask(questions)
         if long:
             target = _condensed(writer, target, answers.pop())
-        drawn = dict(zip(contexts, answers, strict=True))
-        open_ = [
-            key for key, answer in drawn.items() if first < self.samples and _mixed(answer, target.references)
-        ]
-        more = [question(contexts[key], self.samples - first, view.seed + 1) for key in open_]
-        drawn |= {key: _joined(drawn[key], other) for key, other in zip(open_, await ask(more), strict=True)}
+        drawn = dict(zip(keys, answers, strict=True))
+        mixed = [key for key in keys if first < self.samples and _mixed(drawn[key], target.references)]
+        more = await ask([asked(key, self.samples - first, seed + 1) for key in mixed])
+        drawn |= {key: _joined(drawn[key], other) for key, other in zip(mixed, more, strict=True)}
         return drawn, target
 
     def _wanted(self, layout: Layout, target: Target) -> list[_Wanted]:
         """Returns the scores to give, in order; without references, those about entropy alone."""
-        found: list[_Wanted] = []
-        if target.references:
-            found.append(_Wanted("seper_closed_book", {CLOSED_BOOK: 1.0}))
+        known = bool(target.references)
+        found = [_Wanted("seper_closed_book", {CLOSED_BOOK: 1.0})] if known else []
         for contexts in layout.steps:
-            if target.references and contexts.step.changed and self.selection:
+            if known and contexts.step.changed and self.selection:
                 found.append(_Wanted("delta_seper_selection", contexts.selection, contexts))
-            if not contexts.step.readable and not contexts.step.empty:
+            if not contexts.scored:
                 continue
-            now = {contexts.upto: 1.0}
-            if target.references:
+            if known:
                 found += [
-                    _Wanted("seper", now, contexts),
-                    _Wanted("seper_hard", now, contexts, "hard"),
+                    _Wanted("seper", contexts.now, contexts),
+                    _Wanted("seper_hard", contexts.now, contexts, "hard"),
                     _Wanted("delta_seper", contexts.change, contexts),
-                    _Wanted("delta_seper_alone", _change(contexts.alone), contexts),
+                    _Wanted("delta_seper_alone", contexts.change_alone, contexts),
                 ]
             # Less entropy is a gain: before minus after.
             gain = {key: -coefficient for key, coefficient in contexts.change.items()}
             found += [
-                _Wanted("semantic_entropy", now, contexts, "entropy"),
+                _Wanted("semantic_entropy", contexts.now, contexts, "entropy"),
                 _Wanted("delta_semantic_entropy", gain, contexts, "entropy"),
             ]
-        if target.references:
-            found.append(_Wanted("delta_seper_total", layout.total))
-        return found
+        return [*found, _Wanted("delta_seper_total", layout.total)] if known else found
 
 
-async def _score_likelihoods(
-    writer: ScoreWriter, layout: Layout, target: Target, ask: Ask
-) -> dict[Key, float]:
-    """Adds the scores of likelihood, or their failures; returns the references' probability in each context."""
-    found = await likelihoods(writer.view, layout.contexts, target.references, ask)
-    wanted = [_Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")]
+def _likelihood_scores(layout: Layout) -> list[_Wanted]:
+    """Returns the scores of likelihood, in order."""
+    found = [_Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")]
     for contexts in layout.steps:
-        if not contexts.step.readable and not contexts.step.empty:
-            continue
-        now = {contexts.upto: 1.0}
-        wanted += [
-            _Wanted("likelihood", now, contexts, "per_token"),
-            _Wanted("likelihood_total", now, contexts, "total"),
-            _Wanted("delta_likelihood", contexts.change, contexts, "per_token"),
-            _Wanted("delta_likelihood_alone", _change(contexts.alone), contexts, "per_token"),
-            _Wanted("log_gain", contexts.change, contexts, "mean_logprob"),
-        ]
-    wanted.append(_Wanted("delta_likelihood_total", layout.total, kind="per_token"))
-    _BeliefReport(writer, layout, target, found).write(wanted)
-    return {key: one.total.value for key, one in found.items() if not isinstance(one, RagguardError)}
+        if contexts.scored:
+            found += [
+                _Wanted("likelihood", contexts.now, contexts, "per_token"),
+                _Wanted("likelihood_total", contexts.now, contexts, "total"),
+                _Wanted("delta_likelihood", contexts.change, contexts, "per_token"),
+                _Wanted("delta_likelihood_alone", contexts.change_alone, contexts, "per_token"),
+                _Wanted("log_gain", contexts.change, contexts, "mean_logprob"),
+            ]
+    return [*found, _Wanted("delta_likelihood_total", layout.total, kind="per_token")]
 
 
-def _sure(p: float) -> BeliefIn:
-    """Estimates the belief from the references' own probability p: the middle of p and 1, with half the gap as its
-    error."""
-    estimate = Estimate((1 + p) / 2, (1 - p) / 2)
-    return BeliefIn(
-        Estimate(math.nan, math.nan), estimate, estimate, usage=Usage(), metadata={"how": "likelihood"}
-    )
+def _sure(likely: Mapping[Key, BeliefIn | RagguardError]) -> dict[Key, BeliefIn]:
+    """Returns the belief in the contexts in which the references are probable enough. It lies between their own
+    probability p and 1: the middle, with half the gap as its error."""
+    found: dict[Key, BeliefIn] = {}
+    for key, known in likely.items():
+        if isinstance(known, BeliefIn) and known.total and (p := known.total.value) >= _SURE:
+            estimate, none = Estimate((1 + p) / 2, (1 - p) / 2), Estimate(math.nan, math.nan)
+            found[key] = BeliefIn(Usage(), {"how": "likelihood"}, estimate, estimate, entropy=none)
+    return found
 
 
 def _mixed(answer: SampleAnswer | RagguardError, references: Sequence[str]) -> bool:
@@ -321,59 +301,47 @@ class _BeliefReport:
     writer: ScoreWriter
     layout: Layout
     target: Target
-    beliefs: Mapping[Key, BeliefIn | LikelihoodIn | RagguardError]
+    beliefs: Mapping[Key, BeliefIn | RagguardError]
     counted: set[Key] = field(default_factory=set)
     """The contexts whose usage a score has already."""
 
     def write(self, scores: Sequence[_Wanted]) -> None:
         """Adds the scores, or the failures for which they cannot be given."""
         for wanted in scores:
-            self._add(wanted)
+            step = wanted.contexts.step if wanted.contexts else None
+            with self.writer.failing(wanted.name, step):
+                self._add(wanted, {key: answered(self.beliefs[key]) for key in wanted.change})
 
-    def _add(self, wanted: _Wanted) -> None:
+    def _add(self, wanted: _Wanted, known: Mapping[Key, BeliefIn]) -> None:
         """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate."""
         name, change, contexts, kind = wanted
         target = Target() if kind == "entropy" else self.target
-        step: StepView | None = contexts.step if contexts else None
-        estimates: dict[Key, Estimate] = {}
-        for key in change:
-            found = self.beliefs[key]
-            if isinstance(found, RagguardError):
-                self.writer.fail(found, name, step)
-                return
-            estimate: Estimate | None = getattr(found, kind)
-            if estimate is None:
-                return
-            estimates[key] = estimate
+        estimates = {key: getattr(one, kind) for key, one in known.items()}
+        if None in estimates.values():
+            return
         value, stderr = combine(change, estimates)
+        fresh = [key for key in change if key not in self.counted]
+        self.counted.update(fresh)
         self.writer.add(
-            name, value, step=step, stderr=stderr, usage=self._usage(change),
+            name,
+            value,
+            step=contexts.step if contexts else None,
+            stderr=stderr,
+            usage=sum((known[key].usage for key in fresh), Usage()),
             explanation=_explained(change, estimates, falls=kind == "entropy"),
             label="support" if target.source == "answer" else "",
-            reference_source=target.source, references=target.given,
-            metadata={**self._metadata(change, contexts), **target.metadata},
-        )  # fmt: skip
+            reference_source=target.source,
+            references=target.given,
+            metadata={**self._metadata(known, contexts), **target.metadata},
+        )
 
-    def _usage(self, change: Change) -> Usage:
-        total = Usage()
-        for key in change:
-            found = self.beliefs[key]
-            if key not in self.counted and not isinstance(found, RagguardError):
-                self.counted.add(key)
-                total += found.usage
-        return total
-
-    def _metadata(self, change: Change, contexts: StepContexts | None) -> dict[str, Any]:
+    def _metadata(self, known: Mapping[Key, BeliefIn], contexts: StepContexts | None) -> dict[str, Any]:
         facts: dict[str, Any] = {}
-        for key in change:
-            found = self.beliefs[key]
-            if not isinstance(found, RagguardError):
-                cut = max(facts.get(CUT_TOKENS, 0), found.metadata.get(CUT_TOKENS, 0))
-                facts |= dict(found.metadata)
-                if cut:
-                    facts[CUT_TOKENS] = cut
-        dropped = max((self.layout.contexts[key].dropped for key in change), default=0)
-        if dropped:
+        for one in known.values():
+            facts |= one.metadata
+        if cut := max((one.metadata.get(CUT_TOKENS, 0) for one in known.values()), default=0):
+            facts[CUT_TOKENS] = cut
+        if dropped := max((self.layout.contexts[key].dropped for key in known), default=0):
             facts[LEFT_OUT] = dropped
         if contexts and contexts.parallel > 1:
             facts["parallel"] = contexts.parallel
@@ -381,10 +349,6 @@ class _BeliefReport:
         if contexts is None and self.writer.view.steps_over_cap:
             facts["steps_not_scored"] = len(self.writer.view.steps_over_cap)
         return facts
-
-
-def _change(after: Key) -> Change:
-    return {after: 1.0, CLOSED_BOOK: -1.0} if after != CLOSED_BOOK else {}
 
 
 def _explained(change: Change, estimates: Mapping[Key, Estimate], *, falls: bool) -> str:

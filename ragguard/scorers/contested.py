@@ -208,13 +208,13 @@ async def _sure(texts: Set[str], view: View, ask: Ask) -> set[str]:
     return {
         text
         for (_, text), question, answer, read in zip(asked, relevances, judged, reads, strict=True)
-        if read_relevance(question, answered(answer)).p >= 0.5 and _answers(read) >= SURE
+        if read_relevance(question, answered(answer)).value >= 0.5 and _answers(read) >= SURE
     }
 
 
 def _answers(answer: LabelAnswer | RagguardError) -> float:
     """Returns the probability that the reader answers instead of abstaining."""
-    return 1 - read_abstention(answered(answer)).p
+    return 1 - read_abstention(answered(answer)).value
 
 
 def _question(reading: _Reading, view: View, ratings: Ratings) -> SampleQuestion:

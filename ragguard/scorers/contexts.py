@@ -52,6 +52,21 @@ class StepContexts:
     """The change from all that the step retrieved to what the model got of it; empty where these are the same."""
 
     @property
+    def scored(self) -> bool:
+        """True where the model read something of the step, or nothing was there to read."""
+        return self.step.readable or self.step.empty
+
+    @property
+    def now(self) -> Change:
+        """The belief once the step was read."""
+        return {self.upto: 1.0}
+
+    @property
+    def change_alone(self) -> Change:
+        """The change from no retrieval to this step alone; empty where it brought nothing."""
+        return {self.alone: 1.0, CLOSED_BOOK: -1.0} if self.alone != CLOSED_BOOK else {}
+
+    @property
     def in_call_order(self) -> bool:
         """True where the turn has too many steps for a mean over all orders."""
         return self.parallel > ALL_ORDERS

@@ -19,7 +19,7 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result, Stage, Usage
 from ragguard.runtime.arguments import LARGEST, number_between, share
-from ragguard.scorers.probes import Rating, answerability, read_rating, read_sub_questions, sub_questions
+from ragguard.scorers.probes import Reading, answerability, read_rating, read_sub_questions, sub_questions
 from ragguard.scorers.question import Ask, LabelAnswer, LabelQuestion, answered, count_tokens
 from ragguard.scorers.scorer import ScoreWriter, stage_label
 from ragguard.scorers.view import View, read_texts, retrieved_texts
@@ -30,7 +30,7 @@ class Ratings:
     """Holds, for each text, one rating or error for each sub-question."""
 
     sub_questions: tuple[str, ...]
-    rows: dict[str, list[Rating | RagguardError]] = field(default_factory=dict)
+    rows: dict[str, list[Reading | RagguardError]] = field(default_factory=dict)
 
     async def learn(self, texts: Iterable[str], prompts: PromptSet, ask: Ask) -> None:
         """Asks for the ratings of the texts, all at once."""
@@ -47,7 +47,7 @@ class Ratings:
         texts: Sequence[str],
         questions: Sequence[LabelQuestion],
         answers: Sequence[LabelAnswer | RagguardError],
-    ) -> list[Rating | RagguardError]:
+    ) -> list[Reading | RagguardError]:
         """Takes the answers to `questions` about the texts; returns the ratings, with errors in the place of others."""
         cells = [_read(question, answer) for question, answer in zip(questions, answers, strict=True)]
         width = len(self.sub_questions)
@@ -62,19 +62,19 @@ class Ratings:
     def answered_by(self, text: str, eta: float) -> set[int]:
         """Returns the numbers of the sub-questions that a text answers, with a rating of at least `eta`."""
         cells = enumerate(self.rows[text])
-        return {number for number, cell in cells if isinstance(cell, Rating) and cell.value >= eta}
+        return {number for number, cell in cells if isinstance(cell, Reading) and cell.value >= eta}
 
     def usage(self, text: str) -> Usage:
         """Returns the cost of rating a text."""
-        return sum((cell.usage for cell in self.rows[text] if isinstance(cell, Rating)), Usage())
+        return sum((cell.usage for cell in self.rows[text] if isinstance(cell, Reading)), Usage())
 
     def stderr(self, texts: Iterable[str]) -> float | None:
         """Returns 0 where no rating of the texts was estimated: what thresholds give has no error then; else None."""
         cells = (cell for text in texts for cell in self.rows[text])
-        return 0.0 if all(isinstance(cell, Rating) and cell.stderr == 0.0 for cell in cells) else None
+        return 0.0 if all(isinstance(cell, Reading) and cell.stderr == 0.0 for cell in cells) else None
 
 
-def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Rating | RagguardError:
+def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Reading | RagguardError:
     """Returns the rating, or why there is none."""
     try:
         return read_rating(question, answered(answer))
@@ -131,6 +131,7 @@ class Coverage:
         await ratings.learn([*texts, *oracle, *answers], view.setting.judge_prompts, ask)
         report = _CoverageReport(self, writer, ratings, oracle, usage=usage)
         report.passages()
+        report.redundancy()
         report.steps("passages")
         report.steps("candidates")
         report.selections()
@@ -187,49 +188,49 @@ class _CoverageReport:
                 error = ScoringError("no passage of the run's pool answers any of its sub-questions")
                 self.writer.fail(error, "coverage")
 
-    def add(self, name: str, value: float, texts: Iterable[str], **more: Any) -> None:
+    def add(self, name: str, value: float | Reading, texts: Iterable[str] = (), **more: Any) -> None:
         """Adds one score that follows from the ratings of `texts`."""
-        self.writer.add(
-            name, value, who="judge", stderr=self.ratings.stderr(texts),
-            references=given_sub_questions(self.writer.view), **more,
-        )  # fmt: skip
+        asked = given_sub_questions(self.writer.view)
+        error: dict[str, Any] = {} if isinstance(value, Reading) else {"stderr": self.ratings.stderr(texts)}
+        self.writer.add(name, value, who="judge", references=asked, **error, **more)
 
     def passages(self) -> None:
-        """Adds `answerability` of every passage, and `redundancy` of those that the model got."""
+        """Adds `answerability` of every passage; the cost of rating a text stands in the scores of its first one."""
         counted: set[str] = set()
         for step in self.writer.view.steps:
             for at in sorted(step.judged):
                 text = step.all[at].text
+                paid: dict[str, Any] = {"usage": Usage()} if text in counted else {}
                 for number, cell in enumerate(self.ratings.rows[text]):
                     sub = self.ratings.sub_questions[number]
-                    if isinstance(cell, Rating):
-                        self.writer.add(
-                            "answerability", cell.value, step=step, at=at, who="judge", stderr=cell.stderr,
-                            expectation=cell.expectation, sub_question=number, explanation=sub,
-                            references=given_sub_questions(self.writer.view),
-                            usage=Usage() if text in counted else cell.usage, metadata=cell.remarks,
-                        )  # fmt: skip
-                    else:
-                        self.writer.fail(
-                            cell, f"answerability of passage {at + 1} for the sub-question “{sub}”", step
+                    with self.writer.failing(
+                        f"answerability of passage {at + 1} for the sub-question “{sub}”", step
+                    ):
+                        self.add(
+                            "answerability",
+                            answered(cell),
+                            step=step,
+                            at=at,
+                            sub_question=number,
+                            explanation=sub,
+                            **paid,
                         )
                 counted.add(text)
-        for text in dict.fromkeys(self.oracle):
-            if text not in counted:
-                self.usage += self.ratings.usage(text)
-        self._redundancy()
+        self.usage += sum(
+            map(self.ratings.usage, dict.fromkeys(text for text in self.oracle if text not in counted)),
+            Usage(),
+        )
 
-    def _redundancy(self) -> None:
+    def redundancy(self) -> None:
+        """Adds `redundancy` of the passages that the model got, unless a rating is missing."""
         delivered = [(step, at) for step in self.writer.view.steps for at in step.got if at in step.judged]
         texts = [step.all[at].text for step, at in delivered]
-        try:
-            table = self.ratings.table(texts)
-        except RagguardError:
+        if not texts or any(
+            isinstance(cell, RagguardError) for text in texts for cell in self.ratings.rows[text]
+        ):
             return
-        if not texts:
-            return
-        subset = measures.required_subset(table, self.settings.eta)
-        required = set(subset.required.tolist())
+        table = self.ratings.table(texts)
+        required = set(measures.required_subset(table, self.settings.eta).required.tolist())
         for index, value in enumerate(measures.redundancy(table, self.settings.eta).tolist()):
             step, at = delivered[index]
             label = "required" if index in required else "repeats"
@@ -238,37 +239,39 @@ class _CoverageReport:
     def steps(self, stage: Stage) -> None:
         """Adds `coverage` so far, `delta_coverage` and `alpha_ndcg` of each step, and of its candidates where some
         were dropped or changed; also for a step of which the model got nothing."""
-        view = self.writer.view
         so_far: list[str] = []
         before = 0.0
-        for step in view.steps_with_empty:
+        for step in self.writer.view.steps_with_empty:
             listed, k = step.listed(stage), step.judged_places(stage)
-            texts = step.texts(listed)
-            earlier = list(dict.fromkeys(so_far))
+            texts, earlier = step.texts(listed), list(dict.fromkeys(so_far))
             so_far += texts
-            shown = bool(texts or not step.got) if stage == "passages" else step.changed
-            more: dict[str, Any] = {
-                "step": step,
-                "stage": stage,
-                "label": stage_label(step, stage),
-                "metadata": {"kept": len(texts), "not_judged": len(listed) - len(texts)}
-                | ({"k": k} if k else {}),
-            }
+            covered: float | RagguardError
             try:
                 covered = self._covered(so_far)
             except RagguardError as error:
-                if shown:
-                    self.writer.fail(error, f"coverage ({stage})", step)
-                continue
+                covered = error
+            shown = bool(texts or not step.got) if stage == "passages" else step.changed
             if shown:
-                self.add("coverage", covered, so_far, **more)
-                self.add("delta_coverage", covered - before, so_far, **more)
-                retrieved = retrieved_texts([step])
-                # An error may be about a passage of the ideal ranking alone.
-                with self.writer.failing(f"alpha_ndcg ({stage})", step):
-                    ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
-                    self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **more)
-            before = covered
+                facts = {
+                    "kept": len(texts),
+                    "not_judged": len(listed) - len(texts),
+                    **({"k": k} if k else {}),
+                }
+                about: dict[str, Any] = {
+                    "step": step,
+                    "stage": stage,
+                    "label": stage_label(step, stage),
+                    "metadata": facts,
+                }
+                with self.writer.failing(f"coverage ({stage})", step):
+                    self.add("coverage", answered(covered), so_far, **about)
+                    self.add("delta_coverage", answered(covered) - before, so_far, **about)
+                    retrieved = retrieved_texts([step])
+                    # An error may be about a passage of the ideal ranking alone.
+                    with self.writer.failing(f"alpha_ndcg ({stage})", step):
+                        ranked = self._alpha_ndcg(texts, retrieved, k, earlier)
+                        self.add("alpha_ndcg", ranked, [*earlier, *texts, *retrieved], **about)
+            before = before if isinstance(covered, RagguardError) else covered
 
     def selections(self) -> None:
         """Adds `delta_coverage_selection`: coverage with what the model got of a step less that with all candidates."""
@@ -277,7 +280,7 @@ class _CoverageReport:
             got = step.texts(step.got)
             if step.changed:
                 found = step.texts(range(step.candidates))
-                metadata = {
+                facts = {
                     "k": step.judged_places("passages"),
                     "kept": len(got),
                     "candidates": len(found),
@@ -285,42 +288,29 @@ class _CoverageReport:
                 }
                 with self.writer.failing("delta_coverage_selection", step):
                     change = self._covered([*read, *got]) - self._covered([*read, *found])
-                    self.add(
-                        "delta_coverage_selection",
-                        change,
-                        [*read, *got, *found],
-                        step=step,
-                        metadata=metadata,
-                    )
+                    texts = [*read, *got, *found]
+                    self.add("delta_coverage_selection", change, texts, step=step, metadata=facts)
             read += got
 
     def run(self) -> None:
         """Adds `coverage_total`, and `alpha_ndcg_total` and `density` unless the run found nothing."""
         view = self.writer.view
-        texts = read_texts(view.steps)
+        texts, empty = read_texts(view.steps), view.empty_places
         if not texts and not view.read_nothing:
             return
-        if texts:
-            self._ranked(texts)
+        if texts and empty is not None:
+            # The ideal is over all that was retrieved, in as many places as there were.
+            k, everything = len(texts) + empty, retrieved_texts(view.steps)
+            with self.writer.failing("alpha_ndcg_total"):
+                ranked = self._alpha_ndcg(texts, everything, k)
+                self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
         missing = sum(at not in step.judged for step in view.steps for at in step.got)
-        more = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
+        facts = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         with self.writer.failing("coverage_total"):
             covered = self._covered(texts)
-            self.add("coverage_total", covered, texts, usage=self.usage, metadata=more)
+            self.add("coverage_total", covered, texts, usage=self.usage, metadata=facts)
             if texts:
                 self._density("density", covered, texts)
-
-    def _ranked(self, texts: Sequence[str]) -> None:
-        """Adds `alpha_ndcg_total`: the ideal is over all that was retrieved, in as many places as there were."""
-        view = self.writer.view
-        empty = view.empty_places
-        if empty is None:
-            return
-        k = len(texts) + empty
-        everything = retrieved_texts(view.steps)
-        with self.writer.failing("alpha_ndcg_total"):
-            ranked = self._alpha_ndcg(texts, everything, k)
-            self.add("alpha_ndcg_total", ranked, everything, metadata={"k": k, "kept": len(texts)})
 
     def answer(self, answer: str) -> None:
         """Adds `answer_coverage` and `answer_density` of the answer; "" is an abstention, which covers nothing."""

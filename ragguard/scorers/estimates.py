@@ -47,23 +47,19 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BeliefIn:
-    """The reader's belief in one context."""
+    """The reader's belief in one context; None in the place of a number that was not estimated."""
 
-    entropy: Estimate
-    """nan where no answers were drawn."""
-    soft: Estimate | None
-    """The belief in the reference by how far each answer entails it; None without a reference."""
-    hard: Estimate | None
-    """The belief in the reference by meanings, each of which is the reference or is not."""
     usage: Usage
     metadata: Mapping[str, Any]
-
-
-class _Errors(NamedTuple):
-    """The standard errors of the estimates that depend on how answers are clustered by meaning."""
-
-    entropy: float
-    hard: float
+    soft: Estimate | None = None
+    """The belief in the reference by how far each answer entails it."""
+    hard: Estimate | None = None
+    """The belief in the reference by meanings, each of which is the reference or is not."""
+    entropy: Estimate | None = None
+    per_token: Estimate | None = None
+    """The likelihood of the references, as of the next three: nothing is drawn, so that no number has an error."""
+    total: Estimate | None = None
+    mean_logprob: Estimate | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +69,6 @@ class Estimator:
     weights: Weights = "mean"
     kernel: Kernel = "max"
     over_references: OverReferences = "best"
-    errors: bool = True
-    """False where nobody asks for the standard errors of what rests on meanings: they take a thousand draws each, and
-    comparisons of answers across meanings."""
 
     async def beliefs(
         self,
@@ -84,9 +77,9 @@ class Estimator:
         meanings: Meanings,
     ) -> dict[Key, BeliefIn | RagguardError]:
         """Returns the belief in each context, or the error for which there is none."""
-        texts: dict[Key, list[str]] = {}
         found: dict[Key, BeliefIn | RagguardError] = {}
-        targets = tuple(dict.fromkeys(meanings.words(reference) for reference in references))
+        targets = tuple(dict.fromkeys(map(meanings.words, references)))
+        texts: dict[Key, list[str]] = {}
         for key, answer in drawn.items():
             if isinstance(answer, RagguardError):
                 found[key] = answer
@@ -97,18 +90,14 @@ class Estimator:
             pair for text in distinct for target in targets for pair in ((text, target), (target, text))
         ]
         clusters = await meanings.cluster(list(texts.values()), also=wanted)
-        if self.errors:
-            await meanings.compare_across(
-                dict(zip(answers, ids, strict=True))
-                for answers, ids in zip(texts.values(), clusters, strict=True)
-                if not isinstance(ids, RagguardError)
-            )
+        await meanings.compare_across(
+            dict(zip(answers, ids, strict=True))
+            for answers, ids in zip(texts.values(), clusters, strict=True)
+            if not isinstance(ids, RagguardError)
+        )
         for (key, answers), ids in zip(texts.items(), clusters, strict=True):
-            if isinstance(ids, RagguardError):
-                found[key] = ids
-                continue
             try:
-                found[key] = self._belief(answered(drawn[key]), answers, ids, targets, meanings)
+                found[key] = self._belief(answered(drawn[key]), answers, answered(ids), targets, meanings)
             except RagguardError as error:
                 found[key] = error
         return found
@@ -125,27 +114,25 @@ class Estimator:
         scheme: Weights = self.weights if shown else "count"
         weights = sample_weights([sample.logprobs if shown else (0.0,) for sample in drawn.samples], scheme)
         clusters = np.array(ids, dtype=np.intp)
-        matches = np.zeros((len(answers), 0), dtype=bool)
-        soft = hard = None
-        if targets:
-            soft = self._soft(weights, answers, targets, meanings)
-            matches = np.array([[meanings.matches(words, target) for target in targets] for words in answers])
-        errors = _Errors(math.nan, math.nan)
-        if self.errors:
-            errors = self._errors(weights, _equivalent(answers, ids, meanings), matches)
-        entropy = Estimate(float(semantic_entropy(weights, clusters)), errors.entropy)
-        if targets:
-            hard = self._hard(weights, clusters, matches, errors.hard)
-        metadata: dict[str, Any] = {
-            "samples": len(answers),
-            "meanings": int(clusters.max()) + 1,
-            "weights": scheme,
-        }
-        if drawn.truncated:
-            metadata[CUT_TOKENS] = drawn.truncated
-        if cut := meanings.cut(answers):
-            metadata["cut_answer_tokens"] = cut
-        return BeliefIn(entropy, soft, hard, drawn.usage + meanings.cost(answers), metadata=metadata)
+        soft = self._soft(weights, answers, targets, meanings) if targets else None
+        matches = np.array(
+            [[meanings.matches(words, target) for target in targets] for words in answers], dtype=bool
+        )
+        entropy, redrawn = self._errors(weights, _equivalent(answers, ids, meanings), matches)
+        cut = meanings.cut(answers)
+        return BeliefIn(
+            drawn.usage + meanings.cost(answers),
+            {
+                "samples": len(answers),
+                "meanings": int(clusters.max()) + 1,
+                "weights": scheme,
+                **({CUT_TOKENS: drawn.truncated} if drawn.truncated else {}),
+                **({"cut_answer_tokens": cut} if cut else {}),
+            },
+            soft,
+            self._hard(weights, clusters, matches, redrawn) if targets else None,
+            entropy=Estimate(float(semantic_entropy(weights, clusters)), entropy),
+        )
 
     def _soft(
         self, weights: Floats, answers: list[str], targets: tuple[str, ...], meanings: Meanings
@@ -172,8 +159,9 @@ class Estimator:
     def _over(self) -> str:
         return "any" if self.over_references == "best" else "mean"
 
-    def _errors(self, weights: Floats, equivalent: Booleans, matches: Booleans) -> _Errors:
-        """Returns the bootstrap standard errors, over the samples, of semantic entropy and of the belief by meanings.
+    def _errors(self, weights: Floats, equivalent: Booleans, matches: Booleans) -> tuple[float, float]:
+        """Returns the bootstrap standard errors, over the samples, of semantic entropy and of the belief by meanings;
+        the latter is nan without references.
 
         The samples of each draw are clustered anew, since another first answer may make other meanings. They include
         one pseudo-sample of another meaning, since ten equal answers are no certainty.
@@ -182,19 +170,19 @@ class Estimator:
         weight = np.append(weights, weights.mean())
         same = np.eye(n + 1, dtype=bool)
         same[:n, :n] = equivalent
-        means = np.vstack([matches, np.zeros((1, matches.shape[1]), dtype=bool)])
         drawn = np.random.default_rng(0).integers(0, n + 1, (draws, n))
         # A draw that has only answers without weight is left out.
         drawn = drawn[weight[drawn].sum(axis=1) > 0]
         mass = weight[drawn] / weight[drawn].sum(axis=1, keepdims=True)
         clusters = cluster(same[drawn[:, :, None], drawn[:, None, :]])
-        first = np.take_along_axis(drawn, _firsts(clusters), axis=1)
         # The draws' variance falls short by the share that a variance over n + 1 samples does.
         short = math.sqrt((n + 1) / n)
         entropy = short * float(np.std(semantic_entropy(mass, clusters)))
-        if not matches.shape[1]:
-            return _Errors(entropy, math.nan)
-        return _Errors(entropy, short * float(np.std(seper_hard(mass, clusters, means[first], self._over))))
+        if not matches.size:
+            return entropy, math.nan
+        means = np.vstack([matches, np.zeros((1, matches.shape[1]), dtype=bool)])
+        first = np.take_along_axis(drawn, _firsts(clusters), axis=1)
+        return entropy, short * float(np.std(seper_hard(mass, clusters, means[first], self._over)))
 
 
 def _equivalent(answers: Sequence[str], ids: Sequence[int], meanings: Meanings) -> Booleans:
@@ -220,20 +208,9 @@ def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:
     return Estimate(value, error)
 
 
-@dataclass(frozen=True, slots=True)
-class LikelihoodIn:
-    """The likelihood of the references in one context; nothing is drawn, so that no number has an error."""
-
-    per_token: Estimate
-    total: Estimate
-    mean_logprob: Estimate
-    usage: Usage
-    metadata: Mapping[str, Any]
-
-
 async def likelihoods(
     view: View, contexts: Mapping[Key, BeliefContext], references: Sequence[str], ask: Ask
-) -> dict[Key, LikelihoodIn | RagguardError]:
+) -> dict[Key, BeliefIn | RagguardError]:
     """Asks for the likelihood of the references in each context; returns it, or the error for which there is none."""
     questions = [
         asked_likelihood(
@@ -247,17 +224,17 @@ async def likelihoods(
     return {key: _likely(answers[at * size : (at + 1) * size]) for at, key in enumerate(contexts)}
 
 
-def _likely(answers: list[TextAnswer | RagguardError]) -> LikelihoodIn | RagguardError:
+def _likely(answers: list[TextAnswer | RagguardError]) -> BeliefIn | RagguardError:
     try:
         texts = [answered(answer) for answer in answers]
     except RagguardError as error:
         return error
     logprobs = [text.logprobs for text in texts]
     cut = max(text.truncated for text in texts)
-    return LikelihoodIn(
-        Estimate(likelihood(logprobs), 0.0),
-        Estimate(likelihood_total(logprobs), 0.0),
-        Estimate(mean_logprob(logprobs), 0.0),
-        usage=sum((text.usage for text in texts), Usage()),
-        metadata={CUT_TOKENS: cut} if cut else {},
+    return BeliefIn(
+        sum((text.usage for text in texts), Usage()),
+        {CUT_TOKENS: cut} if cut else {},
+        per_token=Estimate(likelihood(logprobs), 0.0),
+        total=Estimate(likelihood_total(logprobs), 0.0),
+        mean_logprob=Estimate(mean_logprob(logprobs), 0.0),
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from ragguard.errors import ScoringError
 from ragguard.metrics import rarity
 from ragguard.metrics.topk import f, f_e, t, t_u
-from ragguard.records import Passage, Result, Stage, Usage
+from ragguard.records import Passage, Result, Stage
 from ragguard.runtime.arguments import LARGEST, number_between, share
-from ragguard.scorers.probes import Rating, grade, read_rating
+from ragguard.scorers.probes import Reading, grade, read_rating
 from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import NEW_SETTING, ScoreWriter, stage_label
 from ragguard.scorers.view import StepView, View, hash_references
@@ -124,18 +124,17 @@ class _GradeReport:
             what = f"grade of passage {at + 1}" if step else "grade of a passage of the pool"
             with self.writer.failing(what, step):
                 rating = self._given(passage) or read_rating(questions[index], answered(answers[index]))
-                self.found[normalise(query), passage.text] = rating.value
+                self.found[normalise(query), passage.text] = int(rating.value)
                 self.estimated = self.estimated or rating.stderr != 0.0
                 if step:
+                    label = "" if index in questions else "given"
                     self.writer.add(
-                        "grade", rating.value, step=step, at=at, who="judge", stderr=rating.stderr,
-                        label="" if index in questions else "given", expectation=rating.expectation,
-                        usage=rating.usage, metadata=rating.remarks, references=self.mark,
-                    )  # fmt: skip
+                        "grade", rating, step=step, at=at, who="judge", label=label, references=self.mark
+                    )
 
-    def _given(self, passage: Passage) -> Rating | None:
+    def _given(self, passage: Passage) -> Reading | None:
         given = self.known.get(passage.text) if passage.grade is None else passage.grade
-        return None if given is None else Rating(given, given, 0.0, remarks={}, usage=Usage())
+        return None if given is None else Reading(given, expectation=given)
 
     def step(self, step: StepView, stage: Stage) -> None:
         """Adds the measures of one list of a step. A place that is left empty counts as nothing."""
@@ -148,22 +147,22 @@ class _GradeReport:
         pool, origin = self._pool(query, candidates)
         if not k or chosen is None or reachable is None or pool is None:
             return
+        own = self.settings
         relevant = sum(1 for value in chosen if value >= RELEVANT)
         measures = {
             "precision_at_grade": rarity.precision_at_grade(chosen, k, RELEVANT),
             "harm": rarity.harm(chosen, k),
             "harm_1": rarity.harm(chosen, k, at_most=1),
-            "t": t(relevant, k, self.settings.t_alpha, delivered=len(texts)),
-            "t_u": t_u(relevant, len(texts), self.settings.t_alpha) if texts else 0.0,
+            "t": t(relevant, k, own.t_alpha, delivered=len(texts)),
+            "t_u": t_u(relevant, len(texts), own.t_alpha) if texts else 0.0,
         }
         wide = sum(1 for value in reachable[: 2 * k] if value >= RELEVANT)
-        if stage == "passages" and len(candidates) == len(reachable) >= 2 * k and relevant <= wide:
-            measures["f_e"] = f_e(relevant, k, wide, self.settings.f_alpha)
-        own = self.settings
+        delivered = stage == "passages"
+        if delivered and len(candidates) == len(reachable) >= 2 * k and relevant <= wide:
+            measures["f_e"] = f_e(relevant, k, wide, own.f_alpha)
         rarities = {"alpha": own.alpha, "cap4": own.cap4, "cap3": own.cap3}
         outside = self._outside(step)
-        real = len(pool) > len(reachable) and not outside
-        if outside and stage == "passages":
+        if outside and delivered:
             error = ScoringError(
                 f"{outside} of the retrieved texts are not in the run's pool, so that it does not hold all there is; "
                 "add them"
@@ -176,31 +175,30 @@ class _GradeReport:
             measures["n_recall_5"] = rarity.n_recall(pool, chosen, k, 5)
             if relevant <= total:
                 measures["recall"] = relevant / total if total else math.nan
-                measures["f"] = f(relevant, k, total, self.settings.f_alpha)
-        if real and stage == "passages":
+                measures["f"] = f(relevant, k, total, own.f_alpha)
+        if delivered and len(pool) > len(reachable) and not outside:
             measures["proc"] = rarity.proc(pool, reachable, k, **rarities)
             measures["pct_proc"] = rarity.pct_proc(pool, reachable, chosen, k, **rarities)
-        elif stage == "passages" and len(reachable) > len(chosen):
+        elif delivered and len(reachable) > len(chosen):
             # Beside its own candidates alone, PROC would be 1 by construction.
             measures["selection_efficiency"] = rarity.ra_nwg(reachable, chosen, k, **rarities)
+        facts = {"kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap}
+        about: dict[str, Any] = {
+            "step": step,
+            "stage": stage,
+            "label": stage_label(step, stage),
+            "stderr": None if self.estimated else 0.0,
+            "references": self.mark,
+            "reference_source": "gold" if origin == "given" else "none",
+            "metadata": facts if step.any_k else {"k": k, **facts},
+        }
         for name, value in measures.items():
-            self.writer.add(
-                name, float(value), step=step, who="judge", stage=stage, label=stage_label(step, stage),
-                stderr=None if self.estimated else 0.0,
-                references=self.mark,
-                reference_source="gold" if origin == "given" else "none",
-                metadata={
-                    **({} if step.any_k else {"k": k}),
-                    "kept": len(texts), "pool": origin, "pool_size": len(pool), "not_judged": step.over_cap,
-                },
-            )  # fmt: skip
+            self.writer.add(name, float(value), who="judge", **about)
 
     def _outside(self, step: StepView) -> int:
         """Returns how many retrieved texts the run's pool lacks; what was rewritten later cannot be in it."""
-        if not self.writer.view.run.pool:
-            return 0
-        pool = {passage.text for passage in self.writer.view.run.pool}
-        return len({*step.texts(range(step.candidates))} - pool)
+        pool = {passage.text for passage in self.writer.view.run.pool or ()}
+        return len({*step.texts(range(step.candidates))} - pool) if pool else 0
 
     def _grades(self, queries: Mapping[str, str]) -> list[int] | None:
         """Returns the grade of each text for the normalised query beside it; None where one is missing."""
@@ -211,9 +209,9 @@ class _GradeReport:
         """Returns the grades of the run's pool, else of all candidates for the query; and which of these it is."""
         view = self.writer.view
         queries = dict.fromkeys(candidates, query)
+        for passage in view.run.pool or ():
+            queries.setdefault(passage.text, normalise(view.run.question))
         if view.run.pool:
-            for passage in view.run.pool:
-                queries.setdefault(passage.text, normalise(view.run.question))
             return self._grades(queries), "given"
         for other in view.steps:
             if normalise(view.query_of(other)) == query:

@@ -12,7 +12,7 @@ from typing import cast
 
 import numpy as np
 
-from ragguard.engines.base import Engine, LabelProbs
+from ragguard.engines.base import Engine
 from ragguard.engines.engine import only_judges, send_to
 from ragguard.engines.entailer import Entailer, rows_of
 from ragguard.engines.requests import ContinuationRequest
@@ -22,20 +22,21 @@ from ragguard.scorers.question import (
     Answer,
     EntailAnswer,
     EntailQuestion,
-    LabelAnswer,
     LabelQuestion,
+    PromptQuestion,
     Question,
     SampleAnswer,
-    SampleQuestion,
     TextAnswer,
     TextQuestion,
     label_answers,
 )
 
 
-def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
-    """Returns shares of one call's usage that add up to it exactly; the request counts in the first share."""
-    total, number = sum(weights) or 1, len(weights)
+def apportion(usage: Usage, lengths: Sequence[int]) -> list[Usage]:
+    """Returns shares of one call's usage, by the lengths of its questions, that add up to it exactly; the request
+    counts in the first share."""
+    weights = [max(1, length) for length in lengths]
+    total, number = sum(weights), len(weights)
     shares, before = [], 0
     for index, weight in enumerate(weights):
         upto = before + weight
@@ -51,18 +52,6 @@ def apportion(usage: Usage, weights: Sequence[int]) -> list[Usage]:
         )
         before = upto
     return shares
-
-
-def _shares(usage: Usage, questions: Sequence[Question]) -> list[Usage]:
-    """Returns the share of each question in the usage of their call, by its length."""
-    return apportion(usage, [max(1, _length(question)) for question in questions])
-
-
-def _length(question: Question) -> int:
-    """Returns how many characters the texts of a question have."""
-    if isinstance(question, EntailQuestion):
-        return len(question.pair.question) + len(question.pair.premise) + len(question.pair.hypothesis)
-    return sum(len(message.content) for message in question.prompt.messages) + len(question.prompt.text)
 
 
 GUARDING = -10
@@ -92,84 +81,64 @@ class Models:
         return self.engine is self.judge
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer]:
-        """Sends questions that share a call to their model."""
-        if isinstance(questions[0], LabelQuestion):
-            return await self._labels(cast(Sequence[LabelQuestion], questions))
-        if isinstance(questions[0], SampleQuestion):
-            return await self._samples(cast(Sequence[SampleQuestion], questions))
-        if isinstance(questions[0], TextQuestion):
-            return await self._texts(cast(Sequence[TextQuestion], questions))
-        return await self._entailments(cast(Sequence[EntailQuestion], questions))
-
-    def _engine(self, question: LabelQuestion | SampleQuestion | TextQuestion) -> Engine:
-        """Returns the model that a question goes to. A judge that cannot write text leaves such questions to the
-        reader."""
-        writes = not isinstance(question, LabelQuestion)
-        return self.engine if question.who == "engine" or (writes and only_judges(self.judge)) else self.judge
-
-    async def labels(self, questions: Sequence[LabelQuestion]) -> tuple[list[LabelAnswer], Usage]:
-        """Asks label questions that share a call; returns the answers, and what all of them cost."""
-        probs = await self._label_probs(questions)
-        return label_answers(probs, len(questions), len(questions[0].labels)), probs.usage
-
-    async def _labels(self, questions: Sequence[LabelQuestion]) -> list[LabelAnswer]:
-        probs = await self._label_probs(questions)
-        shares = _shares(probs.usage, questions)
-        return label_answers(probs, len(questions), len(questions[0].labels), shares)
-
-    async def _label_probs(self, questions: Sequence[LabelQuestion]) -> LabelProbs:
-        return await self._engine(questions[0]).label_probs(
-            [question.prompt for question in questions],
-            questions[0].labels,
-            deadline=self.deadline,
-            priority=self.priority,
-        )
-
-    async def _samples(self, questions: Sequence[SampleQuestion]) -> list[SampleAnswer]:
+        """Sends questions that share a call to their model; each answer has its share of the usage."""
         first = questions[0]
-        drawn = await self._engine(first).sample(
-            [question.prompt for question in questions],
+        if isinstance(first, EntailQuestion):
+            return await self._entailments(cast(Sequence[EntailQuestion], questions))
+        asked = cast(Sequence[PromptQuestion], questions)
+        prompts, deadline, priority = [one.prompt for one in asked], self.deadline, self.priority
+        weights = [
+            len(one.prompt.text) + sum(len(part.content) for part in one.prompt.messages) for one in asked
+        ]
+        # A judge that cannot write text leaves such questions to the reader.
+        writes = not isinstance(first, LabelQuestion)
+        reads = first.who == "engine" or (writes and only_judges(self.judge))
+        engine = self.engine if reads else self.judge
+        if isinstance(first, LabelQuestion):
+            probs = await engine.label_probs(prompts, first.labels, deadline=deadline, priority=priority)
+            return label_answers(probs, len(asked), len(first.labels), apportion(probs.usage, weights))
+        if isinstance(first, TextQuestion):
+            request = ContinuationRequest(tuple(prompts), deadline=deadline, priority=priority)
+            reply = await send_to(engine, request)
+            if len(reply.values) != len(asked):
+                raise EngineProtocolError(
+                    f"{len(asked)} texts were asked about, {len(reply.values)} answers came"
+                )
+            shares = apportion(reply.usage, weights)
+            return [
+                TextAnswer(logprobs, cut, usage)
+                for (logprobs, cut), usage in zip(reply.values, shares, strict=True)
+            ]
+        drawn = await engine.sample(
+            prompts,
             n=first.n,
             max_tokens=first.max_tokens,
             temperature=first.temperature,
             seed=first.seed,
-            deadline=self.deadline,
-            priority=self.priority,
+            deadline=deadline,
+            priority=priority,
         )
-        if len(drawn) != len(questions) or any(len(answers) != first.n for answers in drawn):
+        if len(drawn) != len(asked) or any(len(answers) != first.n for answers in drawn):
             counts = sorted({len(answers) for answers in drawn})
             raise EngineProtocolError(
-                f"{first.n} answers to each of {len(questions)} prompts were asked; "
+                f"{first.n} answers to each of {len(asked)} prompts were asked; "
                 f"the engine gave lists of {counts} answers to {len(drawn)}"
             )
         return [
             SampleAnswer(tuple(answers), drawn.truncated.get(row, 0), usage)
-            for row, (answers, usage) in enumerate(zip(drawn, _shares(drawn.usage, questions), strict=True))
-        ]
-
-    async def _texts(self, questions: Sequence[TextQuestion]) -> list[TextAnswer]:
-        prompts = tuple(question.prompt for question in questions)
-        request = ContinuationRequest(prompts, deadline=self.deadline, priority=self.priority)
-        reply = await send_to(self._engine(questions[0]), request)
-        if len(reply.values) != len(questions):
-            raise EngineProtocolError(
-                f"{len(questions)} texts were asked about, {len(reply.values)} answers came"
-            )
-        return [
-            TextAnswer(logprobs, cut, usage)
-            for (logprobs, cut), usage in zip(reply.values, _shares(reply.usage, questions), strict=True)
+            for row, (answers, usage) in enumerate(zip(drawn, apportion(drawn.usage, weights), strict=True))
         ]
 
     async def _entailments(self, questions: Sequence[EntailQuestion]) -> list[EntailAnswer]:
         assert self.entailer is not None
-        judged = await self.entailer.entail(
-            [question.pair for question in questions], deadline=self.deadline, priority=self.priority
-        )
-        p = rows_of(judged, len(questions))
-        mass = np.ones(len(questions)) if judged.mass is None else judged.mass
+        pairs = [question.pair for question in questions]
+        judged = await self.entailer.entail(pairs, deadline=self.deadline, priority=self.priority)
+        p = rows_of(judged, len(pairs))
+        mass = np.ones(len(pairs)) if judged.mass is None else judged.mass
+        weights = [sum(map(len, (pair.question, pair.premise, pair.hypothesis))) for pair in pairs]
         return [
             EntailAnswer(
                 (p[row, 0], p[row, 1], p[row, 2]), float(mass[row]), judged.truncated.get(row, 0), usage
             )
-            for row, usage in enumerate(_shares(judged.usage, questions))
+            for row, usage in enumerate(apportion(judged.usage, weights))
         ]

@@ -23,7 +23,7 @@ from ragguard.engines.prompts import PromptSet, load_prompts
 from ragguard.errors import CapExceeded, InvalidInput, RagguardError, UnknownName
 from ragguard.records import PROVISIONAL, Failure, Result, Run, Score, Usage, new_id
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, MeteredAsk, PromptAllowance, Respondent, unattributed, with_usage
+from ragguard.scorers.asker import Asker, MeteredAsk, PromptAllowance, Respondent, paid, unattributed
 from ragguard.scorers.belief import Belief
 from ragguard.scorers.contested import Contested
 from ragguard.scorers.coverage import Coverage
@@ -183,19 +183,20 @@ class ScoringPipeline:
         failures: list[Result] = []
         able: list[Scorer] = []
         for scorer in scorers:
-            needs = self._needs(scorer)
-            fault = next((error for model, error in missing.items() if model in needs), None)
-            if fault is None:
-                able.append(scorer)
+            faults = [missing[model] for model in MODELS if model in missing and model in self._needs(scorer)]
+            if faults:
+                failures.append(failure_of(scorer.name, run, faults[0]))
             else:
-                failures.append(failure_of(scorer.name, run, fault))
+                able.append(scorer)
         failures += capture_failures(run)
         if not able:
             return failures
         self._warn_of_language(run)
-        respondent = Models(self._engine, self._judge, self._entailer, priority)
-        found = await self._run(able, view_run(run, setting), respondent, self._allowance(run))
+        found = await self._run(able, view_run(run, setting), self._models(priority), self._allowance(run))
         return [*found, *failures]
+
+    def _models(self, priority: int, deadline: float | None = None) -> Models:
+        return Models(self._engine, self._judge, self._entailer, priority, deadline=deadline)
 
     async def inquire(
         self,
@@ -209,8 +210,7 @@ class ScoringPipeline:
         the first error, also where an engine cannot be reached."""
         setting = await self._ready()
         view = view_run(run, setting)
-        respondent = Models(self._engine, self._judge, self._entailer, priority, deadline=deadline)
-        asker = _asker(respondent, setting, self._allowance(run))
+        asker = _asker(self._models(priority, deadline), setting, self._allowance(run))
         await asker.together([inquiry(view, asker) for inquiry in inquiries])
         return view
 
@@ -227,8 +227,8 @@ class ScoringPipeline:
         # Scores from placeholders mean nothing; failures for what lies over a cap are kept.
         capped = CapExceeded.__name__
         failures = tuple(r for r in results if isinstance(r, Failure) and r.error == capped)
-        unreachable = {name: str(error) for name, error in missing.items() if name != "entailer"}
-        return Plan(merge(prices.lines), failures, 1, unreachable=tuple(dict.fromkeys(unreachable.values())))
+        unreachable = dict.fromkeys(str(missing[name]) for name in missing if name != "entailer")
+        return Plan(merge(prices.lines), failures, 1, unreachable=tuple(unreachable))
 
     async def identity(self) -> Identity:
         """Returns the identity of the scores of this pipeline; raises where an engine cannot be reached."""
@@ -281,16 +281,17 @@ class ScoringPipeline:
         """Returns the setting, and the errors of models that cannot be reached, which are unknown in it."""
         if self._setting is not None:
             return self._setting, {}
-        infos: dict[str, EngineInfo] = {}
+        infos = dict.fromkeys(MODELS, UNKNOWN)
         missing: dict[str, RagguardError] = {}
         for name, model in (("engine", self._engine), ("judge", self._judge), ("entailer", self._entailer)):
             try:
                 same = name == "judge" and model is self._engine
                 infos[name] = infos["engine"] if same else await model.info()
             except RagguardError as error:
-                infos[name], missing[name] = UNKNOWN, error
+                missing[name] = error
                 if name == "engine":  # no scorer can go on without it, so no other model is asked
-                    return self._setting_of(UNKNOWN, UNKNOWN, UNKNOWN), dict.fromkeys(MODELS, error)
+                    missing = dict.fromkeys(MODELS, error)
+                    break
         setting = self._setting_of(infos["engine"], infos["judge"], infos["entailer"])
         if not missing:
             self._setting = setting
@@ -309,16 +310,17 @@ class ScoringPipeline:
         if self._judge_compares and "entailment" in judge_prompts.templates:
             bare = judge_prompts.render("entailment", question="", first="", second="")
             around_pair = prompt_tokens(bare)
+        exam = verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares)
         return Setting(
             engine,
             judge,
             entailer,
             prompts,
-            judge_prompts=judge_prompts,
-            caps=self._caps,
-            language=self._language,
-            around_pair=around_pair,
-            exam=verdicts_of((engine, prompts), (judge, judge_prompts), judge_compares=self._judge_compares),
+            judge_prompts,
+            self._caps,
+            self._language,
+            around_pair,
+            exam=exam,
         )
 
     def _allowance(self, run: Run) -> PromptAllowance:
@@ -342,11 +344,9 @@ class ScoringPipeline:
         unpaid = Usage()
         for scorer, ask, outcome in zip(scorers, asks, outcomes, strict=True):
             found = _results_of(outcome, scorer, view)
-            unpaid += unattributed(ask.usage, found)
-            if unpaid != Usage() and (paid := with_usage(found, unpaid)) is not None:
-                found, unpaid = paid, Usage()
+            found, unpaid = paid(found, unpaid + unattributed(ask.usage, found))
             results += found
-        return results if unpaid == Usage() else with_usage(results, unpaid) or results
+        return paid(results, unpaid)[0]
 
 
 def _results_of(outcome: Sequence[Result] | BaseException, scorer: Scorer, view: View) -> list[Result]:

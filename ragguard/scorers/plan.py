@@ -164,18 +164,18 @@ class PriceList:
         if isinstance(question, EntailQuestion):
             if not self.around_pair:  # a classifier
                 return 1, 1, 0
-            info = self.judge
+            info, options = self.judge, False
         else:
-            info = self.engine if question.who == "engine" else self.judge
+            info, options = getattr(self, question.who), bool(question.prompt.options)
         if isinstance(question, SampleQuestion):
             times = 1 if info is UNKNOWN or "n_samples" in info.capabilities else question.n
             written = question.n * (question.max_tokens + info.thinking_tokens)
         elif isinstance(question, TextQuestion):
             times, written = 1, 1
+        elif options and "typed_questions" in info.capabilities:
+            times, written = 1, 0
         else:
-            options = () if isinstance(question, EntailQuestion) else question.prompt.options
-            typed = bool(options) and "typed_questions" in info.capabilities
-            times, written = (1, 0) if typed else (info.label_requests, info.label_tokens)
+            times, written = info.label_requests, info.label_tokens
         together = info is UNKNOWN or "batch" in info.capabilities
         return 1 if together else times * prompts, times, written
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ragguard.engines.base import Prompt
-from ragguard.engines.prompts import PromptSet
+from ragguard.engines.prompts import PromptSet, Task
 from ragguard.errors import LowLabelMass, ScoringError, shown_apart
 from ragguard.records import Usage
 from ragguard.scorers.question import (
@@ -26,7 +26,7 @@ from ragguard.scorers.question import (
 from ragguard.text.language import ENGLISH, Language, normalise
 
 LEAST_MASS = 0.5
-_GRADES, _RATINGS = Subject("grades"), Subject("ratings")
+_GRADES, _RATINGS, _ABSTENTION = Subject("grades"), Subject("ratings"), Subject("abstention")
 
 
 def answerability(prompts: PromptSet, sub_question: str, text: str) -> LabelQuestion:
@@ -69,19 +69,21 @@ def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Rating:
-    """A rating on a scale of digits."""
+class Reading:
+    """A number that a model's answer gives: a probability, or a rating on a scale of digits."""
 
-    value: int
-    """The most probable grade; of equally probable ones the lowest."""
-    expectation: float
-    stderr: float | None
-    """The standard error of the expectation."""
-    remarks: Mapping[str, int | str]
-    usage: Usage
+    value: float
+    """The probability, or the most probable grade; of equally probable grades the lowest."""
+    stderr: float | None = 0.0
+    """The standard error of the probability, or of the expectation of a grade; None where it is not known."""
+    remarks: Mapping[str, int | str] = field(default_factory=dict)
+    """Facts for the reader of a score about how the question was answered."""
+    usage: Usage = field(default_factory=Usage)
+    expectation: float | None = None
+    """The mean grade."""
 
 
-def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[int] = ()) -> Rating:
+def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[int] = ()) -> Reading:
     """Returns the rating in the probabilities of labels that are digits, or that stand for the given grades: the most
     probable digit, and the mean over all digits."""
     mass = check_mass(answer, question.labels)
@@ -90,7 +92,7 @@ def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[i
     by_grade: dict[int, float] = dict.fromkeys(grades, 0.0)
     for digit, p in zip(grades, answer.p, strict=True):
         by_grade[digit] += p
-    value = max((p, -digit) for digit, p in by_grade.items())[1]
+    value = max(by_grade, key=lambda digit: (by_grade[digit], -digit))
     stderr: float | None = None if answer.bound else 0.0
     if answer.stderr is not None:
         spread = sum(p / mass * (digit - expectation) ** 2 for digit, p in zip(grades, answer.p, strict=True))
@@ -99,41 +101,18 @@ def read_rating(question: LabelQuestion, answer: LabelAnswer, grades: Sequence[i
         ]
         # Each p's error is sqrt(p(1 - p)/n): their ratio gives 1/n back, and the mean's error is sqrt(spread/n).
         stderr = (spread * max(variances, default=0.0)) ** 0.5
-    return Rating(-value, expectation, stderr, answer.remarks, usage=answer.usage)
-
-
-_SUBJECT = Subject("abstention")
-
-
-@dataclass(frozen=True, slots=True)
-class Abstention:
-    """The probability that the reader abstains, with its standard error."""
-
-    p: float
-    stderr: float | None
-    remarks: Mapping[str, int | str]
-    usage: Usage
+    return Reading(value, stderr, answer.remarks, answer.usage, expectation=expectation)
 
 
 def abstention(prompts: PromptSet, query: str, *passages: str) -> LabelQuestion:
     """Returns the question for the model that reads, about one passage or about several together."""
     prompt = prompts.render("abstention", passages, query=query)
-    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine", subject=_SUBJECT)
+    return LabelQuestion(prompt, prompts.labels("abstention"), who="engine", subject=_ABSTENTION)
 
 
-def read_abstention(answer: LabelAnswer) -> Abstention:
+def read_abstention(answer: LabelAnswer) -> Reading:
     """Reads the probability of abstention from an answer: that of the question's first label."""
-    return Abstention(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)
-
-
-@dataclass(frozen=True, slots=True)
-class Relevance:
-    """The probability that a passage is relevant, with its standard error."""
-
-    p: float
-    stderr: float | None
-    remarks: Mapping[str, int | str]
-    usage: Usage
+    return Reading(min(1.0, answer.p[0]), answer.stderr_of(0), answer.remarks, answer.usage)
 
 
 def sees_references(query: str, question: str, references: Sequence[str]) -> bool:
@@ -146,17 +125,15 @@ def relevance(
 ) -> LabelQuestion:
     """Returns the question for the judge, about one passage or about several together. The judge is shown the
     references where the query is the run's own `question`."""
-    subject = Subject("relevance", query, passages)
+    task: Task = "relevance"
+    slots = {"query": query}
     if sees_references(query, question, references):
-        prompt = prompts.render(
-            "relevance_with_references", passages, query=query, references="\n".join(references)
-        )
-        return LabelQuestion(prompt, prompts.labels("relevance_with_references"), subject=subject)
-    asked = prompts.render("relevance", passages, query=query)
-    return LabelQuestion(asked, prompts.labels("relevance"), subject=subject)
+        task, slots["references"] = "relevance_with_references", "\n".join(references)
+    prompt = prompts.render(task, passages, **slots)
+    return LabelQuestion(prompt, prompts.labels(task), subject=Subject("relevance", query, passages))
 
 
-def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
+def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Reading:
     """Reads the relevance from an answer: the first of its two labels says yes."""
     mass = check_mass(answer, question.labels)
     yes, no = answer.p
@@ -164,7 +141,7 @@ def read_relevance(question: LabelQuestion, answer: LabelAnswer) -> Relevance:
     if answer.stderr is not None:
         # The error of a ratio a / (a + b), to first order.
         stderr = ((no * answer.stderr[0]) ** 2 + (yes * answer.stderr[1]) ** 2) ** 0.5 / mass**2
-    return Relevance(yes / mass, stderr, answer.remarks, answer.usage)
+    return Reading(yes / mass, stderr, answer.remarks, answer.usage)
 
 
 def query_likelihood(prompts: PromptSet, query: str, *passages: str, who: Who = "engine") -> TextQuestion:
@@ -183,16 +160,12 @@ def belief(
     seed: int,
 ) -> SampleQuestion:
     """Returns the question for the reader. `cut_order` is the order in which passages are cut where it does not fit."""
-    if not passages:
-        prompt = prompts.render("answer_closed", question=question)
-        tokens = prompts.template("answer_closed").max_tokens
-    else:
-        prompt = prompts.render("answer", passages, question=question)
-        tokens = prompts.template("answer").max_tokens
-        if len(prompt.cuttable) == len(passages) == len(cut_order):
-            spans = prompt.cuttable[::-1]
-            prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
-    return SampleQuestion(prompt, n, tokens, 1.0, seed=seed)
+    task: Task = "answer" if passages else "answer_closed"
+    prompt = prompts.render(task, passages, question=question)
+    if passages and len(prompt.cuttable) == len(passages) == len(cut_order):
+        spans = prompt.cuttable[::-1]
+        prompt = Prompt(prompt.messages, tuple(spans[index] for index in cut_order))
+    return SampleQuestion(prompt, n, prompts.template(task).max_tokens, 1.0, seed=seed)
 
 
 def likelihood(
@@ -211,27 +184,34 @@ def too_long_to_compare(prompts: PromptSet, answer: str, language: Language = EN
 
 def condensation(prompts: PromptSet, question: str, answer: str, seed: int) -> SampleQuestion:
     """Returns the question for the judge's likeliest short form of an answer."""
-    prompt = prompts.render("condense", question=question, answer=answer)
-    return SampleQuestion(prompt, 1, prompts.template("condense").max_tokens, 0.0, seed=seed, who="judge")
+    return likeliest(prompts, "condense", seed, question=question, answer=answer)
+
+
+def likeliest(
+    prompts: PromptSet, task: Task, seed: int, passages: Sequence[str] = (), **slots: str
+) -> SampleQuestion:
+    """Returns a question for the text that the judge finds the likeliest, by the prompt of a task."""
+    prompt, tokens = prompts.render(task, passages, **slots), prompts.template(task).max_tokens
+    return SampleQuestion(prompt, 1, tokens, 0.0, seed=seed, who="judge")
+
+
+def read_line(answer: SampleAnswer) -> str:
+    """Returns the first text of an answer in one line; "" where there is none."""
+    return " ".join(answer.samples[0].text.split()) if answer.samples else ""
 
 
 def read_condensation(answer: SampleAnswer) -> str:
     """Returns the short answer; raises ScoringError where the judge gave nothing."""
-    text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
-    if not text:
-        raise ScoringError("the judge was asked to shorten the run's answer and gave nothing back")
-    return text
+    if text := read_line(answer):
+        return text
+    raise ScoringError("the judge was asked to shorten the run's answer and gave nothing back")
 
 
 def short_forms(prompts: PromptSet, question: str, answer: str, seed: int) -> list[SampleQuestion]:
     """Returns two questions for the judge that give the short answer in a sentence: to shorten it, and to answer the
     question from the sentence alone."""
-    reading = prompts.render("answer", [answer], question=question)
-    tokens = prompts.template("answer").max_tokens
-    return [
-        condensation(prompts, question, answer, seed),
-        SampleQuestion(reading, 1, tokens, 0.0, seed=seed, who="judge"),
-    ]
+    reading = likeliest(prompts, "answer", seed, [answer], question=question)
+    return [condensation(prompts, question, answer, seed), reading]
 
 
 def read_short_form(
@@ -239,8 +219,7 @@ def read_short_form(
 ) -> str:
     """Returns the first reply whose words stand in the sentence and not in the question; raises ScoringError where
     there is none."""
-    for reply in replies:
-        short = " ".join(reply.samples[0].text.split()) if reply.samples else ""
+    for short in map(read_line, replies):
         if short and _holds(answer, short, language) and not _holds(question, short, language):
             return short
     raise ScoringError(
@@ -260,10 +239,7 @@ _MARKER = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.):]|[qQ]\d{1,2}[.:])?\s*")
 
 def sub_questions(prompts: PromptSet, question: str, seed: int) -> SampleQuestion:
     """Returns the question for the judge's likeliest answer, so that a run always gets the same sub-questions."""
-    prompt = prompts.render("sub_questions", question=question)
-    return SampleQuestion(
-        prompt, 1, prompts.template("sub_questions").max_tokens, 0.0, seed=seed, who="judge"
-    )
+    return likeliest(prompts, "sub_questions", seed, question=question)
 
 
 def read_sub_questions(answer: SampleAnswer) -> list[str]:

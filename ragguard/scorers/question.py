@@ -143,7 +143,8 @@ class EntailAnswer:
     usage: Usage = field(default_factory=Usage)
 
 
-Question: TypeAlias = LabelQuestion | SampleQuestion | TextQuestion | EntailQuestion
+PromptQuestion: TypeAlias = LabelQuestion | SampleQuestion | TextQuestion
+Question: TypeAlias = PromptQuestion | EntailQuestion
 Answer: TypeAlias = LabelAnswer | SampleAnswer | TextAnswer | EntailAnswer
 A = TypeVar("A")
 

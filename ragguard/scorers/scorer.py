@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache, partial
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from ragguard.engines.base import EngineInfo
 from ragguard.errors import (
@@ -40,10 +40,10 @@ from ragguard.records import (
     Run,
     Score,
     Stage,
-    Usage,
 )
 from ragguard.runtime.faults import NOTICES, message_of
 from ragguard.schema import checked_result
+from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, Who
 from ragguard.scorers.view import Setting, StepView, View, hash_references
 from ragguard.text.language import Language
@@ -86,8 +86,8 @@ scorer's version, so that scores of before keep their identity."""
 
 def live_of(scorer: Scorer) -> Live | None:
     """Returns how the scorer looks at a run that has not ended; None where it waits for the end."""
-    live: object = getattr(scorer, "live", None)
-    return "at once" if live == "at once" else "so far" if live == "so far" else None
+    live: Live | None = getattr(scorer, "live", None)
+    return live if live in get_args(Live) else None
 
 
 def full_version(scorer: Scorer, setting: Setting) -> str:
@@ -159,32 +159,33 @@ class ScoreWriter:
     def add(
         self,
         name: str,
-        value: float,
+        value: float | Reading,
         *,
         step: StepView | None = None,
         at: int | None = None,
         who: Who = "engine",
-        stage: Stage = "passages",
-        stderr: float | None = None,
-        label: str = "",
-        explanation: str = "",
         reference_source: ReferenceSource = "none",
         references: Sequence[str] = (),
-        usage: Usage | None = None,
-        sub_question: int | None = None,
-        expectation: float | None = None,
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, Any] = MappingProxyType({}),
+        **fields: Any,
     ) -> None:
         """Adds a score of a passage (`step`, and `at`, its index), of a step, or of the run. A nan or infinite value
-        adds nothing. `who` is the model whose fingerprint and prompts the score names."""
+        adds nothing; a Reading gives its error, remarks and usage as well. `who` is the model whose fingerprint and
+        prompts the score names; `fields` are further fields of `Score`."""
+        if isinstance(value, Reading):
+            read, value = value, value.value
+            fields = {"stderr": read.stderr, "expectation": read.expectation, "usage": read.usage} | fields
+            metadata = {**read.remarks, **metadata}
         if not math.isfinite(value):
             return
         level: Level = "run" if step is None else "step" if at is None else "passage"
         setting = self.view.setting
-        model = setting.engine if who == "engine" else setting.judge
-        prompts = setting.prompts if who == "engine" else setting.judge_prompts
-        if metadata and (LEFT_OUT in metadata or CUT_TOKENS in metadata):
+        model, prompts = (
+            (setting.engine, setting.prompts) if who == "engine" else (setting.judge, setting.judge_prompts)
+        )
+        if LEFT_OUT in metadata or CUT_TOKENS in metadata:
             NOTICES.once("passages that do not fit", partial(_does_not_fit, model))
+        stderr = fields.pop("stderr", None)
         self._scores.append(
             Score(
                 name,
@@ -195,19 +196,14 @@ class ScoreWriter:
                 passage_id=step.all[at].id if step and at is not None else "",
                 position=None if at is None else at + 1,
                 stderr=None if stderr is None or not math.isfinite(stderr) else float(stderr),
-                label=label,
-                explanation=explanation,
                 reference_source=reference_source,
                 engine=model.fingerprint,
                 prompts=prompts.identity,
-                usage=usage or Usage(),
                 scorer=self._scorer,
                 version=self._version,
                 references_hash=hash_references(reference_source, references),
-                sub_question=sub_question,
-                expectation=expectation,
                 metadata=metadata or {},
-                stage=stage,
+                **fields,
             )
         )
 
@@ -231,16 +227,17 @@ class ScoreWriter:
         and those without text. Without `passages`, no cap on passages holds for this scorer."""
         caps = self.view.setting.caps
         for step in self.view.steps_over_cap:
-            self._failed[step.id, "CapExceeded"] = (
-                CapExceeded(f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"),
-                ["this step"],
+            error = CapExceeded(
+                f"only the first {caps.steps} steps of a run are scored; raise Caps(steps=...)"
             )
+            self._failed[step.id, "CapExceeded"] = error, ["this step"]
         for seen in self.view.steps:
             for at in seen.textless:
                 kind = seen.all[at].metadata.get(CONTENT_KIND)
+                named = f"passage {at + 1} ({kind})" if kind else f"passage {at + 1}"
                 self.fail(
                     NoText("a passage without text is not judged; give it one, such as a caption"),
-                    f"passage {at + 1} ({kind})" if kind else f"passage {at + 1}",
+                    named,
                     seen,
                 )
             if passages and seen.over_cap:

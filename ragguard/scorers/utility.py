@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypedDict
+from typing import Any, ClassVar, NamedTuple
 
 from ragguard.errors import CalibrationError, RagguardError
 from ragguard.metrics.answers import query_gain
 from ragguard.metrics.distraction import LearnedUdcg, distracting_effect, udcg_of_parts, utility_parts
-from ragguard.records import CUT_TOKENS, ReferenceSource, Result, Stage
+from ragguard.records import CUT_TOKENS, Result, Stage
 from ragguard.runtime.arguments import share, true_or_false
 from ragguard.scorers.exam.examined import probability
 from ragguard.scorers.probes import (
-    Abstention,
-    Relevance,
+    Reading,
     abstention,
     query_likelihood,
     read_abstention,
@@ -84,121 +83,95 @@ class Utility:
         writer = ScoreWriter(view, self)
         writer.left_out()
         asked = [(step, at) for step in view.steps for at in sorted(step.judged)]
-        questions = [question for step, at in asked for question in self._questions(view, step, at)]
+        questions = [question for step, at in asked for question in _questions(view, step, at)]
         answers = await ask(questions)
-        judged: dict[tuple[str, int], _JudgedPassage] = {}
+        report = _UtilityReport(self, writer)
         for index, (step, at) in enumerate(asked):
-            pair = slice(2 * index, 2 * index + 2)
-            found = self._passage(writer, step, at, questions[pair], answers[pair])
-            if found is not None:
-                judged[step.step.id, at] = found
+            report.passage(step, at, questions[2 * index + 1], *answers[2 * index : 2 * index + 2])
         for step in view.steps_with_empty:
-            self._step(writer, step, "passages", judged)
+            report.step(step, "passages")
             if step.changed:
-                self._step(writer, step, "candidates", judged)
-                self._selection(writer, step, judged)
-        self._context(writer, judged)
+                report.step(step, "candidates")
+                report.selection(step)
+        report.context()
         return writer.results()
 
-    def _questions(self, view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
-        query, text = view.query_of(step), step.all[at].text
-        return (
-            abstention(view.setting.prompts, query, text),
-            relevance(
-                view.setting.judge_prompts,
-                query,
-                text,
-                question=view.run.question,
-                references=view.references,
-            ),
-        )
 
-    def _passage(
+def _questions(view: View, step: StepView, at: int) -> tuple[LabelQuestion, LabelQuestion]:
+    """Returns the questions about a passage: for the reader, and for the judge."""
+    setting, query, text = view.setting, view.query_of(step), step.all[at].text
+    question, references = view.run.question, view.references
+    return (
+        abstention(setting.prompts, query, text),
+        relevance(setting.judge_prompts, query, text, question=question, references=references),
+    )
+
+
+@dataclass(slots=True)
+class _UtilityReport:
+    """Adds the scores that follow from the answers about the passages."""
+
+    settings: Utility
+    writer: ScoreWriter
+    judged: dict[tuple[str, int], _JudgedPassage] = field(default_factory=dict)
+    """The passages about which both questions were answered, by step and index."""
+
+    def passage(
         self,
-        writer: ScoreWriter,
         step: StepView,
         at: int,
-        questions: Sequence[LabelQuestion],
-        answers: Sequence[LabelAnswer | RagguardError],
-    ) -> _JudgedPassage | None:
-        abstains: Abstention | None = None
-        relevant: Relevance | None = None
-        try:
-            abstains = read_abstention(answered(answers[0]))
-            writer.add(
-                "p_abstain", abstains.p, step=step, at=at, stderr=abstains.stderr,
-                metadata=abstains.remarks, usage=abstains.usage,
-            )  # fmt: skip
-        except RagguardError as error:
-            writer.fail(error, f"p_abstain of passage {at + 1}", step)
-        try:
-            relevant = read_relevance(questions[1], answered(answers[1]))
-            writer.add(
-                "p_relevant", relevant.p, step=step, at=at, who="judge", stderr=relevant.stderr,
-                metadata=relevant.remarks, usage=relevant.usage, **_reference_fields(writer.view, step),
-            )  # fmt: skip
-        except RagguardError as error:
-            writer.fail(error, f"p_relevant of passage {at + 1}", step)
-        if abstains is None or relevant is None:
-            return None
-        return self._utility(writer, step, at, abstains, relevant)
-
-    def _utility(
-        self, writer: ScoreWriter, step: StepView, at: int, abstains: Abstention, relevant: Relevance
-    ) -> _JudgedPassage:
-        r = relevant.p if self.soft else float(relevant.p >= 0.5)
-        gain, harm = (float(part) for part in utility_parts(r, abstains.p))
-        stderr = abstains.stderr
-        if self.soft and stderr is not None:
-            # d/dp and d/dr of (2r - 1)(1 - p).
-            of_r = None if relevant.stderr is None else 2 * (1 - abstains.p) * relevant.stderr
-            stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
-        found = _JudgedPassage(gain, harm, stderr)
-        label = "relevant" if relevant.p >= 0.5 else "not relevant"
-        seen, judge = _reference_fields(writer.view, step), _judge(writer.view)
-        writer.add(
-            "utility", found.utility, step=step, at=at, stderr=stderr, label=label,
-            metadata={**remarks_of_both(abstains.remarks, relevant.remarks), **judge}, **seen,
-        )  # fmt: skip
-        if relevant.p < 0.5:
-            writer.add(
-                "distracting_effect", float(distracting_effect(abstains.p)), step=step, at=at,
-                stderr=abstains.stderr, label=label, metadata={**abstains.remarks, **judge}, **seen,
-            )  # fmt: skip
-        return found
-
-    def _step(
-        self, writer: ScoreWriter, step: StepView, stage: Stage, judged: dict[tuple[str, int], _JudgedPassage]
+        asked: LabelQuestion,
+        reader: LabelAnswer | RagguardError,
+        judge: LabelAnswer | RagguardError,
     ) -> None:
+        """Adds what is known of a passage; `asked` is what the judge was asked."""
+        seen, both = self._rests_on(step), list[Reading]()
+        with self.writer.failing(f"p_abstain of passage {at + 1}", step):
+            both.append(read_abstention(answered(reader)))
+            self.writer.add("p_abstain", both[0], step=step, at=at)
+        with self.writer.failing(f"p_relevant of passage {at + 1}", step):
+            both.append(read_relevance(asked, answered(judge)))
+            self.writer.add("p_relevant", both[-1], step=step, at=at, who="judge", **seen)
+        if len(both) < 2:
+            return
+        abstains, relevant = both
+        r = relevant.value if self.settings.soft else float(relevant.value >= 0.5)
+        gain, harm = (float(part) for part in utility_parts(r, abstains.value))
+        stderr = abstains.stderr
+        if self.settings.soft and stderr is not None:
+            # d/dp and d/dr of (2r - 1)(1 - p).
+            of_r = None if relevant.stderr is None else 2 * (1 - abstains.value) * relevant.stderr
+            stderr = None if of_r is None else math.hypot((2 * r - 1) * stderr, of_r)
+        found = self.judged[step.step.id, at] = _JudgedPassage(gain, harm, stderr)
+        is_relevant = relevant.value >= 0.5
+        about = {"step": step, "at": at, "label": "relevant" if is_relevant else "not relevant", **seen}
+        remarks = {**remarks_of_both(abstains.remarks, relevant.remarks), **self._judge}
+        self.writer.add("utility", found.utility, stderr=stderr, metadata=remarks, **about)
+        if not is_relevant:
+            effect = Reading(float(distracting_effect(abstains.value)), abstains.stderr, abstains.remarks)
+            self.writer.add("distracting_effect", effect, metadata=self._judge, **about)
+
+    def step(self, step: StepView, stage: Stage) -> None:
         """Adds UDCG over the K places of one list of a step; a passage that a guard dropped leaves its place empty."""
         wanted, k = step.listed(stage), 1 if step.any_k else step.judged_places(stage)
-        found = [judged.get((step.step.id, at)) for at in wanted if at in step.judged]
-        known = [passage for passage in found if passage is not None]
-        if not k or len(known) < len(found):
+        known = self._known(step, stage)
+        if not k or known is None:
             # UDCG over only a part of the passages would mean something else; the failures name the others.
             return
-        value, stderr = self._udcg(known, k)
-        writer.add(
-            "udcg", value, step=step, stage=stage, stderr=stderr,
-            label=stage_label(step, stage),
-            metadata={
-                **({} if step.any_k else {"k": k}),
-                "kept": len(known), "not_judged": len(wanted) - len(known), **_judge(writer.view),
-            },
-            **_reference_fields(writer.view, step),
-        )  # fmt: skip
-        if self.theta is None or step.any_k or k != self.theta["k"]:
+        value, stderr = self._udcg(known.values(), k)
+        about = {"step": step, "stage": stage, "label": stage_label(step, stage), **self._rests_on(step)}
+        facts = {"kept": len(known), "not_judged": len(wanted) - len(known), **self._judge}
+        self.writer.add(
+            "udcg", value, stderr=stderr, metadata=facts if step.any_k else {"k": k, **facts}, **about
+        )
+        theta = self.settings.theta
+        if theta is None or step.any_k or k != theta["k"]:
             return
-        utilities = [passage.utility for passage in known] + [0.0] * (k - len(known))
-        writer.add(
-            "learned_udcg", float(LearnedUdcg.from_dict(self.theta)(utilities)), step=step, stage=stage,
-            label=stage_label(step, stage), metadata={"k": k, **_judge(writer.view)},
-            **_reference_fields(writer.view, step),
-        )  # fmt: skip
+        utilities = [passage.utility for passage in known.values()] + [0.0] * (k - len(known))
+        learned = float(LearnedUdcg.from_dict(theta)(utilities))
+        self.writer.add("learned_udcg", learned, metadata={"k": k, **self._judge}, **about)
 
-    def _selection(
-        self, writer: ScoreWriter, step: StepView, judged: dict[tuple[str, int], _JudgedPassage]
-    ) -> None:
+    def selection(self, step: StepView) -> None:
         """Adds UDCG of what the model got less UDCG of all candidates, both over the places of the candidates, so
         that passages which were left out count and empty places do not: the cost of a guard or a reranker."""
         k = step.judged_places("candidates")
@@ -206,33 +179,37 @@ class Utility:
         slopes: dict[int, float] = {}
         lists: tuple[tuple[Stage, float], ...] = (("passages", 1.0), ("candidates", -1.0))
         for stage, sign in lists:
-            known = {at: judged.get((step.step.id, at)) for at in step.listed(stage) if at in step.judged}
-            there = {at: passage for at, passage in known.items() if passage is not None}
-            if not step.places or len(there) < len(known) or len(there) > k:
+            known = self._known(step, stage)
+            if not step.places or known is None or len(known) > k:
                 return
-            value, _ = self._udcg(list(there.values()), k)
+            value, _ = self._udcg(known.values(), k)
             values.append(sign * value)
-            for at, passage in there.items():
-                weight = 1.0 if passage.utility > 0 else self.gamma
-                slopes[at] = slopes.get(at, 0.0) + sign * value * (1 - value) * weight / k
-        errors = [judged[step.step.id, at].stderr for at in slopes]
+            for at, passage in known.items():
+                weight = sign * value * (1 - value) * self._weight(passage) / k
+                slopes[at] = slopes.get(at, 0.0) + weight
+        errors = [self.judged[step.step.id, at].stderr for at in slopes]
         # The error of a passage in both lists affects both, and cancels as far as its weights in them are equal.
         moved = [slope * (error or 0.0) for slope, error in zip(slopes.values(), errors, strict=True)]
-        writer.add(
-            "delta_udcg_selection", sum(values), step=step, stderr=None if None in errors else math.hypot(*moved),
-            metadata={"k": k, **_judge(writer.view)}, **_reference_fields(writer.view, step),
-        )  # fmt: skip
+        self.writer.add(
+            "delta_udcg_selection",
+            sum(values),
+            step=step,
+            stderr=None if None in errors else math.hypot(*moved),
+            metadata={"k": k, **self._judge},
+            **self._rests_on(step),
+        )
 
-    def _context(self, writer: ScoreWriter, judged: dict[tuple[str, int], _JudgedPassage]) -> None:
+    def context(self) -> None:
         """Adds UDCG over the passages of the final context, each once and at its best (a bridge helps its own hop), and
         over the places that were left empty."""
+        view = self.writer.view
         best: dict[str, _JudgedPassage] = {}
-        missing, empty = 0, writer.view.empty_places
+        missing, empty = 0, view.empty_places
         if empty is None:
             return
-        for step in writer.view.steps:
+        for step in view.steps:
             for at in step.got:
-                found, text = judged.get((step.step.id, at)), step.all[at].text
+                found, text = self.judged.get((step.step.id, at)), step.all[at].text
                 if found is None and at in step.judged:
                     return
                 if found is None:
@@ -240,47 +217,47 @@ class Utility:
                 elif text not in best or found.utility > best[text].utility:
                     best[text] = found
         k = len(best) + empty
-        if k or writer.view.read_nothing:
+        if k or view.read_nothing:
             # Where nothing was retrieved and no K is known, every K gives the same.
-            value, stderr = self._udcg(list(best.values()), k or 1)
-            writer.add(
-                "udcg_context", value, stderr=stderr,
-                metadata={
-                    **({"k": k} if k else {}),
-                    "kept": len(best), "not_judged": missing, **_judge(writer.view),
-                },
-                **_reference_fields(writer.view, *(writer.view.steps or writer.view.steps_with_empty)),
-            )  # fmt: skip
+            value, stderr = self._udcg(best.values(), k or 1)
+            facts = {"kept": len(best), "not_judged": missing, **self._judge}
+            seen = self._rests_on(*(view.steps or view.steps_with_empty))
+            self.writer.add(
+                "udcg_context", value, stderr=stderr, metadata={"k": k, **facts} if k else facts, **seen
+            )
 
-    def _udcg(self, context: Sequence[_JudgedPassage], k: int) -> tuple[float, float | None]:
+    def _known(self, step: StepView, stage: Stage) -> dict[int, _JudgedPassage] | None:
+        """Returns the judged passages of one list of a step; None where one lacks an answer."""
+        found = {at: self.judged.get((step.step.id, at)) for at in step.listed(stage) if at in step.judged}
+        there = {at: passage for at, passage in found.items() if passage is not None}
+        return there if len(there) == len(found) else None
+
+    def _udcg(self, context: Collection[_JudgedPassage], k: int) -> tuple[float, float | None]:
         """Returns UDCG over k places, of which the passages fill some, and its standard error."""
         gains, harms = [p.gain for p in context], [p.harm for p in context]
-        value = float(udcg_of_parts(gains, harms, self.gamma, k=k))
+        value = float(udcg_of_parts(gains, harms, self.settings.gamma, k=k))
         if any(passage.stderr is None for passage in context):
             return value, None
-        weights = [(1.0 if p.utility > 0 else self.gamma) * (p.stderr or 0.0) for p in context]
+        weights = [self._weight(passage) * (passage.stderr or 0.0) for passage in context]
         return value, value * (1 - value) * math.hypot(*weights) / k
 
+    def _weight(self, passage: _JudgedPassage) -> float:
+        return 1.0 if passage.utility > 0 else self.settings.gamma
 
-class _ReferenceFields(TypedDict):
-    """The fields of a score about the references behind it."""
+    def _rests_on(self, *steps: StepView) -> dict[str, Any]:
+        """Returns the references that the judge saw for one of the steps, as fields of a score."""
+        view = self.writer.view
+        question, references = view.run.question, view.references
+        if any(sees_references(view.query_of(step), question, references) for step in steps):
+            return {"reference_source": "gold", "references": references}
+        return {}
 
-    reference_source: ReferenceSource
-    references: Sequence[str]
-
-
-def _reference_fields(view: View, *steps: StepView) -> _ReferenceFields:
-    """Returns whether the judge saw the references for one of the steps, and which."""
-    question, references = view.run.question, view.references
-    if any(sees_references(view.query_of(step), question, references) for step in steps):
-        return {"reference_source": "gold", "references": references}
-    return {"reference_source": "none", "references": ()}
-
-
-def _judge(view: View) -> dict[str, str]:
-    """Returns the fingerprint of the judge where that is another model than the engine: numbers rest on it, too."""
-    judge = view.setting.judge.fingerprint
-    return {} if judge == view.setting.engine.fingerprint else {"judge": judge}
+    @property
+    def _judge(self) -> dict[str, str]:
+        """The fingerprint of the judge where that is another model than the engine: numbers rest on it, too."""
+        setting = self.writer.view.setting
+        judge = setting.judge.fingerprint
+        return {} if judge == setting.engine.fingerprint else {"judge": judge}
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,15 +304,8 @@ class QueryFit:
             text = answered(given)
             gain = query_gain(text.logprobs, answered(alone).logprobs)
             cut = {CUT_TOKENS: text.truncated} if text.truncated else {}
-            writer.add("query_gain", gain, step=step, at=at, stderr=0.0, usage=text.usage, metadata=cut)
+            writer.add("query_gain", Reading(gain, 0.0, cut, text.usage), step=step, at=at)
             exam = writer.view.setting.exam
             if exam.relevance_by_likelihood or (self.relevance and exam.log_odds):
-                how = {**cut, "how": "likelihood"}
-                writer.add(
-                    "p_relevant",
-                    probability(exam, gain),
-                    step=step,
-                    at=at,
-                    label="by likelihood",
-                    metadata=how,
-                )
+                read = Reading(probability(exam, gain), None, {**cut, "how": "likelihood"})
+                writer.add("p_relevant", read, step=step, at=at, label="by likelihood")

@@ -6,10 +6,11 @@ import math
 from contextlib import suppress
 
 import pytest
+from support.guards import NoCopies
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import CalibrationError, EngineRejected, InvalidInput, PromptTooLong
-from ragguard.guard import Deduplicate, DistractorGuard, Example, TopUtility, UtilityThreshold
+from ragguard.guard import DistractorGuard, Example, TopUtility, UtilityThreshold
 from ragguard.records import Passage
 
 HELPS, MISLEADS, IDLE = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "Lemons are yellow."
@@ -94,7 +95,7 @@ async def test_where_nothing_can_go_nothing_is_asked(passages, min_keep):
 
 async def test_policies_apply_in_order():
     model = engine()
-    policies = (Deduplicate(), UtilityThreshold(-0.2), TopUtility(1))
+    policies = (NoCopies(), UtilityThreshold(-0.2), TopUtility(1))
     decision = await guard(model, policies=policies).aprune("q", [HELPS, MISLEADS, HELPS, IDLE])
     assert texts(decision) == [HELPS]
     assert [drop.reason.split()[0] for drop in decision.dropped] == ["utility", "a", "not"]
@@ -102,7 +103,7 @@ async def test_policies_apply_in_order():
 
 async def test_without_a_utility_policy_no_model_is_asked():
     model = engine()
-    decision = await guard(model, policies=[Deduplicate()]).aprune("q", [HELPS, HELPS, IDLE])
+    decision = await guard(model, policies=[NoCopies()]).aprune("q", [HELPS, HELPS, IDLE])
     assert (texts(decision), model.calls) == ([HELPS, IDLE], [])
 
 
@@ -307,7 +308,7 @@ async def test_a_policy_that_prunes_by_itself_does_not_wait_for_its_own_thread()
 
 async def test_passages_without_a_text_are_kept_not_judged_and_said():
     model = engine()
-    watching = guard(model, policies=[UtilityThreshold(-0.2), Deduplicate()])
+    watching = guard(model, policies=[UtilityThreshold(-0.2), NoCopies()])
     decision = await watching.aprune("q", ["", MISLEADS, " \n", HELPS])
     assert texts(decision) == ["", " \n", HELPS]
     assert [drop.position for drop in decision.dropped] == [2]

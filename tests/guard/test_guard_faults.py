@@ -9,10 +9,11 @@ import pickle
 import threading
 
 import pytest
+from support.guards import NoCopies
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import PromptTooLong
-from ragguard.guard import Deduplicate, DistractorGuard
+from ragguard.guard import DistractorGuard
 
 HELPS, MISLEADS = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."
 ENDINGS = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration("done"), BaseException("odd")]
@@ -232,7 +233,7 @@ def prune_in_child(answers, watching):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
 def test_a_forked_process_prunes_with_its_parents_guard():
-    watching = guard(policies=[*guard().policies, Deduplicate()])
+    watching = guard(policies=[*guard().policies, NoCopies()])
     assert texts(watching.prune("in the parent", [HELPS, MISLEADS])) == [HELPS]
     fork = multiprocessing.get_context("fork")
     answers = fork.Queue()

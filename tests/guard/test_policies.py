@@ -6,10 +6,8 @@ from hypothesis import strategies as st
 
 from ragguard.errors import InvalidInput
 from ragguard.guard.policies import (
-    Deduplicate,
     HelpThreshold,
     Judged,
-    TokenBudget,
     TopUtility,
     UtilityThreshold,
     choose,
@@ -35,28 +33,12 @@ def test_unjudged_passage_is_not_dropped_for_its_utility():
     items = judged(None, -0.9, 0.9)
     assert set(UtilityThreshold(0).drop(items)) == {2}
     assert 1 not in TopUtility(1).drop(items)
-    assert 1 not in TokenBudget(1).drop(items)
 
 
 def test_the_most_useful_stay_and_ties_keep_the_order():
     assert set(TopUtility(2).drop(judged(0.1, 0.9, 0.1, 0.9))) == {1, 3}
     assert set(TopUtility(1).drop(judged(0.5, 0.5))) == {2}
     assert TopUtility(9).drop(judged(0.5, 0.5)) == {}
-
-
-def test_a_token_budget_prefers_utility_per_token():
-    long, short = "word " * 100, "word"
-    items = judged(0.9, 0.5, 0.4, texts=[long, short, short + " two"])
-    assert set(TokenBudget(10).drop(items)) == {1}
-    assert TokenBudget(10_000).drop(items) == {}
-
-
-def test_near_copies_go_whatever_their_utility():
-    text = "Ada Berg was born in Tarnwick in the year 1902 and moved to Oslo later"
-    items = judged(0.1, 0.9, 0.5, texts=[text, text.upper() + "!", "Something else entirely, about a firm"])
-    assert Deduplicate(0.9).drop(items) == {2: "a near-copy of passage 1"}
-    assert Deduplicate().needs_utility is False
-    assert set(Deduplicate().drop(judged(0.0, 0.0, texts=["", ""]))) == {2}
 
 
 @pytest.mark.parametrize(
@@ -67,9 +49,6 @@ def test_near_copies_go_whatever_their_utility():
         lambda: UtilityThreshold("0.2"),
         lambda: TopUtility(0),
         lambda: TopUtility(1.5),
-        lambda: TokenBudget(0),
-        lambda: Deduplicate(0),
-        lambda: Deduplicate(1.1),
     ],
 )
 def test_settings_that_cannot_be_right_are_refused(make):

@@ -84,10 +84,6 @@ async def test_a_comparison_that_only_an_error_needs_may_fail():
     assert found.entropy.stderr > 0
 
 
-async def test_an_error_that_nobody_reads_is_not_computed():
-    assert all(np.isnan(one.entropy.stderr) for one in await estimates(seeds=2, errors=False))
-
-
 CASE = next(case for case in world.cases(20, seed=3, hops=2) if not case.known)
 
 

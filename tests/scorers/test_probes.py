@@ -88,7 +88,7 @@ def test_all_questions_about_a_passage_begin_alike_and_longer_contexts_begin_as_
 
 def test_relevance_is_the_share_of_yes():
     question = relevance(load_prompts("default"), "who?", "a text")
-    assert read_relevance(question, LabelAnswer((0.3, 0.6))).p == pytest.approx(1 / 3)
+    assert read_relevance(question, LabelAnswer((0.3, 0.6))).value == pytest.approx(1 / 3)
     with pytest.raises(LowLabelMass, match=r"0\.40"):
         read_relevance(question, LabelAnswer((0.1, 0.3)))
     with pytest.raises(LowLabelMass, match=r"puts only 0\.499 on them \(at least 0\.500 is needed\)"):
@@ -121,7 +121,7 @@ def test_the_error_of_a_sampled_rating_is_that_of_a_mean():
 
 def test_abstention_is_the_first_label_and_its_bound_is_told():
     read = read_abstention(LabelAnswer((0.2,), bound=True, truncated=12))
-    assert (read.p, read.stderr) == (0.2, None)
+    assert (read.value, read.stderr) == (0.2, None)
     assert read.remarks == {"bound": "upper", "cut_tokens": 12}
 
 

@@ -6,9 +6,9 @@ from scipy.stats import kendalltau
 
 from ragguard import connect, world
 from ragguard.engines.layers import Cache
-from ragguard.records import Passage, Usage
+from ragguard.records import Passage
 from ragguard.scorers.coverage import Ratings
-from ragguard.scorers.probes import Rating
+from ragguard.scorers.probes import Reading
 from ragguard.world import Fact
 from studies.coverage import METRICS, data_sets, study, system_interval, system_tau
 from studies.reasons import ON_NANO
@@ -32,7 +32,7 @@ def judged() -> tuple[Judged, Responses]:
     first, second = ideal(report)
     ratings = Ratings(tuple(part.question for part in PARTS))
     for text, row in ((first, (5, 0)), (second, (0, 3))):
-        ratings.rows[text] = [Rating(value, value, 0.0, {}, Usage()) for value in row]
+        ratings.rows[text] = [Reading(value, expectation=value) for value in row]
     said = Responses(
         {("r", (0, 1)): [first, second], ("r", (0, 2)): [first], ("r", ()): []},
         {("r", (0, 1)): 1.0, ("r", (0, 2)): 0.5, ("r", ()): 0.0},

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
+from ragguard.guard import Judged
 
 
 def judging(text: str, label: str) -> float | None:
@@ -22,6 +23,17 @@ def judging(text: str, label: str) -> float | None:
 def guarding(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGuard:
     """A guard that drops `name-1` and `name-3` of any shelf."""
     return DistractorGuard(engine or ScriptedEngine(label=judging), **{"budget_ms": 60_000, **settings})
+
+
+class NoCopies:
+    """A policy of a user's own, which needs no model: drops passages that came before."""
+
+    needs_utility = False
+
+    def drop(self, judged: Sequence[Judged]) -> dict[int, str]:
+        first: dict[str, int] = {}
+        ranks = {item.position: first.setdefault(item.passage.text, item.position) for item in judged}
+        return {at: f"a copy of passage {rank}" for at, rank in ranks.items() if rank != at}
 
 
 def assert_spans_tell(spans: Sequence[ReadableSpan], kept: int, dropped: Sequence[int]) -> None:
