@@ -10,7 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ragguard.errors import InvalidInput, RagguardError
 from ragguard.records import (
@@ -20,6 +20,7 @@ from ragguard.records import (
     SPLIT_ERROR,
     Failure,
     Result,
+    RetrievalStep,
     Run,
     Score,
     ScoredRun,
@@ -65,10 +66,13 @@ async def find_references(references: References, run: Run) -> tuple[list[str] |
 
 
 async def _find(references: References, run: Run) -> list[str] | None:
-    found = references_of(await _call(references, run.question))
-    original = run.metadata.get("original_question")
-    if found is None and isinstance(original, str) and original:
-        found = references_of(await _call(references, original))
+    found = None
+    for question in (run.question, run.metadata.get("original_question")):
+        if found is None and isinstance(question, str) and question:
+            # A synchronous function may block, so that a thread calls it; it may return an awaitable all the same.
+            blocks = not inspect.iscoroutinefunction(references)
+            known = await asyncio.to_thread(references, question) if blocks else references(question)
+            found = references_of(await known if inspect.isawaitable(known) else known)
     return found
 
 
@@ -83,15 +87,6 @@ def spelled(question: object) -> str:
     if not isinstance(question, str):
         raise InvalidInput("references", question, "a question that is a text, for each key")
     return " ".join(question.split()).casefold()
-
-
-async def _call(function: Callable[[str], Any], question: str) -> KnownAnswers:
-    """Calls a user's function, a synchronous one in a thread, since it may block."""
-    if inspect.iscoroutinefunction(function):
-        found: KnownAnswers = await function(question)
-        return found
-    found = await asyncio.to_thread(function, question)
-    return await found if inspect.isawaitable(found) else found
 
 
 _log = logger("ragguard")
@@ -113,57 +108,34 @@ async def evaluate(run: Run, asking: Awaitable[Sequence[Result]]) -> ScoredRun:
             _log.error("scoring run %s failed: %s", run.id, describe(error), exc_info=error)
         results = [failure_of("scorers", run, error)]
     scores = [result for result in results if isinstance(result, Score)]
-    return ScoredRun(
-        run,
-        [score for score in scores if math.isfinite(score.value)],
-        [result for result in results if isinstance(result, Failure)]
-        + [_not_finite(run, score) for score in scores if not math.isfinite(score.value)],
-        started_ns=started,
-        ended_ns=time.time_ns(),
-    )
+    failures = [result for result in results if isinstance(result, Failure)]
+    failures += [_not_finite(run, score) for score in scores if not math.isfinite(score.value)]
+    scores = [score for score in scores if math.isfinite(score.value)]
+    return ScoredRun(run, scores, failures, started_ns=started, ended_ns=time.time_ns())
 
 
 def _not_finite(run: Run, score: Score) -> Failure:
-    return Failure(
-        score.scorer,
-        "NotFinite",
-        f"{score.name} came out as {score.value}",
-        run_id=run.id,
-        step_id=score.step_id,
-    )
+    message = f"{score.name} came out as {score.value}"
+    return Failure(score.scorer, "NotFinite", message, run_id=run.id, step_id=score.step_id)
 
 
 def capture_failures(run: Run) -> list[Failure]:
     """Returns a failure for each step whose K cannot be right, so that no score which needs K is given, for each
     passage whose grade is none, for each step whose splitter failed, so that scores are about its whole text, and for
     each step that gave more passages than are captured."""
-    found = [(step, "InvalidInput", step.metadata[K_ERROR]) for step in run.steps if K_ERROR in step.metadata]
-    found += [
-        (step, "InvalidInput", passage.metadata[GRADE_ERROR])
-        for step in run.steps
-        for passage in step.candidates or step.passages
-        if GRADE_ERROR in passage.metadata
-    ]
-    found += [
-        (
-            step,
-            "SplitterFailed",
-            f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage: "
-            f"{step.metadata[SPLIT_ERROR]}",
-        )
-        for step in run.steps
-        if SPLIT_ERROR in step.metadata
-    ]
-    found += [
-        (
-            step,
-            "CapExceeded",
-            f"only {passages[-1].metadata[CUT_PASSAGES]} are captured, and no number counts the others; record fewer",
-        )
-        for step in run.steps
-        for passages in [step.candidates or step.passages]
-        if passages and CUT_PASSAGES in passages[-1].metadata
-    ]
+    found: list[tuple[RetrievalStep, str, str]] = []
+    for step in run.steps:
+        facts, passages = step.metadata, step.candidates or step.passages
+        if K_ERROR in facts:
+            found.append((step, "InvalidInput", facts[K_ERROR]))
+        wrong = [passage.metadata[GRADE_ERROR] for passage in passages if GRADE_ERROR in passage.metadata]
+        found += [(step, "InvalidInput", message) for message in wrong]
+        if SPLIT_ERROR in facts:
+            what = f"what {step.tool or 'the tool'!r} returned could not be taken apart and is judged as one passage"
+            found.append((step, "SplitterFailed", f"{what}: {facts[SPLIT_ERROR]}"))
+        if passages and (kept := passages[-1].metadata.get(CUT_PASSAGES)):
+            message = f"only {kept} are captured, and no number counts the others; record fewer"
+            found.append((step, "CapExceeded", message))
     return [
         Failure("capture", error, message, run_id=run.id, step_id=step.id) for step, error, message in found
     ]

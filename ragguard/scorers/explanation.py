@@ -6,6 +6,7 @@ were judged to answer their hop's query, and which changes of belief exceed two 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -140,15 +141,14 @@ class _AnswerEvidence:
             ((hop.number, rank), rank in hop.dropped) for hop, rank in stating if rank not in hop.read
         ]
         """The passages with a reference that the model did not get, and whether a guard dropped each."""
-        self.phrase = facts.answer
-        """The answer, or what of it a passage has: a reference, or else a name."""
-        self.places = self._read(facts.answer) if known else []
-        """The passages that were read and state the answer."""
-        if known and not self.places:
-            parts = [one for one in facts.references if mentions(facts.answer, findable([one]))]
+        parts = [facts.answer]
+        if known and not self._read(facts.answer):
+            parts += [one for one in facts.references if mentions(facts.answer, findable([one]))]
             parts += filter(self._is_new, names_in(facts.answer))
-            read = ((part, self._read(part)) for part in parts)
-            self.phrase, self.places = next((found for found in read if found[1]), (facts.answer, []))
+        read = [(part, self._read(part)) for part in parts if known]
+        self.phrase, self.places = next((found for found in read if found[1]), (facts.answer, []))
+        """The answer, or what of it a passage has (a reference, or else a name), and the passages that were read and
+        state it."""
         utilities = {(hop.number, rank): value for hop in facts.hops for rank, value in hop.utilities.items()}
         self._utilities = [utilities.get(place, 0.0) for place in self.places]
 
@@ -164,26 +164,23 @@ class _AnswerEvidence:
 
     def explain(self) -> tuple[Cause, str]:
         """Returns what decided the answer, and the sentence about it."""
-        verdict = self._facts.verdict
+        facts, verdict = self._facts, self._facts.verdict
         if verdict.startswith("correct"):
             return self._right(supported=verdict == "correct")
         if verdict not in ("wrong", "abstained"):
             return "", self._unjudged()
         outcome = "Wrong" if verdict == "wrong" else "Abstained"
-        if not any(hop.read for hop in self._facts.hops):
-            retrieved = any(hop.texts for hop in self._facts.hops)
-            return (
-                "nothing_read",
-                f"{outcome}: {'none of the passages reached the model' if retrieved else 'no passage was retrieved'}.",
-            )
-        source = f"{_quoted(self.phrase)} is in {_places(self.places)}" if self.places else ""
+        if not any(hop.read for hop in facts.hops):
+            retrieved = any(hop.texts for hop in facts.hops)
+            why = "none of the passages reached the model" if retrieved else "no passage was retrieved"
+            return "nothing_read", f"{outcome}: {why}."
+        says = self.places and verdict == "wrong"
+        source = f"{_quoted(self.phrase)} is in {_places(self.places)}" if says else ""
         if not self._reference_findable:
-            return "", f"{outcome}: {source}." if source and verdict == "wrong" else ""
-        reference = f"the reference {_quoted(self._facts.references[0])}"
-        if verdict == "abstained":
-            source = ""
-        elif mentions(self._facts.answer, findable(self._facts.references)):
-            return "", f"Judged wrong, though the answer has the words of {reference}."
+            return "", f"{outcome}: {source}." if source else ""
+        reference = f"reference {_quoted(facts.references[0])}"
+        if verdict == "wrong" and mentions(facts.answer, findable(facts.references)):
+            return "", f"Judged wrong, though the answer has the words of the {reference}."
         if self._reference_at:
             return self._though_read(outcome, source, reference)
         return self._unread(outcome, source, reference)
@@ -206,28 +203,27 @@ class _AnswerEvidence:
             found = f"{_quoted(self.phrase)} is in {_places(self.places)}"
         elif self._reference_at:
             found = f"the reference {_quoted(self._facts.references[0])} is in {_places(self._reference_at)}"
-        if not supported:
-            if found:
-                found += ", though the judge calls no passage that was read relevant"
-                return "unsupported", f"{right}: {found}."
-            return "unsupported", f"{right}, but no passage that was read supports {quoted}."
-        if not found and self._answer_findable:
+        elif supported and self._answer_findable:
             found = f"{quoted} is in no passage that was read"
-        return "right", f"{right}: {found}." if found else f"{right}."
+        if supported:
+            return "right", f"{right}: {found}." if found else f"{right}."
+        if found:
+            return (
+                "unsupported",
+                f"{right}: {found}, though the judge calls no passage that was read relevant.",
+            )
+        return "unsupported", f"{right}, but no passage that was read supports {quoted}."
 
     def _unjudged(self) -> str:
-        if self.places:
-            return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{self._and_reference()}."
-        if not self._answer_findable or not self._facts.hops or is_abstention(self._facts.answer):
-            return ""
-        return f"The answer {_quoted(self._facts.answer)} is in no passage that was read."
-
-    def _and_reference(self) -> str:
-        """Returns where a reference stands that the answer does not have; "" where it has one or none was given."""
-        if not self._reference_findable or mentions(self._facts.answer, findable(self._facts.references)):
-            return ""
-        at = _places(self._reference_at).partition(" ")[2] if self._reference_at else "none that was read"
-        return f", the reference {_quoted(self._facts.references[0])} in {at}"
+        """Returns where the answer stands, and a reference that it does not have."""
+        facts, reference = self._facts, ""
+        if not self.places:
+            said = not self._answer_findable or not facts.hops or is_abstention(facts.answer)
+            return "" if said else f"The answer {_quoted(facts.answer)} is in no passage that was read."
+        if self._reference_findable and not mentions(facts.answer, findable(facts.references)):
+            at = _places(self._reference_at).partition(" ")[2] if self._reference_at else "none that was read"
+            reference = f", the reference {_quoted(facts.references[0])} in {at}"
+        return f"The answer {_quoted(self.phrase)} is in {_places(self.places)}{reference}."
 
     def _though_read(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that did read a passage with the reference."""
@@ -235,15 +231,11 @@ class _AnswerEvidence:
         missing = "" if source and self._believed() else self._missing()
         if missing:
             first = f"{source}. The" if source else "the"
-            return (
-                "missing_hop",
-                f"{outcome}: {first} {reference.removeprefix('the ')} is in {at}, but {missing}.",
-            )
+            return "missing_hop", f"{outcome}: {first} {reference} is in {at}, but {missing}."
         if source:
-            return "contested", f"{outcome}: {source}, {reference} in {at.partition(' ')[2]}."
-        if outcome == "Wrong":
-            return "not_used", f"Wrong, though {reference} is in {at}."
-        return "needless_abstention", f"Abstained, though {reference} is in {at}."
+            return "contested", f"{outcome}: {source}, the {reference} in {at.partition(' ')[2]}."
+        cause: Cause = "not_used" if outcome == "Wrong" else "needless_abstention"
+        return cause, f"{outcome}, though the {reference} is in {at}."
 
     def _unread(self, outcome: str, source: str, reference: str) -> tuple[Cause, str]:
         """Explains a wrong answer or an abstention of a model that read no passage with the reference."""
@@ -251,17 +243,15 @@ class _AnswerEvidence:
             places = [place for place, _ in self._unread_at]
             lost = "the guard dropped" if self._unread_at[0][1] else "the model did not get"
             also = f" {source}." if source else ""
-            return "dropped", f"{outcome}: {reference} is in {_places(places)}, which {lost}.{also}"
+            return "dropped", f"{outcome}: the {reference} is in {_places(places)}, which {lost}.{also}"
         missing = self._missing()
         more = f" {missing[0].upper()}{missing[1:]}." if missing else ""
-        if source:
-            clear = any(abs(utility) > CLEAR for utility in self._utilities)
-            misled = self._believed() or (clear and not missing)
-            return (
-                "misled" if misled else "not_found",
-                f"{outcome}: {source}, {reference} in none that was read.{more}",
-            )
-        return "not_found", f"{outcome}: {reference} is in no passage that was read.{more}"
+        if not source:
+            return "not_found", f"{outcome}: the {reference} is in no passage that was read.{more}"
+        clear = any(abs(utility) > CLEAR for utility in self._utilities)
+        misled = self._believed() or (clear and not missing)
+        said = f"{outcome}: {source}, the {reference} in none that was read.{more}"
+        return "misled" if misled else "not_found", said
 
     def _believed(self) -> bool:
         """Returns whether a passage that states the answer was judged to answer its hop's query."""
@@ -272,22 +262,22 @@ class _AnswerEvidence:
 
         A hop that found the reference found something, whatever the judge says of it.
         """
-        stating = {hop for hop, _ in self._reference_at}
+        facts, stating = self._facts, {hop for hop, _ in self._reference_at}
         answered = {
-            normalise(hop.query) for hop in self._facts.hops if hop.answers_its_query or hop.number in stating
+            normalise(hop.query) for hop in facts.hops if hop.answers_its_query or hop.number in stating
         }
-        whole = normalise(self._facts.question) if len(self._facts.hops) > 1 else ""
+        answered.add(normalise(facts.question) if len(facts.hops) > 1 else "")
         without = [
-            hop
-            for hop in self._facts.hops
-            if hop.answers_its_query is False and normalise(hop.query) not in {*answered, whole}
+            str(hop.number)
+            for hop in facts.hops
+            if hop.answers_its_query is False and normalise(hop.query) not in answered
         ]
         if without:
-            numbers = _listed([str(hop.number) for hop in without])
-            own = "its query" if len(without) == 1 else "their queries"
-            return f"hop{'' if len(without) == 1 else 's'} {numbers} found nothing that answers {own}"
-        if self._facts.unanswered and not (stating and len(self._facts.sub_questions) == 1):
-            return f"no passage that was read answers {_quoted(self._facts.unanswered[0])}"
+            own = "hop {} found nothing that answers its query"
+            several = "hops {} found nothing that answers their queries"
+            return (own if len(without) == 1 else several).format(_listed(without))
+        if facts.unanswered and not (stating and len(facts.sub_questions) == 1):
+            return f"no passage that was read answers {_quoted(facts.unanswered[0])}"
         return ""
 
 
@@ -307,11 +297,9 @@ def _bridges(facts: RunFacts) -> Iterable[tuple[int, Bridge]]:
     for place, later in enumerate(facts.hops):
         if later.gain is None or later.alone is None or not later.gain.significant or later.gain.value < 0:
             continue
-        errors = ((later.gain.stderr or 0.0) ** 2 + (later.alone.stderr or 0.0) ** 2) ** 0.5
-        if (
-            not BeliefGain(later.gain.value - later.alone.value, errors).significant
-            or later.alone.value > later.gain.value
-        ):
+        errors = math.hypot(later.gain.stderr or 0.0, later.alone.stderr or 0.0)
+        more = later.gain.value - later.alone.value
+        if more < 0 or not BeliefGain(more, errors).significant:
             continue
         earlier = [
             hop

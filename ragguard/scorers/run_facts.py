@@ -211,29 +211,41 @@ class RunFacts:
 
 def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
     """Returns what is known of a run by its scores."""
-    steps: dict[str, HopFacts] = {}
+    hops: dict[str, HopFacts] = {}
     turns = {step.id: turn for turn, step in numbered(run.steps)}
     for number, step in enumerate(run.steps, 1):
-        seen = view_step(step, 0)
-        steps[step.id] = HopFacts(
-            number, turns[step.id], step.query or run.question, [passage.text for passage in seen.all],
+        seen, decision = view_step(step, 0), step.decision
+        hops[step.id] = HopFacts(
+            number,
+            turns[step.id],
+            step.query or run.question,
+            [passage.text for passage in seen.all],
             read=frozenset(at + 1 for at in seen.got),
-            dropped=frozenset(drop.position for drop in step.decision.dropped) if step.decision else frozenset(),
+            dropped=frozenset(drop.position for drop in decision.dropped) if decision else frozenset(),
             texts_known=not seen.textless,
-        )  # fmt: skip
+        )
+    facts = RunFacts(
+        run.question,
+        run.answer or "",
+        run.references or (),
+        list(hops.values()),
+        sub_questions=run.sub_questions or (),
+    )
     rows = (
         Number(
-            step=score.step_id, rank=score.position, name=score.name, value=score.value, stderr=score.stderr,
-            label=score.label, source=score.reference_source, sub_question=score.sub_question,
+            score.step_id,
+            score.position,
+            score.name,
+            score.value,
+            stderr=score.stderr,
+            label=score.label,
+            source=score.reference_source,
+            sub_question=score.sub_question,
         )
         for score in scores
         if score.stage == "passages" and score.name in READ
-    )  # fmt: skip
-    facts = RunFacts(
-        question=run.question, answer=run.answer or "", references=run.references or (),
-        hops=list(steps.values()), sub_questions=run.sub_questions or (),
-    )  # fmt: skip
-    return with_numbers(facts, steps, rows)
+    )
+    return with_numbers(facts, hops, rows)
 
 
 def with_numbers(facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterable[Number]) -> RunFacts:
