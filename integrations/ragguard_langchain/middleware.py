@@ -174,8 +174,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
         return [Document(one.text, id=one.id or None, metadata=one.metadata) for one in passages]
 
     def _not_understood(self, tool: str, why: str) -> None:
-        """Counts a result that passes unjudged, and logs once a tool what to declare."""
-        self._guard.not_understood(tool)
+        """Logs, once a tool, that a result passes unjudged, and what to declare."""
         NOTICES.once(
             f"guard tool {tool}",
             f"GuardMiddleware found no passages in what the tool {tool!r} gave, so nothing of it is judged: {why}. "

@@ -148,10 +148,6 @@ class DistractorGuard:
         """Returns what this guard has decided so far, by status, and by cause where it could not judge."""
         return self._here.get().counts.snapshot()
 
-    def not_understood(self, tool: str) -> None:
-        """Counts a result of a tool in which an integration recognised no passages, so that none was judged."""
-        self._here.get().counts.count_not_understood(tool)
-
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
         return await self._here.get().judge.judged(query, list(enumerate(passages, 1)))

@@ -86,8 +86,6 @@ class GuardHealth:
     """The latest reason of each cause, in full."""
     without_text: int = 0
     """The number of passages that were kept unjudged since they have no text."""
-    not_understood: Mapping[str, int] = field(default_factory=dict)
-    """Tool results in which no passages were recognised, by tool."""
 
     @property
     def ok(self) -> bool:
@@ -96,19 +94,12 @@ class GuardHealth:
 
     def __str__(self) -> str:
         statuses = ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
-        lines = [f"{_counted(self.decisions, 'decision')}{f': {statuses}' if statuses else ''}"]
+        decisions = "decision" if self.decisions == 1 else "decisions"
+        lines = [f"{self.decisions:,} {decisions}{f': {statuses}' if statuses else ''}"]
         lines += [f"{cause}: {number:,}; {self.reasons[cause]}" for cause, number in self.causes.items()]
         if self.without_text:
             lines.append(f"passages without text, kept unjudged: {self.without_text:,}")
-        lines += [
-            f"tool {tool}: {_counted(number, 'result')} not understood"
-            for tool, number in self.not_understood.items()
-        ]
         return "\n".join(lines)
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 class DecisionCounts:
@@ -120,7 +111,6 @@ class DecisionCounts:
         self._causes: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
         self._without_text = 0
-        self._not_understood: Counter[str] = Counter()
 
     def count(self, decision: Decision, cause: str, without_text: int = 0) -> None:
         """Counts a decision; warns, at most once a minute a cause, where there is a cause."""
@@ -136,17 +126,12 @@ class DecisionCounts:
         if cause:
             NOTICES.warn(f"guard {cause}", lambda: self._warning(cause, decision.reason))
 
-    def count_not_understood(self, tool: str) -> None:
-        """Counts a tool's result in which no passages were recognised."""
-        with _unjudged.get().lock:
-            self._not_understood[tool] += 1
-
     def snapshot(self) -> GuardHealth:
         """Returns the numbers so far."""
         with _unjudged.get().lock:
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
-                without_text=self._without_text, not_understood=dict(self._not_understood),
+                without_text=self._without_text
             )  # fmt: skip
 
     def _warning(self, cause: str, reason: str) -> str:

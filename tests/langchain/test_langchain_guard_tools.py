@@ -93,11 +93,10 @@ async def test_retrieval_of_an_agent_inside_a_tool_is_not_guarded_by_the_outer_o
     guard = guarding()
     (message,) = await results([search], guard=guard)
     assert message.content == "shelf 1 about x, they say"
-    assert guard.health().not_understood == {"search": 1}
 
 
 @MODES
-async def test_tool_result_that_is_not_understood_is_logged_once_a_tool_and_counted(caplog, mode):
+async def test_tool_result_that_is_not_understood_is_logged_once_a_tool(caplog, mode):
     @tool
     def search(query: str) -> str:
         """Searches by other means."""
@@ -110,7 +109,6 @@ async def test_tool_result_that_is_not_understood_is_logged_once_a_tool_and_coun
     (said,) = not_understood(caplog)
     assert "'search'" in said
     assert "tools={'search': paragraphs}" in said
-    assert guard.health().not_understood == {"search": 2}
 
 
 @pytest.mark.parametrize(
@@ -128,7 +126,6 @@ async def test_a_splitter_that_fails_or_finds_nothing_is_said(caplog, splitter, 
     assert message.content == "shelf 1 about x\n\nshelf 2 about x"
     (said,) = not_understood(caplog)
     assert why in said
-    assert guard.health().not_understood == {"search": 1}
 
 
 async def test_an_artifact_that_is_no_document_is_said(caplog):
@@ -163,7 +160,6 @@ async def test_nothing_is_said_of_what_is_clear(caplog):
     for one in (add, fails, empty):
         await results([one], guard=guard, name=one.name, tools={"add": None})
     assert not_understood(caplog) == []
-    assert guard.health().not_understood == {}
 
 
 def test_guarded_tool_without_a_splitter_is_refused():
