@@ -285,7 +285,7 @@ class _AdviceCall:
 
     @property
     def awaited(self) -> str:
-        """What the call waits for."""
+        """The thread that the call waits for."""
         return "the thread that scores" if self.captured is None else "the thread that writes"
 
     def take(self, run: Run, *, redacted: bool = False) -> None:

@@ -44,7 +44,7 @@ ANSWERS = 0.8
 """The probability of an answer to the sub-question from which on a passage counts in a contradiction about it."""
 
 
-class _Reading(NamedTuple):
+class _Statement(NamedTuple):
     """A passage that answers a sub-question."""
 
     sub_question: int
@@ -149,7 +149,7 @@ async def find_conflicts(
         sure: The texts from which the reader would answer the query that brought them. None: they are asked for.
     """
     rated = [
-        _Reading(number, text)
+        _Statement(number, text)
         for text in ratings.rows
         if sure is None or text in sure
         for number in ratings.answered_by(text, settings.eta)
@@ -217,7 +217,7 @@ def _answers(answer: LabelAnswer | RagguardError) -> float:
     return 1 - read_abstention(answered(answer)).value
 
 
-def _question(reading: _Reading, view: View, ratings: Ratings) -> SampleQuestion:
+def _question(reading: _Statement, view: View, ratings: Ratings) -> SampleQuestion:
     """Returns the question for the likeliest answer to the sub-question from the passage alone."""
     prompts = view.setting.judge_prompts
     asked = ratings.sub_questions[reading.sub_question]
@@ -236,7 +236,7 @@ def _differ(first: str, second: str, language: Language) -> bool:
     return bool(first and second) and meaning_key(first, language) != meaning_key(second, language)
 
 
-def _shared(readings: Sequence[_Reading]) -> list[_Reading]:
+def _shared(readings: Sequence[_Statement]) -> list[_Statement]:
     """Returns the readings of those sub-questions that two or more passages answer."""
     counts = Counter(reading.sub_question for reading in readings)
     return [reading for reading in readings if counts[reading.sub_question] > 1]

@@ -316,10 +316,10 @@ class ScoringPipeline:
             judge,
             entailer,
             prompts,
-            judge_prompts,
-            self._caps,
-            self._language,
-            around_pair,
+            judge_prompts=judge_prompts,
+            caps=self._caps,
+            language=self._language,
+            around_pair=around_pair,
             exam=exam,
         )
 
