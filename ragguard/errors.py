@@ -147,11 +147,6 @@ class ScoringError(RagguardError):
 class LowLabelMass(ScoringError):
     """The judge puts most of its probability on texts that are no label."""
 
-    def __init__(self, found: str, remedy: str = "") -> None:
-        self.found = found
-        """The first part of the message: the observation, without the remedy."""
-        super().__init__(f"{found}; {remedy}" if remedy else found)
-
 
 class ProbeFailed(ScoringError):
     """A model's examination has shown that it cannot tell what it would be asked."""

@@ -84,7 +84,7 @@ class GuardMiddleware(AgentMiddleware[Any, Any]):
     on as text what a retriever gave that it calls (`create_retriever_tool`), or if it is one of `tools`. Where
     passages are dropped, the text that the model reads is written anew by `render`, from the texts that stay, without
     what stood between them; the artifact keeps the documents that stay. All other results pass, which is logged once a
-    tool and counted in `guard.health()`.
+    tool.
 
     Args:
         guard: The guard that judges.

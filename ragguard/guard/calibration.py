@@ -168,19 +168,16 @@ def choose_threshold(
     falls = [_falls_at(row, min_keep) for row in values]
     marks = [np.asarray(flags, dtype=bool) for flags in gold]
     gold_falls = [fall[is_gold] for fall, is_gold in zip(falls, marks, strict=True)]
-    levels = np.unique(np.concatenate([*falls, [lowest, 1.0]]))
-    levels = levels[np.isfinite(levels)]
-    losses = _mean_losses(gold_falls, levels)
-    kept = np.array([keeps_bound(loss, n, max_gold_loss, confidence) for loss in losses])
-    # The loss grows with the threshold: the first one that breaks the bound ends the search.
-    best = int(np.argmin(kept)) - 1 if not kept.all() else len(levels) - 1
-    others = np.sort(np.concatenate([fall[~is_gold] for fall, is_gold in zip(falls, marks, strict=True)]))
-    drops = int(np.searchsorted(others, levels[best], side="left"))
+    others = np.concatenate([fall[~is_gold] for fall, is_gold in zip(falls, marks, strict=True)])
     # Of all thresholds that drop the same distractors, the lowest drops the least gold: just over the last of these
     # distractors. Passages that `min_keep` keeps are at no level, so a gap between two levels may hold all gold.
-    threshold = float(np.nextafter(others[drops - 1], np.inf)) if drops else lowest
-    loss = float(_mean_losses(gold_falls, np.array([threshold]))[0])
-    return threshold, loss, drops / len(others) if len(others) else math.nan
+    levels = np.array([lowest, *np.nextafter(np.unique(others[others < 1.0]), np.inf)])
+    losses = _mean_losses(gold_falls, levels)
+    # The loss grows with the threshold: the first one that breaks the bound ends the search.
+    broken = [at for at, loss in enumerate(losses) if not keeps_bound(loss, n, max_gold_loss, confidence)]
+    best = (broken[0] if broken else len(levels)) - 1
+    drops = float(np.mean(others < levels[best])) if len(others) else math.nan
+    return float(levels[best]), float(losses[best]), drops
 
 
 def mean_kept(values: Sequence[Sequence[float | None]], threshold: float, min_keep: int) -> float:

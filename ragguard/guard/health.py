@@ -92,15 +92,6 @@ class GuardHealth:
         """True where every decision was made with all passages judged."""
         return not self.causes
 
-    def __str__(self) -> str:
-        statuses = ", ".join(f"{number:,} {status}" for status, number in self.statuses.items())
-        decisions = "decision" if self.decisions == 1 else "decisions"
-        lines = [f"{self.decisions:,} {decisions}{f': {statuses}' if statuses else ''}"]
-        lines += [f"{cause}: {number:,}; {self.reasons[cause]}" for cause, number in self.causes.items()]
-        if self.without_text:
-            lines.append(f"passages without text, kept unjudged: {self.without_text:,}")
-        return "\n".join(lines)
-
 
 class DecisionCounts:
     """Counts the decisions of one guard, warns about those that could not judge, and adds them to OpenTelemetry."""

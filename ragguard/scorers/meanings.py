@@ -180,7 +180,7 @@ def relation(answer: EntailAnswer) -> tuple[float, float, float]:
     if answer.mass < LEAST_MASS:
         shown, least = shown_apart(answer.mass, LEAST_MASS)
         raise LowLabelMass(
-            f"the model that compares answers puts only {shown} on its labels (at least {least} is needed)",
+            f"the model that compares answers puts only {shown} on its labels (at least {least} is needed); "
             "give RagGuard an `entailer`, or, where the model thinks, switch its thinking off",
         )
     return answer.p

@@ -216,7 +216,7 @@ async def check_models(engine: Engine, judge: Engine, prompts: PromptSet | None 
         shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
             f"the model does not answer {' or '.join(question.labels)}: it puts {shown} of its probability on them, "
-            f"and {least} is needed",
+            f"and {least} is needed; "
             "take an instruction-tuned model or another --judge, or, where the model thinks, switch its thinking off",
         )
     await models.respond([abstention(mine, _QUESTION, _PASSAGE)])

@@ -62,7 +62,7 @@ def check_mass(answer: LabelAnswer, labels: tuple[str, ...]) -> float:
         shown, least = shown_apart(mass, LEAST_MASS)
         raise LowLabelMass(
             f"the judge was asked for one of {', '.join(labels)} and puts only {shown} on them "
-            f"(at least {least} is needed)",
+            f"(at least {least} is needed); "
             "choose a prompt set it follows, or, where the model thinks, switch its thinking off",
         )
     return mass

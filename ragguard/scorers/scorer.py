@@ -24,7 +24,6 @@ from ragguard.errors import (
     CircuitOpen,
     EngineTimeout,
     InvalidInput,
-    LowLabelMass,
     NoText,
     RagguardError,
 )
@@ -116,12 +115,6 @@ def full_version(scorer: Scorer, setting: Setting) -> str:
 def _language_digest(language: Language) -> str:
     """Returns a digest of a language's phrases, which are many, and equal for all runs."""
     return hashlib.sha256(json.dumps(dataclasses.asdict(language), sort_keys=True).encode()).hexdigest()[:16]
-
-
-_NANO_FAILED = (
-    "nano, a tiny model, fails at times even in its own made-up world: point ragguard at a real model, such as "
-    'RagGuard(engine="http://localhost:8000/v1")'
-)
 
 
 def worth_repeating(error: BaseException) -> bool:
@@ -251,7 +244,7 @@ class ScoreWriter:
             Failure(
                 self._scorer,
                 name,
-                f"{_listed(what)}: {self._said(error)}",
+                f"{_listed(what)}: {error}",
                 will_retry=worth_repeating(error),
                 run_id=self.view.run.id,
                 step_id=step_id,
@@ -259,12 +252,6 @@ class ScoreWriter:
             for (step_id, name), (error, what) in self._failed.items()
         ]
         return [*self._scores, *failures]
-
-    def _said(self, error: RagguardError) -> str:
-        """Returns the message of an error, with what can be done about it by a user of nano where nano has judged."""
-        if isinstance(error, LowLabelMass) and self.view.setting.judge_prompts.name == "nano":
-            return f"{error.found}; {_NANO_FAILED}"
-        return str(error)
 
 
 def _does_not_fit(model: EngineInfo) -> str:

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import Advice, Passage, RagGuard, world
+from ragguard import Passage, RagGuard, world
 from ragguard.advice import KnownOutcome
 from ragguard.errors import AdviceError, CalibrationError, InvalidInput
 
@@ -240,7 +240,3 @@ def test_a_calibration_of_another_engine_is_refused(tmp_path):
         with pytest.raises(CalibrationError, match="made with engine another/1"):
             rg.advice.use(other)
         assert rg.advice.calibration == found
-
-
-def test_advice_is_public():
-    assert Advice("continue").reasons == []

@@ -7,7 +7,6 @@ from langchain_core.runnables import RunnableLambda
 
 import ragguard
 from ragguard import RagGuard, connect, world
-from ragguard.errors import AdviceError, InvalidInput
 from ragguard_langchain import RagGuardCallback
 
 CASE = world.cases(4, hops=2)[3]
@@ -57,24 +56,6 @@ async def test_advice_is_awaited_in_asynchronous_code(nano):
         assert await chain.ainvoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]}) == "continue"
 
 
-def test_advice_is_about_redacted_texts_and_stands_with_the_right_step(nano):
-    def redact(text):
-        return f"{text} (seen)"
-
-    def research(question):
-        find(0)
-        find(1)
-        return ragguard.current_run().advise(PATIENT)
-
-    with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
-        advice = advised(rg, research)
-        assert advice.status == "judged"
-        assert not any("(seen) (seen)" in one for one in (*advice.open_sub_questions, *advice.reasons))
-        rg.flush(timeout=60)
-        (run,) = rg.runs()
-        assert [step.advice is None for step in run.steps] == [True, False]
-
-
 @pytest.mark.parametrize("redact", [None, lambda text: text])
 def test_advice_on_redacted_texts_is_logged_once(nano, caplog, redact):
     def research(question):
@@ -84,30 +65,6 @@ def test_advice_on_redacted_texts_is_logged_once(nano, caplog, redact):
     with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
         advised(rg, research)
     assert caplog.text.count("advice is judged from what redact= leaves") == (0 if redact is None else 1)
-
-
-def test_before_the_first_step_it_is_refused(nano):
-    with RagGuard(nano, store=None, scorers=()) as rg, pytest.raises(AdviceError, match="no step yet"):
-        advised(rg, lambda question: ragguard.current_run().advise())
-
-
-def test_a_run_that_is_not_sampled_is_refused(nano):
-    def research(question):
-        find(0)
-        return ragguard.current_run().advise()
-
-    with RagGuard(nano, store=None, sample_rate=0.0) as rg, pytest.raises(AdviceError, match="not sampled"):
-        advised(rg, research)
-
-
-@pytest.mark.parametrize("budget_ms", [0, -1, float("inf"), "300", True, None])
-def test_a_wrong_budget_is_refused(nano, budget_ms):
-    def research(question):
-        find(0)
-        return ragguard.current_run().advise(budget_ms)
-
-    with RagGuard(nano, store=None) as rg, pytest.raises(InvalidInput, match=r"^budget_ms: got "):
-        advised(rg, research)
 
 
 def test_advice_is_given_though_nobody_holds_the_ragguard_any_more(nano):

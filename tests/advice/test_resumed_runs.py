@@ -67,13 +67,6 @@ async def test_advice_of_a_resumed_run_is_awaited_in_asynchronous_code(nano, sto
             assert (await run.aadvise(PATIENT)).action == "answer"
 
 
-def test_before_the_next_step_it_is_about_the_earlier_ones(nano, store):
-    with RagGuard(nano, store=store, scorers=()) as rg:
-        first_part(rg)
-        with rg.run(resume="r") as run:
-            assert run.advise(PATIENT).action == "continue"
-
-
 def test_a_part_that_joins_a_resumed_run_sees_all_of_it(nano, store):
     with RagGuard(nano, store=store, scorers=()) as rg:
         first_part(rg)

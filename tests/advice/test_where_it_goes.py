@@ -3,7 +3,6 @@
 import io
 import json
 
-import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -13,9 +12,7 @@ from support.scripted_engine import ScriptedEngine
 from ragguard import Passage, RagGuard, print_hops, read_runs, write_runs
 from ragguard.analysis.page import write_html
 from ragguard.analysis.wording import MISLEADS
-from ragguard.errors import InvalidInput
 from ragguard.records import Advice, RetrievalStep, Run, ScoredRun, Usage
-from ragguard.schema import checked_run
 from ragguard.telemetry.otel import OtelSink
 
 QUESTION = "Who founded Norvik Mills?"
@@ -82,32 +79,6 @@ def test_a_run_file_carries_it(tmp_path):
     assert (first.steps[0].advice, second.steps[0].advice) == (ADVICE, None)
     line = json.loads((tmp_path / "runs.jsonl").read_text().splitlines()[1])
     assert "advice" not in line["steps"][0]
-
-
-@pytest.mark.parametrize(
-    ("change", "named"),
-    [
-        ({"action": "stop"}, "action"),
-        ({"stderr": "big"}, "stderr"),
-        ({"reasons": 5}, "reasons"),
-        ({"odd": 1}, "odd"),
-    ],
-)
-def test_a_line_with_wrong_advice_names_the_field(tmp_path, change, named):
-    write_runs([a_run()], tmp_path / "runs.jsonl")
-    line = json.loads((tmp_path / "runs.jsonl").read_text())
-    line["steps"][0]["advice"] |= change
-    (tmp_path / "wrong.jsonl").write_text(json.dumps(line))
-    with pytest.raises(InvalidInput, match=named):
-        list(read_runs(tmp_path / "wrong.jsonl"))
-
-
-def test_a_record_with_wrong_advice_is_refused():
-    assert checked_run(a_run()).steps[0].advice is ADVICE
-    with pytest.raises(InvalidInput, match=r"advice\.action"):
-        checked_run(a_run(Advice("stop")))
-    with pytest.raises(InvalidInput, match="advice"):
-        checked_run(a_run("answer"))
 
 
 def test_the_terminal_shows_it_beside_the_hop():

@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from ragguard import DistractorGuard, Passage, RagGuard, read_runs, write_runs
 from ragguard.cli.app import app
-from ragguard.errors import InvalidInput
 from ragguard.guard import TopUtility
 from ragguard.storage.sqlite.reader import StoreReader
 
@@ -110,9 +109,3 @@ class DropFirst:
 
     def drop(self, judged):
         return {judged[0].position: "the first"}
-
-
-@pytest.mark.parametrize("wrong", ["yes", 1, None])
-def test_shadow_that_is_no_bool_is_refused(wrong):
-    with pytest.raises(InvalidInput, match=r"shadow: got .*True or False"):
-        DistractorGuard("nano", shadow=wrong)

@@ -1,6 +1,5 @@
 """Which contexts there are, how changes are read off them, and what gives way in a small window."""
 
-import itertools
 import math
 
 import pytest
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from ragguard.engines.prompts import load_prompts
 from ragguard.records import Passage, RetrievalStep
-from ragguard.scorers.contexts import CLOSED_BOOK, Window, lay_out, window
+from ragguard.scorers.contexts import Window, lay_out, window
 from ragguard.scorers.probes import belief
 from ragguard.scorers.view import view_step
 
@@ -27,42 +26,6 @@ def sequence(*texts):
 
 def together(*texts):
     return [(0, step) for step in steps(*texts)]
-
-
-def test_contexts_grow_step_by_step_and_stand_alone():
-    layout = lay_out(sequence(["a", "b"], ["c"], ["d"]), WIDE)
-    assert [one.upto for one in layout.steps] == [("a", "b"), ("a", "b", "c"), ("a", "b", "c", "d")]
-    assert [one.alone for one in layout.steps] == [("a", "b"), ("c",), ("d",)]
-    assert list(layout.contexts) == [
-        CLOSED_BOOK, ("a", "b"), ("a", "b", "c"), ("c",), ("a", "b", "c", "d"), ("d",),
-    ]  # fmt: skip
-    assert layout.steps[1].change == {("a", "b", "c"): 1.0, ("a", "b"): -1.0}
-    assert layout.total == {("a", "b", "c", "d"): 1.0, CLOSED_BOOK: -1.0}
-
-
-def test_passage_that_was_read_before_changes_no_context():
-    layout = lay_out(sequence(["a", "b"], ["b", "a"]), WIDE)
-    assert layout.steps[1].change == {}
-    assert layout.steps[1].upto == ("a", "b")
-
-
-@pytest.mark.parametrize("parallel", [2, 3])
-def test_parallel_steps_are_credited_over_all_orders_in_one_context_for_each_set(parallel):
-    layout = lay_out([*together(*([letter] for letter in "abc"[:parallel])), (1, *steps(["z"]))], WIDE)
-    sets = [
-        subset for size in range(parallel + 1) for subset in itertools.combinations("abc"[:parallel], size)
-    ]
-    # Every set of the turn, the step after it, and that step alone.
-    assert set(layout.contexts) == {*sets, (*"abc"[:parallel], "z"), ("z",)}
-    assert not any(one.in_call_order for one in layout.steps)
-    first = layout.steps[0].change
-    assert first[("a",)] == pytest.approx(1 / parallel)
-
-
-def test_more_than_three_parallel_steps_count_in_call_order():
-    layout = lay_out(together(["a"], ["b"], ["c"], ["d"]), WIDE)
-    assert all(one.in_call_order for one in layout.steps)
-    assert layout.steps[3].change == {("a", "b", "c", "d"): 1.0, ("a", "b", "c"): -1.0}
 
 
 @settings(deadline=None)

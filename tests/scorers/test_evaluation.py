@@ -84,27 +84,3 @@ WRONG = [
 def test_a_setting_that_cannot_be_right_is_refused_by_name(scorer, name, value):
     with pytest.raises(InvalidInput, match=rf"{scorer.__name__}\.{name}"):
         scorer(**{name: value})
-
-
-@pytest.mark.parametrize(
-    ("scorer", "settings"),
-    [
-        (Belief, {"samples": 1, "tau": 0, "equivalence": "strict", "match": "bi", "weights": "sum"}),
-        (
-            Belief,
-            {
-                "tau": 1,
-                "over_references": "mean",
-                "weights": "count",
-                "kernel": "forward",
-                "selection": False,
-            },
-        ),
-        (Utility, {"gamma": 1, "soft": True}),
-        (Coverage, {"eta": 5, "alpha": 1, "w": 0}),
-        (Grades, {"alpha": 0, "t_alpha": 0}),
-    ],
-)
-def test_setting_at_the_end_of_its_range_is_taken(scorer, settings):
-    made = scorer(**settings)
-    assert {name: getattr(made, name) for name in settings} == settings

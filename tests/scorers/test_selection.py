@@ -12,7 +12,6 @@ from support.reader import (
     FOUNDER_QUERY,
     NEAR,
     NOISE,
-    TableEntailer,
     reader,
     run,
     step,
@@ -78,14 +77,6 @@ async def test_parallel_steps_count_as_before_beside_one_that_was_emptied():
     assert values(with_it, "delta_seper_selection") == [0.0]
 
 
-async def test_its_cost_is_foretold():
-    pipeline = ScoringPipeline(reader(), entailer=TableEntailer(), scorers=["belief"])
-    changed = await pipeline.plan(run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, NEAR])))
-    same = await pipeline.plan(run(step(FIRM_QUERY, [FIRM])))
-    prompts = [sum(line.prompts for line in plan.lines if line.verb == "sample") for plan in (changed, same)]
-    assert prompts == [3, 2]
-
-
 async def coverage(the_run):
     return await ScoringPipeline(reader(), scorers=["coverage"]).results(the_run)
 
@@ -104,17 +95,6 @@ async def test_coverage_of_a_selection_is_what_was_read_by_then_beside_what_was_
     assert all(price.stderr == 0.0 for price in prices)
     assert prices[0].metadata["k"] == 1
     assert prices[0].metadata["candidates"] == 2
-
-
-async def test_coverage_of_a_selection_is_a_failure_where_a_candidate_cannot_be_rated():
-    engine = reader()
-    rated = engine.label
-    engine.label = lambda text, label: 0.01 if "Unratable" in text else rated(text, label)
-    results = await ScoringPipeline(engine, scorers=["coverage"]).results(
-        run(step(FIRM_QUERY, [FIRM], candidates=[FIRM, "Unratable."]))
-    )
-    assert values(results, "delta_coverage_selection") == []
-    assert any("delta_coverage_selection" in getattr(result, "message", "") for result in results)
 
 
 async def utility(the_run, **more):
