@@ -277,23 +277,3 @@ def test_the_hop_says_whether_retriever_or_selection_lost_more():
     ]
     assert "The retriever loses most: its candidates allow 0.30" in shown(guarded(), scores)
     assert "loses most" not in shown(guarded(), scores[:1])
-
-
-def test_scores_are_sorted_by_hop_once_however_many_hops_there_are():
-    class Walked(list):
-        times = 0
-
-        def __iter__(self):
-            self.times += 1
-            return super().__iter__()
-
-    steps = [
-        RetrievalStep(f"s{n}", "r", n, query=f"query {n}", candidates=[Passage(f"text {n}")])
-        for n in range(99)
-    ]
-    scores = Walked(Score("utility", 0.9, "passage", "r", step.id, position=1) for step in steps)
-    failures = Walked([Failure("belief", "LowLabelMass", "too little", step_id="s7")])
-    text = shown(Run("r", "", steps=steps), scores, failures)
-    assert scores.times + failures.times < 10
-    assert text.count("+0.90") == 99
-    assert text.index("too little") > text.index("hop 8: query 7")

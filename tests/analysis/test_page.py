@@ -3,11 +3,10 @@
 import io
 import json
 import re
-import shutil
-import subprocess
 
 import pytest
 from rich.console import Console
+from support.browser import CHROMIUM, chromium
 from support.overviews import overviews
 
 from ragguard import RagGuard
@@ -28,8 +27,6 @@ HOSTILE = (
     "{{script}} {{policy}} <!-- data -->",
     "lone \ud800 surrogate \x00 and zero",
 )
-CHROMIUM = shutil.which("chromium")
-needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
 
 
 def scored(number=0, text="An ordinary passage."):
@@ -57,16 +54,6 @@ def scored(number=0, text="An ordinary passage."):
             scores.append(Score("answerability", place, "passage", sub_question=0, **of))
     run.sub_questions = [text]
     return ScoredRun(run, scores, [Failure("belief", text, text, True, run.id)])
-
-
-def opened(path, tmp_path, *more):
-    """The page's document once its script has run, from a real browser."""
-    command = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-        "--disable-background-networking", "--disable-component-update", "--disable-sync",
-        f"--user-data-dir={tmp_path / 'profile'}", *more, "--dump-dom", path.as_uri(),
-    ]  # fmt: skip
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout
 
 
 def test_nothing_is_fetched_from_anywhere(tmp_path):
@@ -98,29 +85,15 @@ def test_no_text_becomes_markup(tmp_path, text):
 
 @pytest.mark.browser
 @pytest.mark.slow
-@needs_browser
+@pytest.mark.skipif(CHROMIUM is None, reason="NO chromium HERE: apt-get install chromium")
 def test_hostile_passages_do_nothing_in_a_real_browser(tmp_path):
     page = tmp_path / "report.html"
     write_html(overviews(scored(number, text) for number, text in enumerate(HOSTILE)), page, "the title")
-    dom = opened(page, tmp_path)
-    assert 'data-ready="yes"' in dom
+    with chromium() as browser:
+        dom = browser.open(page.as_uri()).value("document.documentElement.outerHTML")
     assert "<title>the title</title>" in dom
     assert "<img" not in dom
     assert dom.count("<script") == 3
-
-
-@pytest.mark.browser
-@pytest.mark.slow
-@needs_browser
-def test_a_run_is_drawn_with_its_hops(tmp_path):
-    page = tmp_path / "report.html"
-    write_html(overviews([scored()]), page)
-    dom = opened(page, tmp_path)
-    for expected in ("Hop 1", "Hop 2", "misleads", "Which passage answers", "+0.25 ± 0.05"):
-        assert expected in dom, expected
-    assert dom.count('class="hop"') == 2
-    assert "Belief in the right answer: before 0.10, hop 1 +0.25, hop 2 +0.25, after 0.60" in dom
-    assert "[object" not in dom
 
 
 def test_runs_are_written_as_they_come(tmp_path):
@@ -200,7 +173,7 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scor
                     "Corwell Mills was founded in 1903.",
                 ]
                 run.retrieved(QUESTION, texts)
-        assert rg.flush()
+        assert rg.flush(timeout=60)
         print_hops(rg, console)
         utilities = [score.metadata for score in rg.scores(run.id) if score.name == "utility"]
     assert [record.message for record in caplog.records if "1,024 tokens" in record.message] == [

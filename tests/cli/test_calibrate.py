@@ -125,27 +125,6 @@ def test_advice_gets_a_calibration_of_its_own(tmp_path):
     assert f"rg.advice.use({str(out)!r})" in result.output
 
 
-def test_runs_of_one_search_say_nothing_about_when_to_stop(tmp_path):
-    path, out = tmp_path / "once.jsonl", tmp_path / "advice.json"
-    write_runs([world.make_run(case, junk=0) for case in world.cases(12, seed=41, hops=1)], path)
-    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
-    assert result.exit_code == 2
-    assert "each of the 12 runs searched once, which says nothing about when to stop" in result.output
-    assert not out.exists()
-
-
-def test_runs_that_advice_cannot_learn_from_are_told_with_the_reason(tmp_path):
-    path, out = tmp_path / "bare.jsonl", tmp_path / "advice.json"
-    bare = [world.make_run(case, junk=0, references=False) for case in world.cases(20, hops=1)]
-    stepless = [Run(f"empty-{n}", "Who?", ["Ada"]) for n in range(3)]
-    write_runs([*bare, *stepless], path)
-    result = calibrate(path, "--for", "advice", "--max-loss", "0.1", "--out", out)
-    assert result.exit_code == 2
-    assert "0 runs with a known outcome were given, 20 skipped: no references" in result.output
-    assert "3 skipped: no question or no step" in result.output
-    assert not out.exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [

@@ -164,14 +164,6 @@ def test_a_model_name_is_no_command_to_the_terminal(more):
     assert "ke" in result.stdout
 
 
-def test_error_of_an_engine_holds_no_control_characters():
-    with serving(FakeModel(models=("one\x1b]0;owned\x07",)).handle) as url:
-        result = doctor(url, "--model", "three")
-    assert result.exit_code == 1
-    assert "owned" in result.stderr
-    assert not set(result.output) & set("\x1b\x07")
-
-
 def test_nano_is_ready(caplog):
     NOTICES.forget()
     result = doctor("nano")

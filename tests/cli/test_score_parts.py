@@ -9,13 +9,8 @@ from support.scripted_engine import ScriptedEngine
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.cli.score_parts import executor_of, progress_line
+from ragguard.cli.score_parts import executor_of
 from ragguard.errors import EngineUnreachable, InvalidInput, StoreError
-from ragguard.parts.job import PartJob, PreparedJob
-from ragguard.parts.part import Part
-from ragguard.records import Usage
-from ragguard.scorers.settings import ScoringSettings
-from ragguard.storage.files.partfolder import PartTotals
 from ragguard.storage.files.runfile import write_runs
 from ragguard.storage.sqlite.store import Store
 
@@ -191,16 +186,6 @@ def test_a_job_that_ends_early_says_what_to_do(here, monkeypatch, error, code, s
     assert done.exit_code == code
     (line,) = done.output.strip().splitlines()
     assert says.format(out=here / "out") in line
-
-
-def test_progress_says_all_counts():
-    parts = {str(at): Part(source="runs.jsonl", start=at, end=at + 1, content="") for at in range(8)}
-    prepared = PreparedJob(job=PartJob(scoring=ScoringSettings(), out="out"), parts=parts, size=1)
-    prepared.before = PartTotals(parts=2, bytes=200)
-    prepared.now = PartTotals(
-        parts=2, bytes=200, runs=40, scores=1200, failures=3, usage=Usage(9, 9, 5000, 600)
-    )
-    assert progress_line(prepared) == ("4 of 8 parts, 40 runs, 1,200 scores, 3 failures, 5,600 tokens")
 
 
 def test_on_names_an_executor_with_its_number_of_processes():

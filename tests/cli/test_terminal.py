@@ -11,9 +11,7 @@ import pytest
 from support.compared import NAMES, scored_in_full, stored
 from typer.testing import CliRunner
 
-from ragguard.analysis.validation.tables import Table
 from ragguard.cli.app import COMMANDS, app, function_of
-from ragguard.cli.validate import _show
 from ragguard.records import Decision, Dropped, Failure, Passage, RetrievalStep, Run, Score, ScoredRun
 from ragguard.storage.files.runfile import write_scores
 from ragguard.storage.sqlite.store import Store
@@ -67,15 +65,6 @@ def test_comparison_without_a_known_width_shows_all_columns(store):
     said = called(store, env, "compare", store, "--all").stdout.decode()
     assert "before" in said
     assert "wider" not in said
-
-
-def test_a_narrow_table_of_validate_names_the_columns_that_it_leaves_out(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "60")
-    columns = ("Data", *(f"T{number}, Pearson" for number in range(7)))
-    _show([Table("name", "title", columns, (("Statements-n", *[0.5] * 7),))])
-    said = capsys.readouterr().out
-    assert said.count("Statements-n") == 1
-    assert "A wider terminal shows more: T3, Pearson" in said
 
 
 def called(store, env, command, *more):
