@@ -4,8 +4,8 @@ remarks on what was selected, dropped, or too long for a model."""
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from statistics import median
 from typing import Protocol, TypeAlias, TypeVar
 
@@ -117,71 +117,55 @@ def would_drop(ranks: Sequence[int]) -> str:
     return f"the guard, in shadow, would drop passage{'s' if len(ranks) > 1 else ''} {which}" if ranks else ""
 
 
-@dataclass(slots=True)
 class ShadowReport:
     """The decisions of guards in shadow over many runs."""
 
-    decisions: int = 0
-    passages: int = 0
-    dropped: int = 0
-    """The passages that would have gone."""
-    misleading: int = 0
-    """The passages among them whose scored utility is under -0.2."""
-    helpful: int = 0
-    """The passages among them whose scored utility is at least 0.2."""
-    unscored: int = 0
-    lost_in: list[str] = field(default_factory=list)
-    """The runs in which a helpful passage would have gone."""
-    elapsed_ms: list[float] = field(default_factory=list)
+    def __init__(self) -> None:
+        self._counts: Counter[str] = Counter()
+        self._lost_in: list[str] = []
+        self._elapsed_ms: list[float] = []
 
     def add(self, overview: Overview) -> None:
         """Adds the decisions of a run."""
-        shadowed = {
-            step.seq: {rank for _, rank, *_ in step.decision["would_drop"]}
-            for step in overview.steps
-            if step.decision is not None and "would_drop" in step.decision
-        }
+        shadowed: dict[int, set[int]] = {}
+        for step in overview.steps:
+            if step.decision is not None and "would_drop" in step.decision:
+                shadowed[step.seq] = {rank for _, rank, *_ in step.decision["would_drop"]}
+                self._counts["passages"] += len(step.decision["kept"])
+                self._counts["dropped"] += len(shadowed[step.seq])
+                self._elapsed_ms.append(float(step.decision["elapsed_ms"] or 0))
         if not shadowed:
             return
-        for step in overview.steps:
-            if step.seq in shadowed and step.decision is not None:
-                self.decisions += 1
-                self.passages += len(step.decision["kept"])
-                self.dropped += len(shadowed[step.seq])
-                self.elapsed_ms.append(float(step.decision["elapsed_ms"] or 0))
         utilities = {
             (seq, rank): value / SCALE
             for seq, rank, name, value, *_ in json.loads(overview.summary.of_passages)
             if name == "utility" and rank in shadowed.get(seq, ())
         }
-        self.misleading += sum(value < -CLEAR for value in utilities.values())
         helpful = sum(value >= CLEAR for value in utilities.values())
-        self.helpful += helpful
-        self.unscored += sum(map(len, shadowed.values())) - len(utilities)
-        if helpful:
-            self.lost_in.append(overview.line.id)
+        self._counts["scored"] += len(utilities)
+        self._counts["misleading"] += sum(value < -CLEAR for value in utilities.values())
+        self._counts["helpful"] += helpful
+        self._lost_in += [overview.line.id] * (helpful > 0)
 
     def __str__(self) -> str:
-        """Returns the counts in a few sentences; empty if no guard in shadow would have dropped anything."""
-        if not self.decisions:
+        """Returns the counts in a few sentences; empty where no guard was in shadow."""
+        if not self._elapsed_ms:
             return ""
-        lines = [
-            f"The guard, in shadow, would have dropped {self.dropped:,} of {self.passages:,} passages at "
-            f"{self.decisions:,} step{'' if self.decisions == 1 else 's'}, in {median(self.elapsed_ms):.0f} ms each."
-        ]
-        scored = self.dropped - self.unscored
-        if scored:
-            neither = scored - self.misleading - self.helpful
-            lines.append(
-                f"By their scored utility {self.misleading:,} of these mislead, {neither:,} do neither, and "
-                f"{self.helpful:,} help{'s' if self.helpful == 1 else ''}"
-                + (f": look at {', '.join(self.lost_in[:_SHOWN])}." if self.lost_in else ".")
+        count, steps = self._counts, len(self._elapsed_ms)
+        said = (
+            f"The guard, in shadow, would have dropped {count['dropped']:,} of {count['passages']:,} passages at "
+            f"{steps:,} step{'' if steps == 1 else 's'}, in {median(self._elapsed_ms):.0f} ms each."
+        )
+        if count["scored"]:
+            neither = count["scored"] - count["misleading"] - count["helpful"]
+            where = f": look at {', '.join(self._lost_in[:_SHOWN])}" if self._lost_in else ""
+            said += (
+                f" By their scored utility {count['misleading']:,} of these mislead, {neither:,} do neither, and "
+                f"{count['helpful']:,} help{'s' if count['helpful'] == 1 else ''}{where}."
             )
-        if self.unscored:
-            lines.append(
-                f"{self.unscored:,} of these have no utility: score the runs with the scorer `utility`."
-            )
-        return " ".join(lines)
+        if unscored := count["dropped"] - count["scored"]:
+            said += f" {unscored:,} of these have no utility: score the runs with the scorer `utility`."
+        return said
 
 
 def named(scores: Iterable[Score]) -> list[str]:

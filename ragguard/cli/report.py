@@ -150,8 +150,8 @@ def _show_runs(runs: Iterable[Overview], sort: str, most: int) -> None:
         console.print(f"[yellow]{as_markup(remark)}.[/]")
     if selections:
         console.print(about_selections(selections))
-    if shadow.decisions:
-        console.print(str(shadow))
+    if said := str(shadow):
+        console.print(said)
     if elsewhere:
         console.print(f"{_runs(elsewhere)} with other scores than these columns have: --run ID shows them.")
     console.print(
