@@ -31,7 +31,7 @@ from ragguard.errors import InvalidInput
 from ragguard.records import CUT_TOKENS, K_ERROR, LEFT_OUT, Failure, RetrievalStep, Run, Score
 from ragguard.runtime.faults import without_times
 from ragguard.scorers.answers import SAME_WORDS
-from ragguard.scorers.explanation import STATES_REFERENCE, STATES_WRONG, Explanation, explain
+from ragguard.scorers.explanation import STATES_REFERENCE, STATES_WRONG, Bridge, Explanation, explain
 from ragguard.scorers.run_facts import ANSWERS, is_clear
 from ragguard.scorers.view import view_step
 from ragguard.text.secret_filter import strip_control_characters
@@ -101,10 +101,13 @@ def hop_table(run: Run, scores: Sequence[Score], failures: Sequence[Failure] = (
         f"\nrun {strip_control_characters(run.id)}{'' if run.steps else ': no retrieval was captured'}", "dim"
     )
     hops = [
-        _hop(step, scores_of[step.id], failures_of[step.id], number, explanation)
+        Hop(
+            _about(step, scores_of[step.id], failures_of[step.id], explanation.bridges.get(number)),
+            _rows(step, scores_of[step.id], explanation, number),
+        )
         for number, step in enumerate(run.steps, 1)
     ]
-    return Group(head, Hops(hops))
+    return Group(head, *hops)
 
 
 def _judged_by(correct: Score) -> str:
@@ -132,29 +135,54 @@ def _reasons(failures: Sequence[Failure]) -> list[str]:
     return list({without_times(reason): reason for reason in reasons}.values())
 
 
-def _hop(
-    step: RetrievalStep,
-    scores: Sequence[Score],
-    failures: Sequence[Failure],
-    number: int,
-    explanation: Explanation,
-) -> Hop:
+def _about(
+    step: RetrievalStep, scores: Sequence[Score], failures: Sequence[Failure], bridge: Bridge | None
+) -> list[Text]:
+    """Returns the lines about a hop: its query, its numbers, and what a reader has to know of these."""
     before = best(scores, "udcg", "candidates") if step.decision and step.decision.dropped else None
-    bridge = explanation.bridges.get(number)
+    was, to = f" (was {_plain(before, 3)})", f" (bridge to hop {bridge.later.number})" if bridge else ""
     facts = [
-        (
-            "ΔSePer",
-            _signed(best(scores, "delta_seper"))
-            + (f" (bridge to hop {bridge.later.number})" if bridge else ""),
-        ),
-        ("UDCG", _plain(best(scores, "udcg"), 3) + (f" (was {_plain(before, 3)})" if before else "")),
-        ("coverage", _plain(best(scores, "coverage"), 2)),
-        ("selection", _signed(best(scores, "delta_seper_selection"))),
+        f"ΔSePer {_signed(best(scores, 'delta_seper'))}{to}",
+        f"UDCG {_plain(best(scores, 'udcg'), 3)}{was if before else ''}",
+        f"coverage {_plain(best(scores, 'coverage'), 2)}",
+        f"selection {_signed(best(scores, 'delta_seper_selection'))}",
     ]
-    known = [f"{name} {value}" for name, value in facts if not value.startswith("–")]
+    known = [fact for fact in facts if " –" not in fact]
     # Of scorers whose numbers have a place of their own, the page shows the others.
-    others = named(scores if not known else (score for score in scores if score.scorer == "grades"))
-    numbers = "   ".join([*known, *others])
+    numbers = [*known, *named(scores if not known else (one for one in scores if one.scorer == "grades"))]
+    found = bool(step.candidates or step.passages)
+    outcome = "" if numbers and found else _outcome(step, scored=bool(scores))
+    reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
+    contested, advice = best(scores, "contested"), step.advice
+    shortened = [
+        (one.position, one.name, one.metadata.get(LEFT_OUT), one.metadata.get(CUT_TOKENS)) for one in scores
+    ]
+    said = [
+        notice(step.metadata, len(step.passages)),
+        *remarks_on_fit(shortened),
+        *(
+            []
+            if advice is None
+            else [
+                f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}"
+                f"{': ' if advice.reasons else ''}{'; '.join(advice.reasons)}"
+            ]
+        ),
+        *_reasons(failures),
+        *([f"contested: {contested.explanation}"] if contested and contested.value > 0 else []),
+        would_drop([drop.position for drop in step.decision.would_drop] if step.decision else []),
+    ]
+    return [
+        Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
+        Text("   ".join(filter(None, [_places(step), outcome, *numbers]))),
+        *([Text(bridge.remark)] if bridge else []),
+        *([Text(diagnose_selection(reached.value, chosen.value))] if reached and chosen else []),
+        *(Text(strip_control_characters(one), "yellow") for one in said if one),
+    ]
+
+
+def _rows(step: RetrievalStep, scores: Sequence[Score], explanation: Explanation, number: int) -> list[Row]:
+    """Returns a row for each passage of a hop: those found, and those that the model read otherwise."""
     dropped = {drop.position: drop for drop in step.decision.dropped} if step.decision else {}
     seen = view_step(step, sys.maxsize)
     read = set(seen.got)
@@ -180,37 +208,7 @@ def _hop(
         shown = line_of(passage.text) or (f"({line_of(passage.id)})" if passage.id else "")
         row = Row(position, shown, utility, verdict, colour=colour, dim=bool(drop or cut), bar=bar)
         rows.append(replace(row, judged=judged[position]) if position in judged else row)
-    remarks = [*([bridge.remark] if bridge else []), *_selection(scores)]
-    reasons = [
-        notice(step.metadata, len(step.passages)),
-        *_fit(scores),
-        *_advice(step),
-        *_reasons(failures),
-        *_contested(scores),
-        would_drop([drop.position for drop in step.decision.would_drop] if step.decision else []),
-    ]
-    outcome = _outcome(step, scored=bool(scores)) if not (numbers and rows) else ""
-    about = "   ".join(filter(None, [_places(step), outcome, numbers]))
-    lines = [
-        Text.assemble(f"hop {step.index + 1}: ", (strip_control_characters(step.query), "bold")),
-        *map(Text, [about, *remarks]),
-        *(Text(reason, "yellow") for reason in reasons if reason),
-    ]
-    return Hop(lines, rows)
-
-
-def _selection(scores: Sequence[Score]) -> list[str]:
-    """Returns whether the retriever or what chose among its candidates lost more, where both are known."""
-    reached, chosen = best(scores, "proc"), best(scores, "pct_proc")
-    return [] if reached is None or chosen is None else [diagnose_selection(reached.value, chosen.value)]
-
-
-def _fit(scores: Sequence[Score]) -> list[str]:
-    """Returns what did not fit the context of the model that judged the hop."""
-    return remarks_on_fit(
-        (score.position, score.name, score.metadata.get(LEFT_OUT), score.metadata.get(CUT_TOKENS))
-        for score in scores
-    )
+    return rows
 
 
 def _places(step: RetrievalStep) -> str:
@@ -254,32 +252,11 @@ def _judged(scores: Sequence[Score]) -> dict[int, str]:
     return fits | answered | grades
 
 
-def _advice(step: RetrievalStep) -> list[str]:
-    """Returns the advice that was given after the step, in a line."""
-    advice = step.advice
-    if advice is None:
-        return []
-    why = f": {'; '.join(advice.reasons)}" if advice.reasons else ""
-    return [
-        strip_control_characters(
-            f"advice: {advice.action}{'' if advice.calibrated else ' (uncalibrated)'}{why}"
-        )
-    ]
-
-
-def _contested(scores: Sequence[Score]) -> list[str]:
-    """Returns which passages contradict each other, by hop and position."""
-    found = best(scores, "contested")
-    return [f"contested: {strip_control_characters(found.explanation)}"] if found and found.value > 0 else []
-
-
 def _verdict(utility: float | None, dropped: str | None, *, clear: bool) -> tuple[str, str]:
     """Returns the verdict on a passage in words, and the colour of these words."""
     if dropped is not None:
-        return (
-            f"dropped: {strip_control_characters(dropped.removeprefix('utility '))}",
-            "yellow",
-        )  # the bar shows the rest
+        reason = dropped.removeprefix("utility ")  # the bar shows the rest
+        return f"dropped: {strip_control_characters(reason)}", "yellow"
     if utility is None:
         return "", ""
     misleads, helps = utility < MISLEADS, utility > -MISLEADS
@@ -321,22 +298,14 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A hop as lines about it, and its passages."""
+    """A hop for Rich to print: lines about it, and its passages."""
 
-    lines: Sequence[Text]
+    about: Sequence[Text]
     rows: Sequence[Row]
 
-
-class Hops:
-    """A renderable for Rich that prints hops one below the other."""
-
-    def __init__(self, hops: Sequence[Hop]) -> None:
-        self._hops = hops
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
-        for hop in self._hops:
-            yield from hop.lines
-            yield from _table(hop.rows, options.max_width) if hop.rows else (Text(""),)
+        yield from self.about
+        yield from _table(self.rows, options.max_width) if self.rows else (Text(""),)
 
 
 def colour_of(value: float) -> str:
