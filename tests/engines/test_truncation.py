@@ -59,26 +59,6 @@ async def test_words_stay_whole():
     assert set(inside.split()) == {"Ada", "Berg", "founded", "it"}
 
 
-async def test_text_without_spaces_is_cut_anywhere():
-    async def count(prompts):
-        return [sum(len(message.content) for message in prompt.messages) for prompt in prompts]
-
-    prompt = asked("東京" * 2000)
-    (full,) = await count([prompt])
-    ((fitted,), cut) = await fit([prompt], count, full - 1000)
-    assert 1000 <= cut[0] <= 1000 + max(8, full // 64) + 1
-    assert QUESTION in fitted.messages[-1].content
-
-
-async def test_few_rounds_for_many_prompts():
-    count = Counter()
-    prompts = [asked(*(f"word{i} " * (50 * (i % 7 + 1)) for _ in range(5))) for i in range(40)]
-    fitted, cut = await fit(prompts, count, 300)
-    assert len(count.rounds) <= 10
-    assert max(await count(fitted)) <= 300
-    assert len(cut) > 20
-
-
 async def test_a_question_too_long_by_itself_is_an_error():
     long = PROMPTS.render("answer", ["x"], question="why " * 300)
     with pytest.raises(PromptTooLong, match=r"prompt 1 has \d+ tokens, 150 fit.*are left when") as caught:

@@ -167,8 +167,8 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
     finished = choice.get("finish_reason") != "length"
     text, ended = without_reasoning(content)
     entries = optional(choice, list, "logprobs", "content")
-    tokens = [_token(entry) for entry in entries or ()]
-    first = [_token(entry) for entry in optional(entries[0], list, "top_logprobs") or ()] if entries else []
+    tokens = list(map(_token, entries or ()))
+    first = tuple(map(_token, optional(entries[0], list, "top_logprobs") or ())) if entries else ()
     if finished and len(tokens) > 1 and not _ends_with(content, tokens[-1].text):
         tokens.pop()
     thought = (
@@ -181,7 +181,7 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
         text.strip(),
         # Where a thought was cut off, the server does not say which tokens belonged to it.
         () if thought or text != content else tuple(tokens),
-        tuple(first),
+        first,
         finished and ended,
         thought=thought,
         is_empty=not content and entries == [],
@@ -190,7 +190,9 @@ def _choice(answer: Mapping[str, Any], url: str, choice: Mapping[str, Any]) -> C
 
 def _content(given: Any, url: str) -> str:
     """Returns the text of a message, which some servers give in pieces; none where there is no text."""
-    pieces = given if isinstance(given, list) else [{"text": given or ""}]
+    if not given or isinstance(given, str):
+        return given or ""
+    pieces = given if isinstance(given, list) else [given]
     return "".join(needed(piece, str, "text", url=url, expected="text in a message") for piece in pieces)
 
 

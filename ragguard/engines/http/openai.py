@@ -238,7 +238,7 @@ class ChatModel:
                 part = replace(request, n=min(size, request.n - start), seed=seed)
                 calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
             try:
-                found = await in_parallel(calls, AT_ONCE)
+                found = [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, AT_ONCE)
                 break
             except EngineRejected as error:
                 fewer = fewer_choices(size, error)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from ragguard import RagGuard
 from ragguard.cli.app import app
 from ragguard.engines.base import Message, Prompt, Span
-from ragguard.engines.http.chat import Token, named, spelled
+from ragguard.engines.http.chat import named
 from ragguard.engines.http.server import OpenAIEngine
 from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
 
@@ -70,13 +70,6 @@ async def test_empty_reply_gives_the_labels_no_mass_and_a_reply_without_tokens_i
             assert (float(probs.mass[0]), probs.exact) == (0.0, False)
 
 
-async def test_labels_of_one_first_token_have_only_an_upper_bound():
-    _, probs, _ = await asked(FakeModel(face="openai"), ("NO", "NO-RESPONSE", "A"))
-    assert np.allclose(probs.p, [[0.1, 0.1, 0.6]])
-    assert probs.bound.tolist() == [[True, True, False]]
-    assert not probs.exact
-
-
 @pytest.mark.parametrize("model", [FakeModel(face="openai", top=0), FakeModel(face="openai", shown=0)])
 async def test_without_log_probabilities_answers_are_sampled(model):
     info, probs, requests = await asked(model, answers=60)
@@ -88,12 +81,6 @@ async def test_without_log_probabilities_answers_are_sampled(model):
     assert requests[0].json["n"] == 60
     again = await asked(model, answers=60)
     assert np.array_equal(again[1].p, probs.p)
-
-
-async def test_refused_log_probabilities_are_done_without():
-    info, probs, _ = await asked(FakeModel(face="openai", refuses=frozenset({"logprobs"})))
-    assert probs.mode == "sampled"
-    assert "top_logprobs" not in info.capabilities
 
 
 @pytest.mark.parametrize("many", ["ignored", "refused"])
@@ -169,15 +156,6 @@ async def test_refused_parameters_are_left_out(names):
     assert ("seed" in info.capabilities) == ("seed" not in names)
 
 
-async def test_a_refusal_that_names_nothing_is_told():
-    async with (
-        MisbehavingServer(FakeModel(face="openai", refuses=frozenset({"messages"})).handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
-        with pytest.raises(EngineRejected, match="Unsupported parameter: 'messages'"):
-            await engine.info()
-
-
 async def test_thinking_is_switched_off_where_that_works():
     info, probs, (request,) = await asked(FakeModel(face="openai", thinks="switched"))
     assert np.allclose(probs.p, [[0.1, 0.6, 0.2]])
@@ -246,21 +224,6 @@ async def test_passages_are_cut_by_what_the_server_says_of_them(context):
         sent = server.requests[-1].json["messages"][0]["content"]
         assert sent.startswith("Read: word word")
         assert sent.endswith("Who?")
-
-
-def test_the_token_that_begins_a_label():
-    first = [
-        Token("N", -3.0),
-        Token(" NO", -0.5),
-        Token("No", -0.1),
-        Token("Answer", -0.2),
-        Token("1", -0.3),
-        Token("10", -4.0),
-    ]
-    assert spelled("NO-RESPONSE", first) == Token(" NO", -0.5)
-    assert spelled("A", first) is None
-    assert spelled("10", first) == Token("10", -4.0)
-    assert spelled("1", first) == Token("1", -0.3)
 
 
 @pytest.mark.parametrize(

@@ -40,20 +40,6 @@ async def test_all_prompts_go_out_in_one_request():
     assert info.notes == ("vLLM 0.0-fake",)
 
 
-async def test_samples_of_all_prompts_go_out_in_one_request():
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        await engine.info()
-        server.requests.clear()
-        samples = await engine.sample([f"Who is {i}?" for i in range(20)], n=10, max_tokens=8, seed=3)
-        assert [len(row) for row in samples] == [10] * 20
-        (request,) = server.paths("/completions")
-        assert (request.json["n"], request.json["logprobs"]) == (10, 0)
-        # The model's own distribution, whatever defaults the server was started with.
-        assert {name: request.json[name] for name in ("top_p", "top_k", "min_p", "repetition_penalty")} == {
-            "top_p": 1.0, "top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0,
-        }  # fmt: skip
-
-
 async def test_more_than_a_server_should_get_at_once_is_split():
     async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
         await engine.label_probs(["Who?"], LABELS)
@@ -68,18 +54,6 @@ async def test_more_than_a_server_should_get_at_once_is_split():
         assert probs.usage.requests == 3
 
 
-async def test_a_whole_label_is_asked_for_along_its_tokens():
-    _, probs, requests = await asked(
-        FakeModel(), ["Who?", "What?"], ("NO-RESPONSE", "Ada Berg", "A"), "sequence"
-    )
-    assert probs.mode == "sequence"
-    assert probs.exact
-    assert np.allclose(probs.p, [[0.1 * 0.9, 0.05 * 0.8, 0.6]] * 2)
-    assert [request.path for request in requests] == ["/v1/completions"]
-    endings = {prompt.rpartition("<assistant>")[2] for prompt in requests[0].json["prompt"]}
-    assert endings == {"", "NO", "NO-", "Ada"}
-
-
 async def test_where_the_abstention_begins_like_a_word_its_whole_sequence_is_asked_for():
     info, probs, _ = await asked(FakeModel(collides=True))
     assert info.mode == "sequence"
@@ -90,12 +64,6 @@ async def test_where_the_abstention_begins_like_a_word_its_whole_sequence_is_ask
     _, first, _ = await asked(FakeModel(collides=True), mode="first_token")
     assert first.mode == "first_token"
     assert np.allclose(first.p, [0.1, 0.6, 0.2])
-
-
-async def test_labels_that_begin_alike_are_told_apart_unless_told_otherwise():
-    _, probs, _ = await asked(FakeModel(), labels=("Ada", "Ada Berg"))
-    assert probs.mode == "sequence"
-    assert np.allclose(probs.p, [0.05, 0.05 * 0.8])
 
 
 async def test_vllm_without_logprob_token_ids_is_refused_and_served_by_its_chat_completions():
@@ -121,13 +89,6 @@ async def test_priorities_are_dropped_where_the_server_refuses_them():
         assert "priority" not in (await engine.info()).capabilities
         assert any("--scheduling-policy priority" in note for note in (await engine.info()).notes)
         assert len(await engine.label_probs(["Who?"], LABELS, priority=5)) == 1
-
-
-async def test_priorities_are_sent_where_they_count():
-    async with MisbehavingServer(FakeModel().handle) as server, aclosing(VllmEngine(server.url)) as engine:
-        assert "priority" in (await engine.info()).capabilities
-        await engine.label_probs(["Who?"], LABELS, priority=-3)
-        assert server.requests[-1].json["priority"] == -3
 
 
 async def test_thinking_is_switched_off_by_the_templates_argument():

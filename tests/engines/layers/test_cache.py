@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from support.scripted_engine import ScriptedEngine, unit
 
-from ragguard.engines.base import LabelProbs, Message, Prompt, Span
+from ragguard.engines.base import LabelProbs
 from ragguard.engines.layers import Cache, Coalesce
 from ragguard.errors import (
     Closed,
@@ -37,18 +37,6 @@ async def test_equal_questions_are_asked_once():
     np.testing.assert_array_equal(second.p, [[p(text, "X"), p(text, "Y")] for text in "bc"])
     assert (first.usage.prompts, first.usage.cached, first.usage.requests) == (3, 1, 1)
     assert (second.usage.prompts, second.usage.cached) == (2, 1)
-
-
-async def test_questions_that_differ_in_prompt_labels_mode_or_model_share_no_answer():
-    engine = ScriptedEngine()
-    cache = Cache(engine)
-    cuttable = Prompt((Message("user", "a"),), (Span(0, 0, 1),))
-    for prompt, mode in (("a", None), ("a", "sequence"), (cuttable, None), ([Message("system", "a")], None)):
-        await cache.label_probs([prompt], ["X"], mode=mode)
-    await cache.label_probs(["a"], ["X", "Y"])
-    assert len(engine.calls) == 5
-    other = ScriptedEngine(model="other")
-    assert (await Cache(other).label_probs(["a"], ["X"])).usage.cached == 0
 
 
 async def test_samples_are_kept_only_with_a_seed():
@@ -94,21 +82,6 @@ async def test_a_cancelled_leader_hands_over():
     assert len(engine.calls) == 2
     with pytest.raises(asyncio.CancelledError):
         await leader
-
-
-async def test_a_cancelled_follower_hurts_nobody():
-    engine = ScriptedEngine(gate=asyncio.Event())
-    cache = Cache(engine)
-    leader = asyncio.ensure_future(cache.label_probs(["a"], ["X"]))
-    await engine.until_running(1)
-    going, staying = (asyncio.ensure_future(cache.label_probs(["a"], ["X"])) for _ in range(2))
-    await asyncio.sleep(0)
-    going.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await going
-    engine.gate.set()
-    assert (await leader).p == (await staying).p
-    assert len(engine.calls) == 1
 
 
 @pytest.mark.parametrize(

@@ -41,15 +41,6 @@ async def test_concurrent_calls_become_one_batch_with_the_same_numbers():
     assert sum(answer.usage.seconds for answer in answers) == pytest.approx(0.001)
 
 
-async def test_samples_merge_too():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine, window_ms=20)
-    one, two = await asyncio.gather(layer.sample(["x", "y"], n=3, seed=1), layer.sample(["z"], n=3, seed=1))
-    alone = await ScriptedEngine().sample(["x", "y", "z"], n=3, seed=1)
-    assert len(engine.calls) == 1
-    assert [*one, *two] == list(alone)
-
-
 async def test_different_questions_do_not_merge():
     engine = ScriptedEngine()
     layer = Coalesce(engine, window_ms=5)
@@ -114,16 +105,6 @@ async def test_batches_are_bounded():
     layer = Coalesce(engine, window_ms=20, max_prompts=10)
     await asyncio.gather(*(layer.label_probs([f"{i}", f"{i}'"], ["A"]) for i in range(12)))
     assert [len(call.prompts) for call in engine.calls] == [10, 10, 4]
-
-
-async def test_a_call_that_fills_a_batch_waits_for_nobody():
-    engine = ScriptedEngine()
-    layer = Coalesce(engine, max_prompts=4)
-    layer._window = 3600.0
-    async with asyncio.timeout(30):
-        await layer.label_probs(list("abcd"), ["A"])
-        await asyncio.gather(*(layer.label_probs([x], ["A"]) for x in "abcd"))
-    assert [len(call.prompts) for call in engine.calls] == [4, 4]
 
 
 async def test_a_cancelled_caller_takes_nobody_along():
@@ -232,18 +213,6 @@ class WrongReplies(ScriptedEngine):
     async def label_probs(self, prompts, labels, *more):
         reply = await super().label_probs(prompts, labels, *more)
         return replace(reply, bound=np.zeros((1, 1), dtype=bool))
-
-    async def sample(self, prompts, *more, **named):
-        return replace(await super().sample(prompts, *more, **named), truncated=None)
-
-
-@pytest.mark.parametrize("callers", [1, 3])
-async def test_a_reply_that_cannot_be_shared_out_is_an_error_and_no_cancellation(callers):
-    layer = Coalesce(WrongReplies())
-    drawn = [layer.sample([f"p{index}"], n=1) for index in range(callers)]
-    assert [type(e) for e in await asyncio.gather(*drawn, return_exceptions=True)] == [
-        AttributeError
-    ] * callers
 
 
 async def test_bounds_and_errors_of_another_shape_than_the_labels_are_refused():

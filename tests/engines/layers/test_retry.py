@@ -142,20 +142,6 @@ async def test_a_refusal_proves_the_server_well():
     await ask(layer)
 
 
-async def test_retry_passes_every_argument_on():
-    engine = ScriptedEngine()
-    layer = quick(engine)
-    deadline = time.monotonic() + 9
-    await layer.label_probs(["a"], ["X"], "sequence", deadline, 3)
-    await layer.sample(["a"], 2, 5, 0.5, 7, deadline=deadline, priority=4)
-    labels, draws = engine.calls
-    assert (labels.mode, labels.deadline, labels.priority) == ("sequence", deadline, 3)
-    assert (draws.n, draws.seed, draws.deadline, draws.priority) == (2, 7, deadline, 4)
-    assert await layer.info() == await engine.info()
-    await layer.aclose()
-    assert engine.closed == 1
-
-
 @pytest.mark.parametrize("wrong", [{"attempts": 0}, {"base": 0}, {"total": -1}, {"trip_after": 0}])
 def test_bad_settings(wrong):
     with pytest.raises(InvalidInput, match=next(iter(wrong))):
