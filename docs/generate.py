@@ -55,7 +55,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
     "LangChain": {
         "ragguard_langchain": """
             RagGuardCallback instrument GuardMiddleware GuardedRetriever DistractorFilter
-            AdviceMiddleware advise_edge
+            AdviceMiddleware
         """,
     },
     "LlamaIndex": {

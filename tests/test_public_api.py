@@ -39,7 +39,7 @@ PUBLIC = {
     """,
     "ragguard.telemetry": "BufferingSink JsonlSink OtelSink PhoenixSink ScoredRun Sink SpanSink",
     "ragguard_langchain": """
-        AdviceMiddleware DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback advise_edge
+        AdviceMiddleware DistractorFilter GuardMiddleware GuardedRetriever RagGuardCallback
         instrument uninstrument
     """,
     "ragguard_haystack": "DocumentGuard instrument uninstrument",

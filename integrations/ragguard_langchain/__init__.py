@@ -8,7 +8,6 @@ GuardedRetriever(retriever, guard)                                # around any r
 DistractorFilter(guard)                                           # as a document compressor
 
 create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])            # advice: an agent that stops in time,
-graph.add_conditional_edges("search", advise_edge("search", "answer"))           # a graph that does
 
 The way of an event: LangChain calls a hook of `callback`. An outermost retriever is one record (`BareRetrieval`) that
 goes to the recorder at its end. Any other call becomes an `OpenCall` of the `call_tree`: `tree_runs` finds or opens its
@@ -26,7 +25,6 @@ from ragguard_langchain.callback import RagGuardCallback
 from ragguard_langchain.guards import DistractorFilter, GuardedRetriever
 
 if TYPE_CHECKING:
-    from ragguard_langchain.advice_edge import advise_edge
     from ragguard_langchain.advice_middleware import AdviceMiddleware
     from ragguard_langchain.middleware import GuardMiddleware
 
@@ -36,14 +34,12 @@ __all__ = [
     "GuardMiddleware",
     "GuardedRetriever",
     "RagGuardCallback",
-    "advise_edge",
     "instrument",
     "uninstrument",
 ]
 _HOMES = {
     "AdviceMiddleware": "ragguard_langchain.advice_middleware",
     "GuardMiddleware": "ragguard_langchain.middleware",
-    "advise_edge": "ragguard_langchain.advice_edge",
 }
 """Names whose modules are imported at first use, by module: the middleware needs more than langchain-core, and
 advice needs the scorers."""

@@ -6,19 +6,19 @@ returns the most likely reading, or nothing.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 
-from ragguard.capture.declarations import CaptureOptions
+from ragguard.capture.declarations import CaptureOptions, fields_of
 from ragguard.capture.pipeline_run import RUN_KEYS
 from ragguard.capture.shapes import ANSWER_NAMES
 from ragguard.capture.snapshot import OwnPassages, passage, passage_of, passages_of, text_of
+from ragguard.capture.snapshot import answer_of as json_answer
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES, describe
 
@@ -55,21 +55,20 @@ def question_of(inputs: object) -> str:
         return inputs
     if isinstance(inputs, BaseMessage):
         return text_of(inputs.content)[0]
-    if isinstance(inputs, Mapping):
-        if messages := inputs.get("messages"):
-            return _last_human(messages)
-        for key in _QUESTIONS:
-            if key in inputs:
-                return question_of(inputs[key])
-        texts = [value for value in inputs.values() if isinstance(value, str)]
-        return texts[0] if len(texts) == 1 else ""
-    if isinstance(inputs, Sequence) and not isinstance(inputs, bytes):
+    if isinstance(inputs, Sequence):
         return _last_human(inputs)
-    for name in ("messages", *_QUESTIONS):  # a state that is a dataclass or a model
-        value = getattr(inputs, name, None)
-        if value and not callable(value):
-            return _last_human(value) if name == "messages" else question_of(value)
-    return ""
+    fields = fields_of(inputs)  # of a state that is a dataclass or a model, too
+    if messages := fields.get("messages"):
+        return _last_human(messages)
+    for key in _QUESTIONS:
+        if key in fields:
+            return question_of(fields[key])
+    return _only_text(fields)
+
+
+def _only_text(fields: Mapping[str, Any]) -> str:
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    return texts[0] if len(texts) == 1 else ""
 
 
 def has_history(inputs: object) -> bool:
@@ -93,52 +92,32 @@ def answer_of(outputs: object) -> Answer:
     if isinstance(outputs, str):
         return Answer(outputs or None)
     if isinstance(outputs, BaseMessage):
-        return _answer(outputs)
-    if isinstance(outputs, Mapping):
-        return _answer_in(outputs)
+        text, kind = text_of(outputs.content)
+        calls = outputs.tool_calls if isinstance(outputs, AIMessage) else []
+        if calls and not text:
+            kind = "tool_call: " + ", ".join(str(call.get("name")) for call in calls)
+        return Answer(text or None, kind, bool(calls))
     if isinstance(outputs, (list, tuple)):
         return _last_answer(outputs)
-    if _is_structure(outputs):
-        return _answer_in(vars(outputs))
-    for name in ("messages", *ANSWER_NAMES):
-        value = getattr(outputs, name, None)
-        if value and not callable(value):
-            return _last_answer(value) if name == "messages" else answer_of(value)
-    return Answer(None, "" if outputs is None else type(outputs).__name__)
-
-
-def _answer_in(outputs: Mapping[str, Any]) -> Answer:
-    """Returns the answer in a state."""
-    if (structured := outputs.get(_STRUCTURED)) is not None:
+    fields, last = fields_of(outputs), Answer()
+    if (structured := fields.get(_STRUCTURED)) is not None:
         return _structured(structured)
-    last = Answer()
-    if messages := outputs.get("messages"):
+    if messages := fields.get("messages"):
         last = _last_answer(messages)
         if last.text or last.calls_tools:
             return last
     for key in ANSWER_NAMES:
-        if outputs.get(key):
-            return answer_of(outputs[key])
-    return last
+        if value := fields.get(key):
+            return answer_of(value)
+    return last if fields or outputs is None else Answer(None, type(outputs).__name__)
 
 
 def _structured(response: object) -> Answer:
     """Returns an answer that has a form which the application chose: the field that usually holds the answer, else
     all of it as JSON."""
-    dump = getattr(response, "model_dump", None)
-    fields: Any = dump(mode="json") if callable(dump) else response
-    if is_dataclass(fields) and not isinstance(fields, type):
-        fields = asdict(fields)
-    if isinstance(fields, Mapping):
-        for key in ANSWER_NAMES:
-            if isinstance(fields.get(key), str) and fields[key]:
-                return Answer(fields[key], "structured")
-    text = fields if isinstance(fields, str) else json.dumps(fields, ensure_ascii=False, default=str)
-    return Answer(text, "structured")
-
-
-def _is_structure(value: object) -> bool:
-    return (is_dataclass(value) and not isinstance(value, type)) or hasattr(value, "model_dump")
+    fields = fields_of(response)
+    named = (fields[key] for key in ANSWER_NAMES if isinstance(fields.get(key), str) and fields[key])
+    return Answer(next(named, None) or json_answer(dict(fields) or response)[0], "structured")
 
 
 def snapshot(documents: Any) -> Taken:
@@ -213,9 +192,8 @@ def tool_query(inputs: object, text: str) -> str:
         for key in _QUESTIONS:
             if isinstance(inputs.get(key), str):
                 return str(inputs[key])
-        texts = [value for value in inputs.values() if isinstance(value, str)]
-        if len(texts) == 1:
-            return texts[0]
+        if only := _only_text(inputs):
+            return only
     return text if isinstance(text, str) else ""
 
 
@@ -231,30 +209,18 @@ def _last_human(messages: object) -> str:
 
 
 def _last_answer(messages: object) -> Answer:
-    if isinstance(messages, (str, BaseMessage)):
+    if not isinstance(messages, (list, tuple)):
         return answer_of(messages)
-    if not isinstance(messages, Sequence):
-        return Answer()
     for message in reversed(messages):
         role, content = _role_and_content(message)
         if role in _MODEL:
-            return _answer(message) if isinstance(message, BaseMessage) else Answer(*_text_and_kind(content))
+            if isinstance(message, BaseMessage):
+                return answer_of(message)
+            text, kind = text_of(content)
+            return Answer(text or None, kind)
         if role in _HUMAN:
             break
     return Answer()
-
-
-def _answer(message: BaseMessage) -> Answer:
-    text, kind = _text_and_kind(message.content)
-    calls = message.tool_calls if isinstance(message, AIMessage) else []
-    if calls and not text:
-        kind = "tool_call: " + ", ".join(str(call.get("name")) for call in calls)
-    return Answer(text, kind, bool(calls))
-
-
-def _text_and_kind(content: object) -> tuple[str | None, str]:
-    text, kind = text_of(content)
-    return text or None, kind
 
 
 def _role_and_content(message: object) -> tuple[str, object]:
@@ -299,26 +265,21 @@ def viewed(taken: Taken, text_of: TextOf) -> list[Passage]:
 
 
 def _viewed(documents: Sequence[Any], passages: Sequence[Passage], text_of: TextOf) -> list[Passage]:
-    return [
-        replace(passage, text=_text(document, passage.text, text_of))
-        for document, passage in zip(documents, passages, strict=True)
-    ]
-
-
-def _text(document: Document, otherwise: str, text_of: TextOf) -> str:
-    try:
-        text: object = text_of(document)
-    except Exception as error:  # noqa: BLE001 - a function of the user's must not cost a retrieval
-        text = None
-        why = describe(error)
-    else:
-        why = f"it gave {type(text).__name__}"
-    if isinstance(text, str):
-        return text
-    NOTICES.warn(
-        "text_of", f"`text_of` gave no text for a document, whose page content is judged instead: {why}"
-    )
-    return otherwise
+    found = []
+    for document, passage_ in zip(documents, passages, strict=True):
+        text: object = None
+        try:
+            text = text_of(document)
+            why = f"it gave {type(text).__name__}"
+        except Exception as error:  # noqa: BLE001 - a function of the user's must not cost a retrieval
+            why = describe(error)
+        if not isinstance(text, str):
+            NOTICES.warn(
+                "text_of",
+                f"`text_of` gave no text for a document, whose page content is judged instead: {why}",
+            )
+        found.append(replace(passage_, text=text if isinstance(text, str) else passage_.text))
+    return found
 
 
 K = "ragguard_k"

@@ -23,7 +23,7 @@ import unicodedata
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.capture.events import Delivered, StepEnded
 from ragguard.records import Decision, Passage
@@ -41,44 +41,14 @@ _NOTATION = re.compile(r"\\[nrt]|&(?:#\d+|#x[0-9a-f]+|[a-z]+);", re.IGNORECASE)
 _ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class Words:
-    """A text as it is compared: letter by letter, and by its words alone."""
-
-    readable: str
-    text: str
-    """The words, set apart by single spaces."""
-
-    @classmethod
-    def of(cls, text: str) -> Words:
-        """Returns a text as it is compared, without the notation of JSON."""
-        readable = _readable(text)
-        return cls(readable, normalized(readable))
-
-    @classmethod
-    def joined(cls, parts: Sequence[Words]) -> Words:
-        """Returns texts that stand one after the other as one text."""
-        if len(parts) == 1:
-            return parts[0]
-        return cls("\n".join(one.readable for one in parts), " ".join(one.text for one in parts if one.text))
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(NamedTuple):
     """The passages that stand in a text."""
 
     found: list[tuple[int, Passage]]
-    """Each with its index among those that were looked for, in the order of the text; those without a text last,
-    since their absence cannot be seen."""
-    missing: list[str]
-    """The words of the passages that do not stand there."""
-    left: str
-    """The words of the text without those passages that stand there."""
-
-    @property
-    def cut(self) -> bool:
-        """True where the beginning of a passage stands there without its end."""
-        return any(head and f" {head} " in self.left for head in map(_head, self.missing))
+    """Each with its index among those that were looked for, in the order of the text; those without words last, since
+    their absence cannot be seen."""
+    cut: bool
+    """True where the beginning of another passage stands there without its end."""
 
 
 class Sought:
@@ -87,40 +57,45 @@ class Sought:
     def __init__(self, passages: Sequence[Passage], bodies: Sequence[str] = ()) -> None:
         """Takes the passages, and their texts without what stands before them in there, which count as well."""
         self.passages = passages
-        forms = [(number, text, normalized(text)) for number, text in _forms(passages, bodies)]
-        self._forms = sorted(forms, key=lambda form: -len(form[2]))
-        self._alike = len({words for _, _, words in forms}) < len(forms)
-        """True where two texts have the same words, such as "C++" and "C#"."""
-        self._textless = [(number, one) for number, one in enumerate(passages) if not one.text.strip()]
+        texts = [*((number, one.text) for number, one in enumerate(passages)), *enumerate(bodies)]
+        forms = [(number, text.strip(), normalized(text)) for number, text in texts]
+        self._forms = sorted((form for form in forms if form[2]), key=lambda form: -len(form[2]))
+        with_words = {number for number, _, _ in self._forms}
+        self._wordless = [(number, one) for number, one in enumerate(passages) if number not in with_words]
 
-    def standing(self, words: Words) -> Standing:
-        """Returns the passages whose texts stand in a text.
+    def standing(self, words: str) -> Standing:
+        """Returns the passages whose words stand in those of a text.
 
         Longer ones are looked for first, and words of the text count once, so that a passage which is a part of another
         one is not found in it.
         """
-        left = f" {words.text} "
+        left = f" {words} "
         at: dict[int, tuple[int, str]] = {}
-        forms = self._forms
-        if self._alike:  # the one that stands there letter by letter comes first
-            forms = sorted(forms, key=lambda form: (-len(form[2]), form[1].strip() not in words.readable))
-        for number, text, its_words in forms:
-            if number in at:
-                continue
-            begin = left.find(f" {its_words} ") if its_words else words.readable.find(text.strip())
+        for number, text, its_words in self._forms:
+            begin = -1 if number in at else left.find(f" {its_words} ")
             if begin >= 0:
                 at[number] = begin, text
                 left = left[: begin + 1] + "\0" * len(its_words) + left[begin + 1 + len(its_words) :]
+        heads = (_head(its_words) for number, _, its_words in self._forms if number not in at)
         found = [
             (number, self._as(number, text))
             for number, (_, text) in sorted(at.items(), key=lambda item: (item[1][0], item[0]))
         ]
-        missing = [its_words for number, _, its_words in forms if number not in at]
-        return Standing(found + self._textless, missing, left)
+        return Standing(found + self._wordless, any(head and f" {head} " in left for head in heads))
 
     def _as(self, number: int, text: str) -> Passage:
         passage = self.passages[number]
-        return passage if passage.text == text else replace(passage, text=text)
+        return passage if passage.text.strip() == text else replace(passage, text=text)
+
+
+def words_of(text: str) -> str:
+    """Returns the words of a model's input or reply, without the notation of JSON."""
+    if text.lstrip()[:1] in ("[", "{"):
+        try:
+            return normalized("\n".join(_strings(json.loads(text))))
+        except (ValueError, RecursionError):
+            pass
+    return normalized(_ESCAPED.sub(lambda found: chr(int(found[1], 16)), text))
 
 
 def normalized(text: str) -> str:
@@ -139,32 +114,10 @@ def _head(words: str) -> str:
     return words[:end]
 
 
-def _forms(passages: Sequence[Passage], bodies: Sequence[str]) -> list[tuple[int, str]]:
-    """Returns each text with the index of its passage, and once more without what stands before it."""
-    forms = [(number, one.text) for number, one in enumerate(passages) if one.text.strip()]
-    return forms + [
-        (number, body.strip())
-        for number, body in enumerate(bodies)
-        if body.strip() not in ("", passages[number].text.strip())
-    ]
-
-
-def _readable(output: str) -> str:
-    """Returns the output without the notation of JSON, where it is JSON."""
-    if output.lstrip()[:1] in ("[", "{"):
-        try:
-            return "\n".join(_strings(json.loads(output)))
-        except (ValueError, RecursionError):
-            pass
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), output)
-
-
 def _strings(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from _strings(key)
-            yield from _strings(inner)
-    elif isinstance(value, list):
+    if isinstance(value, Mapping):
+        value = [part for item in value.items() for part in item]
+    if isinstance(value, list):
         for inner in value:
             yield from _strings(inner)
     else:
@@ -229,7 +182,7 @@ class ModelCalls:
         self._unread: list[str] = []
         """The retrievals that have ended since a model was last asked."""
         self.answer = ""
-        self._words: dict[str, Words] = {}
+        self._words: dict[str, str] = {}
         """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
 
     def retrieved(
@@ -336,11 +289,11 @@ class ModelCalls:
 
     def _counting(self, calls: Sequence[ModelCall]) -> list[ModelCall]:
         """Returns the calls that led to the answer, the last one first."""
-        answer = Words.of(self.answer).text
+        answer = words_of(self.answer)
         may_be = (one for one in reversed(calls) if one.reply_of is None or answer in self._reply(one))
         whole = next(may_be, None)
         answering = whole or calls[-1]
-        counts, inputs = [answering], [self._input(answering).text]
+        counts, inputs = [answering], [self._input(answering)]
         if whole is None:
             inputs.append(answer)
         for call in reversed(calls[: calls.index(answering)]):
@@ -349,17 +302,17 @@ class ModelCalls:
                 continue
             if any(f" {reply} " in f" {given} " for given in inputs):
                 counts.append(call)
-                inputs.append(self._input(call).text)
+                inputs.append(self._input(call))
         return counts
 
-    def _input(self, call: ModelCall) -> Words:
+    def _input(self, call: ModelCall) -> str:
         return self._joined(call.texts_of(call.given))
 
     def _reply(self, call: ModelCall) -> str:
-        return "" if call.reply_of is None else self._joined(call.reply_of(call.reply)).text.strip()
+        return "" if call.reply_of is None else self._joined(call.reply_of(call.reply))
 
-    def _joined(self, texts: Sequence[str]) -> Words:
+    def _joined(self, texts: Sequence[str]) -> str:
         for text in texts:
             if text not in self._words:
-                self._words[text] = Words.of(text)
-        return Words.joined([self._words[text] for text in texts])
+                self._words[text] = words_of(text)
+        return " ".join(filter(None, (self._words[text] for text in texts)))
