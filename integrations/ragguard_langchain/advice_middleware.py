@@ -22,7 +22,7 @@ from ragguard.advice.loop import (
     note_unknown_tools,
     search_tools_of,
 )
-from ragguard.capture.recorder import BUDGET_MS
+from ragguard.capture.open_runs import BUDGET_MS
 
 
 class HopState(TypedDict):

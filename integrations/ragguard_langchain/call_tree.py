@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import weakref
 from asyncio import Task
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -19,7 +19,7 @@ from ragguard.capture.handle import current_handle, innermost
 from ragguard.capture.pipeline_run import RESUME, RUN_ID, RUN_KEYS
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, texts_in
+from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, Metadata, texts_in
 from ragguard_langchain.open_calls import OpenCall, VerdictReport
 from ragguard_langchain.tree_runs import BareRetrieval, TreeRun
 
@@ -55,22 +55,16 @@ class CallTree:
         assert isinstance(tree, cls)
         return tree
 
-    def retriever(
-        self, id: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, *, options: CaptureOptions,
-        top_k: int | None,
-    ) -> bool:  # fmt: skip
-        """Begins the record of an outermost retriever call; returns False where the call belongs to another run, is
-        to be recorded at once, or is not recorded."""
+    def is_whole_run(self, id: UUID, metadata: Metadata) -> bool:
+        """True for an outermost retriever call that is a run of its own: it belongs to no other run, is not to be
+        recorded at once, and is recorded."""
         recorder = self.recorder
-        if (
+        return not (
             is_paused()
             or not (recorder.sampling.takes_all or recorder.sampling.takes(str(id)))
             or (current_handle.get() is not None and innermost(recorder) is not None)
             or (metadata and not _JOINS.isdisjoint(metadata))
-        ):
-            return False
-        self._add(id, BareRetrieval(id, query, name, metadata, options=options, top_k=top_k))
-        return True
+        )
 
     def root(
         self,
@@ -105,16 +99,15 @@ class CallTree:
             run.held = True
             call.turn = self.recorder.run_held(run.id, id)
         call.started_ns = time.time_ns()
-        self._add(id, call)
+        self.add(id, call)
         if run.names.resumes or not _DESCRIBES_RUN.isdisjoint(metadata):
             run.open()
         return call
 
-    def child(
-        self, parent: OpenCall, id: UUID, metadata: Mapping[str, Any] | None, tags: Sequence[str] | None, *,
-        call_id: str = "",
-    ) -> OpenCall:  # fmt: skip
-        """Adds a call inside another one; `call_id` is the id of a tool call."""
+    def child(self, parent: OpenCall, id: UUID, told: Mapping[str, Any], call_id: str = "") -> OpenCall:
+        """Adds a call inside another one; `told` is what LangChain tells besides, `call_id` the id of a tool call."""
+        metadata: Metadata = told.get("metadata")
+        tags = told.get("tags")
         call = OpenCall(id, parent.run, parent)
         node = metadata.get("langgraph_checkpoint_ns", "") if metadata else ""
         if metadata and node and node != parent.graph_node:
@@ -125,10 +118,11 @@ class CallTree:
             call.branch(parent, ("calls", parent.messages), id)
         elif tags and any(tag.startswith("map:key:") for tag in tags):
             call.branch(parent, "map", id)
-        self._add(id, call)
+        self.add(id, call)
         return call
 
-    def _add(self, id: UUID, call: OpenCall | BareRetrieval) -> None:
+    def add(self, id: UUID, call: OpenCall | BareRetrieval) -> None:
+        """Adds a call that begins; beyond the bound the oldest one is forgotten."""
         self.open_calls[id] = call
         if type(call) is OpenCall and call.root is not None:
             call.root.members.add(id)
@@ -164,7 +158,7 @@ class CallTree:
         handle = innermost(self.recorder)
         return None if handle is not None and handle.inside == call.run.id != handle.id else call
 
-    def stands_alone(self, metadata: Mapping[str, Any] | None) -> bool:
+    def stands_alone(self, metadata: Metadata) -> bool:
         """True for an outermost call that joins no run: no run is around the call, and its metadata names none."""
         return (current_handle.get() is None or innermost(self.recorder) is None) and not (
             metadata and (RUN_ID in metadata or RESUME in metadata)

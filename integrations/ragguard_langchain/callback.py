@@ -105,7 +105,7 @@ class RagGuardCallback(BaseCallbackHandler):
                 return
             parent, name, metadata = tree.parent(parent_run_id), more.get("name"), more.get("metadata")
             if parent is not None:
-                call = tree.child(parent, run_id, metadata, more.get("tags"))
+                call = tree.child(parent, run_id, more)
             elif name and name.startswith("RunnableEach<") and tree.stands_alone(metadata):
                 return  # each call of a batch is a run
             else:
@@ -148,8 +148,10 @@ class RagGuardCallback(BaseCallbackHandler):
             top_k = top_k_in(metadata[K]) if metadata and K in metadata else None
             parent = None if parent_run_id is None else tree.parent(parent_run_id)
             if parent is not None:
-                call = tree.child(parent, run_id, metadata, more.get("tags"))
-            elif tree.retriever(run_id, query, name, metadata, options=self._options, top_k=top_k):
+                call = tree.child(parent, run_id, more)
+            elif tree.is_whole_run(run_id, metadata):
+                whole = BareRetrieval(run_id, query, name, metadata, options=self._options, top_k=top_k)
+                tree.add(run_id, whole)
                 return
             else:
                 call = tree.root(run_id, query, metadata or {}, name, options=self._options)
@@ -182,22 +184,29 @@ class RagGuardCallback(BaseCallbackHandler):
 
     @never_raises
     def on_tool_start(
-        self, /, serialized: Any, input_str: str, *, run_id: UUID, parent_run_id: UUID | None = None,
-        inputs: Any = None, tool_call_id: str | None = None, **more: Any,
-    ) -> None:  # fmt: skip
+        self,
+        /,
+        serialized: Any,
+        input_str: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        **more: Any,
+    ) -> None:
         """Begins a tool: a step where the tool is declared as a retrieval, else a call in which retrievers may be
         called."""
         tree = self.tree
         if run_id in tree.open_calls:
             return
         name = str((serialized or {}).get("name") or more.get("name") or "")
-        query, metadata, call_id = tool_query(inputs, input_str), more.get("metadata"), tool_call_id or ""
+        query = tool_query(more.get("inputs"), input_str)
+        metadata, call_id = more.get("metadata"), more.get("tool_call_id") or ""
         parent = tree.parent(parent_run_id)
         if parent is None:
             call = tree.root(run_id, query, metadata or {}, name, call_id=call_id, options=self._options)
             call.task = current_task()
         else:
-            call = tree.child(parent, run_id, metadata, more.get("tags"), call_id=call_id)
+            call = tree.child(parent, run_id, more, call_id)
         call.is_tool(name, query, call_id, metadata)
         call.trace = span_of(run_id)
         if name in self._options.tools:
@@ -220,16 +229,16 @@ class RagGuardCallback(BaseCallbackHandler):
 
     @never_raises
     def on_chat_model_start(
-        self, /, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
-    ) -> None:  # fmt: skip
+        self, /, serialized: Any, messages: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
         """Notes that a model is asked for a message: the tool calls of one message are parallel, those of the next
         message follow. Of what was retrieved, those passages count as read that stand in the messages."""
         self.tree.model_asked(parent_run_id, run_id, messages)
 
     @never_raises
     def on_llm_start(
-        self, /, serialized: Any, prompts: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **more: Any
-    ) -> None:  # fmt: skip
+        self, /, serialized: Any, prompts: Any, *, run_id: UUID, parent_run_id: UUID | None = None, **_: Any
+    ) -> None:
         """Notes that a model of texts is asked."""
         self.tree.model_asked(parent_run_id, run_id, prompts)
 

@@ -286,6 +286,8 @@ K = "ragguard_k"
 """The metadata key by which a retriever, or a call's config, says how many documents the retriever is asked for."""
 KEYS = (*RUN_KEYS, K)
 NO_OPTIONS = CaptureOptions()
+Metadata: TypeAlias = Mapping[str, Any] | None
+"""The metadata that LangChain tells of a call."""
 
 
 def unpack_of(options: CaptureOptions) -> Callable[[Taken], list[Passage]]:

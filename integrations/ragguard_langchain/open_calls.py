@@ -21,7 +21,7 @@ from ragguard.capture.plain_steps import TOOL_CALL, guard_decided
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext
-from ragguard_langchain.messages import block_texts, snapshot, tool_message, tool_text, unpack_of
+from ragguard_langchain.messages import Metadata, block_texts, snapshot, tool_message, tool_text, unpack_of
 from ragguard_langchain.spans import span_of
 from ragguard_langchain.tree_runs import TreeRun
 
@@ -38,7 +38,7 @@ class VerdictReport:
     """The id of the tool call whose result was judged."""
     started_ns: int = 0
     """The time at which the tool call began, in nanoseconds since 1970."""
-    metadata: Mapping[str, Any] | None = None
+    metadata: Metadata = None
     """The node of the graph and the agent in whose call the tool's result was judged."""
 
 
@@ -73,7 +73,7 @@ class OpenCall:
     """The id that the model gave to the call of a tool."""
     query = ""
     """The query of a call of a tool."""
-    metadata: Mapping[str, Any] | None = None
+    metadata: Metadata = None
     trace: TraceContext | None = None
     """The span that another instrumentation has made of the call of a tool."""
 
@@ -99,9 +99,7 @@ class OpenCall:
         """Puts the call into a branch of a group of parallel calls inside another call."""
         self.turn = (*around.turn, ((around.id, group), id))
 
-    def is_tool(
-        self, name: str, query: str, call_id: str, metadata: Mapping[str, Any] | None, started_ns: int = 0
-    ) -> None:
+    def is_tool(self, name: str, query: str, call_id: str, metadata: Metadata, started_ns: int = 0) -> None:
         """Makes this call one of a tool, in which the calls below it are."""
         self.outer_tool, self.tool_call, self.tool = self.tool_call, self, name
         self.query, self.call_id, self.metadata = query, call_id, metadata
@@ -117,9 +115,8 @@ class OpenCall:
             call = call.outer_tool
 
     def begin_step(
-        self, query: str, name: str, metadata: Mapping[str, Any] | None, *, started_ns: int = 0,
-        top_k: int | None = None,
-    ) -> str:  # fmt: skip
+        self, query: str, name: str, metadata: Metadata, *, started_ns: int = 0, top_k: int | None = None
+    ) -> str:
         """Opens the step of this call, a part where the call is inside another retrieval; returns the step's id. A
         tool's call is given no `name`."""
         run, tool = self.run, self.tool_call
@@ -154,9 +151,13 @@ class OpenCall:
         takes apart."""
         candidates, decision = self._judged(found if unpack is None else None)
         self.run.recorder.step_ended(
-            self.step_id, found, unpack=unpack or unpack_of(self.run.options), candidates=candidates,
-            decision=decision, trace=trace,
-        )  # fmt: skip
+            self.step_id,
+            found,
+            unpack=unpack or unpack_of(self.run.options),
+            candidates=candidates,
+            decision=decision,
+            trace=trace,
+        )
 
     def _judged(self, taken: list[Any] | None) -> tuple[list[Passage] | None, Decision | None]:
         """Returns what a retrieval found before the guards inside it dropped passages, and what these guards decided.
@@ -189,9 +190,14 @@ class OpenCall:
             self.end_step(found, span_of(self.id) or self.trace, unpack=unpack)
 
         ends = ToolEnd(
-            self.tool, self.run.id, begin=begin, end=end, step_id=self.step_id,
-            splitter=tools.get(self.tool) if self.is_step else None, inside=tuple(self.steps),
-        )  # fmt: skip
+            self.tool,
+            self.run.id,
+            begin=begin,
+            end=end,
+            step_id=self.step_id,
+            splitter=tools.get(self.tool) if self.is_step else None,
+            inside=tuple(self.steps),
+        )
         tool_ended(self.run.recorder, ends, result)
         if self.is_step:
             self.note_step(self.step_id)

@@ -22,7 +22,7 @@ from ragguard.capture.pipeline_run import NAME, REFERENCES, PipelineRun
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Status
-from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, has_history, unpack_of
+from ragguard_langchain.messages import KEYS, NO_OPTIONS, NOTHING, Answer, Metadata, has_history, unpack_of
 from ragguard_langchain.spans import span_of
 
 _NOT_KEPT = ("ragguard_", "ls_", "langgraph_", "__")
@@ -39,9 +39,15 @@ class TreeRun(PipelineRun):
     """The query of the first retrieval, where a history-aware retriever wrote it and no other one; '' otherwise."""
 
     def __init__(
-        self, recorder: Recorder, call: UUID, question: str, name: str, metadata: Mapping[str, Any],
-        options: CaptureOptions = NO_OPTIONS, inputs: object = None,
-    ) -> None:  # fmt: skip
+        self,
+        recorder: Recorder,
+        call: UUID,
+        question: str,
+        name: str,
+        metadata: Mapping[str, Any],
+        options: CaptureOptions = NO_OPTIONS,
+        inputs: object = None,
+    ) -> None:
         super().__init__(recorder, str(call))
         self.call = call
         """The id of the tree's first call."""
@@ -131,9 +137,15 @@ class BareRetrieval(WholeRun):
     """The id that LangChain gave to the call."""
 
     def __init__(
-        self, call: UUID, query: str, name: str, metadata: Mapping[str, Any] | None, *,
-        options: CaptureOptions, top_k: int | None,
-    ) -> None:  # fmt: skip
+        self,
+        call: UUID,
+        query: str,
+        name: str,
+        metadata: Metadata,
+        *,
+        options: CaptureOptions,
+        top_k: int | None,
+    ) -> None:
         # Each field is set here: it takes half the time of a call of the data class.
         self.id = call
         self.query, self.name, self.top_k, self.found = query, name, top_k, ()

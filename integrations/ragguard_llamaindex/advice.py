@@ -34,7 +34,7 @@ from ragguard.advice.loop import (
     search_tools_of,
 )
 from ragguard.capture.anywhere import current_run
-from ragguard.capture.recorder import BUDGET_MS
+from ragguard.capture.open_runs import BUDGET_MS
 
 HANDOFF = "handoff"
 """The name of LlamaIndex's tool with which an agent hands over to another one; it never searches."""

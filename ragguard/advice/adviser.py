@@ -25,7 +25,7 @@ from ragguard.advice.calibration import (
     gains_of,
 )
 from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
-from ragguard.capture.recorder import BUDGET_MS, CapturedRun
+from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
 from ragguard.errors import AdviceError, CalibrationError, EngineTimeout, InvalidInput
 from ragguard.records import Advice, AdviceStatus, RetrievalStep, Run, Usage
 from ragguard.runtime.arguments import milliseconds

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ragguard.capture.anywhere import FrameworkRun, current_run
 from ragguard.capture.enclosing import is_paused, paused
 from ragguard.capture.handle import RunHandle
-from ragguard.capture.recorder import BUDGET_MS
+from ragguard.capture.open_runs import BUDGET_MS
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
 from ragguard.runtime.arguments import milliseconds, whole_number

@@ -21,8 +21,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
 from ragguard.capture.handle import RunHandle, innermost, status_of
+from ragguard.capture.open_runs import CapturedRun
 from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
-from ragguard.capture.recorder import CapturedRun
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput

@@ -15,8 +15,9 @@ from types import TracebackType
 from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
+from ragguard.capture.open_runs import CapturedRun
 from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
-from ragguard.capture.recorder import CapturedRun, Recorder
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
 from ragguard.records import Passage, RetrievalStep, Run, Status, new_id

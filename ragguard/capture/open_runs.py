@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
@@ -29,7 +29,7 @@ from ragguard.capture.events import (
 )
 from ragguard.capture.model_calls import ModelCalls
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
-from ragguard.records import Status
+from ragguard.records import Advice, Run, Status
 from ragguard.runtime.faults import FAULTS, NOTICES, Faults
 
 EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
@@ -37,6 +37,25 @@ EventIntake: TypeAlias = Callable[[Event | WholeRun], None]
 retrieval comes as one record: the busiest hooks have no time to make three events of it."""
 Collected: TypeAlias = list[StepEnded | StepAmended]
 """The events of the steps of a run that `rg.run(...)` holds."""
+BUDGET_MS = 5000.0
+"""How many milliseconds advice may take where nothing else is said."""
+
+
+@dataclass(frozen=True, slots=True)
+class CapturedRun:
+    """A captured run about which advice is asked."""
+
+    id: str
+    known: Run | None = None
+    """The run as far as the caller knows it."""
+    in_store: bool = True
+    """False where `known` is the whole run; else the store has steps that `known` lacks."""
+
+
+Advise: TypeAlias = Callable[[CapturedRun, float], Advice]
+"""Returns advice about a run within a number of milliseconds; blocks its caller."""
+AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
+"""Does what an `Advise` does, without blocking the event loop."""
 ANSWERS = "ragguard.answers"
 """Metadata key of a run inside `with rg.run(...)` that got more than one answer: how many."""
 _SEVERAL_ANSWERS = "got more than one answer; the last one counts, unless run.answered(...) names the answer"
@@ -110,8 +129,12 @@ class OpenRun:
             retrieval.turn = self.turns.next(turn, overlapping)
 
     def note(
-        self, question: str, answer: str | None, metadata: Mapping[str, Any] | None, sub_questions: list[str] | None
-    ) -> None:  # fmt: skip
+        self,
+        question: str,
+        answer: str | None,
+        metadata: Mapping[str, Any] | None,
+        sub_questions: list[str] | None,
+    ) -> None:
         """Keeps what a framework reports about the run until the run ends; of several answers the last one counts."""
         self.question = self.question or question
         self.notes = {**self.notes, **(metadata or {})}
@@ -226,9 +249,18 @@ class OpenRuns:
             self.runs[run.id] = self.runs.pop(run.id)
 
     def finish(
-        self, run: OpenRun, retrieval: Retrieval, status: Status, found: Any = (), unpack: Unpack | None = None
-    ) -> None:  # fmt: skip
-        """Closes a retrieval and hands on its step."""
+        self,
+        retrieval: Retrieval,
+        status: Status,
+        found: Any = (),
+        unpack: Unpack | None = None,
+        run: OpenRun | None = None,
+    ) -> None:
+        """Closes a retrieval and hands on its step. `run` is its run where that is closed now: nobody else closes what
+        such a run has left open."""
+        run = run or self.runs.get(retrieval.run_id)
+        if run is None:
+            return
         with self.lock:
             if self.steps.pop(retrieval.id, None) is None:
                 return
@@ -270,7 +302,7 @@ class OpenRuns:
                 del self.names[run.names.caller_id]
             run.emitting += 1
         for retrieval in sorted(run.steps.values(), key=lambda one: one.outer is None):  # parts first
-            self.finish(run, retrieval, "cancelled" if status in ("ok", "error") else status)
+            self.finish(retrieval, "cancelled" if status in ("ok", "error") else status, run=run)
         run.model_calls.answer = (final and final.answer) or run.answer or ""
         for step_id in run.model_calls.open_questions():
             self.amend(StepAmended(run.id, step_id, partial(run.model_calls.read, step_id)), run)

@@ -13,7 +13,8 @@ from typing import Any, SupportsIndex, TypeAlias, TypeVar
 from ragguard.capture.decisions import Verdict, about, concerned, merged
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
-from ragguard.capture.recorder import BUDGET_MS, CapturedRun, Recorder
+from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
+from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError
 from ragguard.records import Advice, Decision, Passage, Status, new_id

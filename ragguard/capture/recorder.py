@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import time
 import weakref
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
 
@@ -33,6 +32,8 @@ from ragguard.capture.events import (
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import (
     UNDECIDED_KEPT,
+    Advise,
+    AdviseAsync,
     CaptureCounts,
     Collected,
     EventIntake,
@@ -49,27 +50,8 @@ from ragguard.runtime.arguments import number_between, whole_number
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
 from ragguard.runtime.per_process import PerProcess
 
-BUDGET_MS = 5000.0
-"""How many milliseconds advice may take where nothing else is said."""
 Here: TypeAlias = Literal["here"]
 """The span that is current where the recorder is called."""
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedRun:
-    """A captured run about which advice is asked."""
-
-    id: str
-    known: Run | None = None
-    """The run as far as the caller knows it."""
-    in_store: bool = True
-    """False where `known` is the whole run; else the store has steps that `known` lacks."""
-
-
-Advise: TypeAlias = Callable[[CapturedRun, float], Advice]
-"""Returns advice about a run within a number of milliseconds; blocks its caller."""
-AdviseAsync: TypeAlias = Callable[[CapturedRun, float], Awaitable[Advice]]
-"""Does what an `Advise` does, without blocking the event loop."""
 
 
 class Recorder:
@@ -321,32 +303,31 @@ class Recorder:
         noted in the step's metadata. `bodies` gives the texts of the candidates without what stands before them there.
         """
         try:
-            if (retrieval := self._runs.steps.get(step_id)) is None:
+            runs = self._runs
+            if (retrieval := runs.steps.get(step_id)) is None:
                 return
             if metadata:
                 retrieval.metadata = {**(retrieval.metadata or {}), **metadata}
             retrieval.candidates, retrieval.decision = candidates, decision
             retrieval.k, retrieval.bodies = k, bodies
-            self._finish(retrieval, "ok", trace, passages, unpack)
+            retrieval.trace = trace or retrieval.trace
+            runs.finish(retrieval, "ok", passages, unpack)
         except FAULTS as error:
             self.faults.note("step_ended", error)
 
     @never_raises
     def step_failed(
-        self, step_id: str, error: BaseException | str = "", status: Status = "error", trace: TraceContext | None = None
-    ) -> None:  # fmt: skip
+        self,
+        step_id: str,
+        error: BaseException | str = "",
+        status: Status = "error",
+        trace: TraceContext | None = None,
+    ) -> None:
         """Closes a retrieval that gave nothing: it failed, was cancelled or was interrupted."""
         if (retrieval := self._runs.steps.get(step_id)) is not None:
             retrieval.error = error_text(error)
-            self._finish(retrieval, status, trace)
-
-    def _finish(
-        self, retrieval: Retrieval, status: Status, trace: TraceContext | None, found: Any = (),
-        unpack: Unpack | None = None,
-    ) -> None:  # fmt: skip
-        retrieval.trace = trace or retrieval.trace
-        if (run := self._runs.runs.get(retrieval.run_id)) is not None:  # else its end closes it
-            self._runs.finish(run, retrieval, status, found, unpack)
+            retrieval.trace = trace or retrieval.trace
+            self._runs.finish(retrieval, status)
 
     @never_raises
     def step_amended(

@@ -119,7 +119,7 @@ async def test_a_cancellation_out_of_a_hook_stays_in_it(captured, config, record
     def cancelled(self, *arguments, **named):
         raise asyncio.CancelledError
 
-    monkeypatch.setattr("ragguard_langchain.call_tree.CallTree.retriever", cancelled)
+    monkeypatch.setattr("ragguard_langchain.call_tree.CallTree.is_whole_run", cancelled)
     assert len(await ListRetriever().ainvoke(QUESTION, config)) == 2
     assert recorder.faults.count == 1
     recorder.faults.count = 0
