@@ -14,7 +14,9 @@ from dataclasses import dataclass, fields, is_dataclass
 from itertools import islice
 from operator import is_
 from types import NoneType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
+
+T = TypeVar("T")
 
 CUT = "ragguard.cut"
 """Metadata key that says of which fields of a copy something was left out, and why."""
@@ -69,7 +71,7 @@ def plain_metadata(
     if not isinstance(metadata, Mapping):
         return {CUT: f"{type(metadata).__name__}, which is no mapping"}
     copy = _Copy(limits, text, own_keys)
-    made = copy.mapping(metadata, 0)
+    made = copy.fields_of(metadata)
     if copy.left_out:
         more = "; and more" if len(copy.left_out) > _NAMED else ""
         made[CUT] = "; ".join(list(copy.left_out)[:_NAMED]) + more
@@ -136,24 +138,20 @@ class _Copy:
         self.left_out: dict[str, None] = {}
         """The fields of which something was left out, each with the reason."""
 
-    def mapping(self, items: Mapping[Any, Any], depth: int) -> dict[str, Any]:
-        """Returns the items of a mapping that can be read, up to the limits."""
+    def fields_of(self, metadata: Mapping[Any, Any]) -> dict[str, Any]:
+        """Returns the fields that can be read. One large field does not cost the fields after it."""
         made: dict[str, Any] = {}
-        self._inside.add(id(items))
-        # Another thread may change a dict while it is read, so its keys are listed at once.
-        for key in self._readable(list(items) if type(items) is dict else items, depth):
-            name = self._key(key)
-            if not depth:
-                self._field = name
-            if not name or name in made:
-                self._leave("two keys of one text" if name else "a key without a text")
-                continue
-            try:
-                value = items[key]
-            except _RAISED as error:
-                made[name] = self._leave(f"unreadable: {type(error).__name__}")
-            else:
-                made[name] = self.value(value, depth)
+        self._inside.add(id(metadata))
+        try:
+            # Another thread may change a dict while it is read, so its keys are listed at once.
+            for key in self._first(list(metadata) if type(metadata) is dict else metadata):
+                self._field = self._key(key)
+                try:
+                    made[self._field] = self.value(metadata[key], 0)
+                except _RAISED as error:
+                    made[self._field] = self._leave(f"unreadable: {type(error).__name__}")
+        except _RAISED as error:
+            self._leave(f"unreadable: {type(error).__name__}")
         return made
 
     def value(self, value: Any, depth: int) -> Any:
@@ -204,34 +202,21 @@ class _Copy:
         self._inside.add(id(owner))
         try:
             if isinstance(items, Mapping):
-                return self.mapping(items, depth + 1)
-            return [self.value(item, depth + 1) for item in self._readable(items, depth + 1)]
+                pairs = self._first(items.items())
+                return {self._key(key): self.value(item, depth + 1) for key, item in pairs}
+            return [self.value(item, depth + 1) for item in self._first(items)]
         finally:
-            self._inside -= {id(owner), id(items)}
+            self._inside.discard(id(owner))
 
-    def _readable(self, items: Iterable[Any], depth: int) -> Iterator[Any]:
-        """Yields the items that can be read, up to the limits; notes where there are more.
-
-        One large field must not cost the fields after it, so the outermost collection is read to its end.
-        """
-        try:
-            rest = iter(items)
-            for item in islice(rest, self._limits.breadth):
-                if self._values <= 0 and depth:
-                    self._leave(f"over {self._limits.values} values")
-                    return
-                yield item
-            if next(rest, rest) is not rest:
-                self._leave(f"over {self._limits.breadth} items")
-        except _RAISED as error:
-            self._leave(f"unreadable: {type(error).__name__}")
+    def _first(self, items: Iterable[T]) -> Iterator[T]:
+        """Yields the items up to the limit; notes where there are more."""
+        rest = iter(items)
+        yield from islice(rest, self._limits.breadth)
+        if next(rest, rest) is not rest:
+            self._leave(f"over {self._limits.breadth} items")
 
     def _key(self, key: object) -> str:
-        """Returns the text of a key; "" where nothing of it may be kept."""
-        try:
-            text = str.__str__(key) if isinstance(key, str) else str(key)
-        except _RAISED:
-            return ""
+        text = str.__str__(key) if isinstance(key, str) else str(key)
         return text if text.startswith("ragguard.") or text in self._own_keys else self._text(text)
 
     def _text(self, text: str) -> str:

@@ -99,7 +99,6 @@ def test_shared_parts_do_not_multiply():
         (Raises(), "unreadable: RuntimeError"),
         (Changes(), "unreadable: RuntimeError"),
         (Unprintable(), "unreadable: SystemExit"),
-        ({1: "a", "1": "b"}, "two keys of one text"),
     ],
 )
 def test_copy_names_the_values_that_it_left_out(value, why):
@@ -117,8 +116,18 @@ def test_depth_has_an_end():
 
 
 def test_unreadable_field_costs_no_other_field():
-    assert plain_metadata({"row": Raises()})["row"] == {"good": "good", "bad": "…", "last": "last"}
-    assert plain_metadata({"row": Changes()})["row"] == {"first": "first"}
+    made = plain_metadata({"row": Raises(), "after": 1})
+    assert made == {
+        "row": "<Raises: unreadable: RuntimeError>",
+        "after": 1,
+        CUT: "row: unreadable: RuntimeError",
+    }
+    assert plain_metadata(Raises()) == {
+        "good": "good",
+        "bad": "…",
+        "last": "last",
+        CUT: "bad: unreadable: RuntimeError",
+    }
     assert plain_metadata(Changes())["first"] == "first"
 
 
