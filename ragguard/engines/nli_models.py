@@ -21,13 +21,7 @@ from numpy.typing import NDArray
 
 from ragguard.engines.base import EngineInfo
 from ragguard.engines.engine import Lazy
-from ragguard.engines.entailer import (
-    Entailments,
-    Pair,
-    as_texts,
-    columns_of,
-    entail_distinct,
-)
+from ragguard.engines.entailer import Entailments, Pair, as_texts, columns_of, entail_distinct
 from ragguard.engines.http.http_client import HttpClient, served_model
 from ragguard.engines.http.replies import usage_of
 from ragguard.engines.layers.retry import Patience
@@ -259,7 +253,7 @@ class CrossEncoder:
         dtype: str = "auto",
         revision: str | None = None,
     ) -> None:
-        self._source = Source(str(model), device, dtype, revision, purpose="a cross-encoder for entailment")
+        self._source = Source(str(model), device, dtype, revision)
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
             columns_of(self._labels, self._source.name)

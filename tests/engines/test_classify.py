@@ -119,15 +119,6 @@ async def test_a_server_that_shows_too_little_wants_to_be_told():
         await wrong.aclose()
 
 
-async def test_classes_without_names_want_names():
-    classifier = FakeClassifier(labels=("LABEL_0", "LABEL_1", "LABEL_2"))
-    async with MisbehavingServer(classifier.handle) as server:
-        entailer = quick(server)
-        with pytest.raises((EngineRejected, InvalidInput), match="labels="):
-            await entailer.entail([PAIR])
-        await entailer.aclose()
-
-
 @pytest.mark.parametrize(
     ("frame", "separator"), [(("<s>", "</s>"), "</s></s>"), (("[CLS]", "[SEP]"), "[SEP]")]
 )
@@ -147,16 +138,6 @@ async def test_tokenizer_of_an_unknown_family_is_refused_with_the_way_out():
         with pytest.raises(EngineRejected, match="hf:MODEL"):
             await entailer.entail([PAIR])
         await entailer.aclose()
-
-
-async def test_many_pairs_go_in_few_requests(served):
-    _, server = served
-    entailer = quick(server)
-    answer = await entailer.entail([Pair(QUESTION, f"Ada {i}", "Ole") for i in range(600)])
-    assert answer.p.shape == (600, 3)
-    assert answer.usage.requests == 3
-    assert len(server.paths("/classify")) == 4
-    await entailer.aclose()
 
 
 async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut():

@@ -85,14 +85,6 @@ async def test_pair_that_is_too_long_is_refused_and_nothing_is_cut(entailer):
         await entailer.entail([PAIRS[0], Pair(QUESTION, "Ada " * 200, "Ole Dahl")])
 
 
-async def test_info_and_fingerprint(entailer, checkpoint):
-    info = await entailer.info()
-    assert info.kind == "cross-encoder"
-    again = CrossEncoder(checkpoint, device="cpu")
-    assert (await again.info()).fingerprint == info.fingerprint
-    await again.aclose()
-
-
 async def test_classes_without_names_must_be_named(tmp_path):
     nameless = make_classifier(tmp_path, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
     entailer = CrossEncoder(nameless, device="cpu")

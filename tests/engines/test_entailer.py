@@ -22,7 +22,7 @@ from ragguard.engines.entailer import (
     entail_distinct,
 )
 from ragguard.engines.nli_models import ClassifyEntailer
-from ragguard.errors import EngineProtocolError, EngineTimeout, InvalidInput, UnknownName
+from ragguard.errors import EngineProtocolError, EngineTimeout, UnknownName
 from ragguard.records import Usage
 from ragguard.scorers.settings import ScoringSettings
 
@@ -57,20 +57,6 @@ def test_columns_follow_the_names_whatever_their_order():
     np.testing.assert_array_equal(two, [[0, 1, 0], [1, 0, 0]])
 
 
-@pytest.mark.parametrize(
-    "labels",
-    [
-        {0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"},
-        {0: "neutral", 1: "contradiction"},
-        {0: "entailment", 1: "entailment", 2: "neutral"},
-        {0: "positive", 1: "negative"},
-    ],
-)
-def test_names_that_say_nothing_are_refused_with_what_to_do(labels):
-    with pytest.raises(InvalidInput, match=r"labels of m.*in its order"):
-        columns_of(labels, "m")
-
-
 async def test_the_engine_judges_through_its_prompts():
     engine = ScriptedEngine(label=lambda text, label: {"A": 0.6, "B": 0.15, "C": 0.05}[label])
     entailer = EngineEntailer(engine)
@@ -85,12 +71,6 @@ async def test_the_engine_judges_through_its_prompts():
     (text,) = call.texts
     assert text.index(QUESTION) < text.index("Ada Berg") < text.index("Ole Dahl")
     assert answer.usage.requests == 1
-
-
-async def test_an_engine_that_says_nothing_is_heard_saying_nothing():
-    answer = await EngineEntailer(ScriptedEngine(label=lambda text, label: 0.0)).entail([ADA_OLE])
-    assert answer.p[0] == pytest.approx([1 / 3] * 3)
-    assert answer.mass[0] == 0
 
 
 async def test_answers_cannot_speak_for_the_frame():

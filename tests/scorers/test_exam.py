@@ -70,13 +70,6 @@ async def test_relevance_by_likelihood_is_a_half_where_neither_kind_is_likelier(
     assert intercept + slope * (gold - alone) > 1 > -1 > intercept + slope * (near - alone)
 
 
-async def test_model_that_says_yes_to_everything_fails_in_relevance_alone():
-    record = await examine(examinee(**SAYS_YES), DEFAULT)
-    assert record.figures["relevance"] == 0.5
-    assert set(record.failed) == {"relevance"}
-    assert record.remark == "examinee failed its examination in relevance (0.50, 0.75 is needed)"
-
-
 async def test_what_a_model_cannot_be_asked_has_a_reason_and_no_figure():
     class Mute(type(examinee())):
         async def continuations(self, *args, **more):
@@ -182,13 +175,6 @@ def test_rag_guard_examines_a_server_that_nobody_examined_before(tmp_path):
             eventually(lambda: list((tmp_path / "exams").glob("*.json")))
 
 
-def test_rag_guard_asks_an_engine_of_ones_own_no_more_than_its_runs_need(tmp_path):
-    engine = examinee()
-    for _ in scored(engine):
-        assert sum(len(call.prompts) for call in engine.calls) == 2
-    assert not (tmp_path / "exams").exists()
-
-
 def test_numbers_of_a_model_that_failed_decide_nothing():
     kept_record = ExamRecord("m", "vllm/m", "default/1", figures={"abstention": 0.5, "relevance": 0.9})
     keep_record(kept_record, record_file(EngineInfo("m", "vllm", "vllm/m"), DEFAULT))
@@ -213,16 +199,6 @@ async def test_answers_that_a_model_does_not_repeat_give_scores_their_spread_as_
     scores = {one.name: one for one in await ScoringPipeline(engine, scorers=["utility"]).results(a_run())}
     assert scores["p_abstain"].stderr == 0.03
     assert scores["p_relevant"].stderr == pytest.approx(0.04)
-
-
-async def test_ratings_fail_with_grades():
-    engine = examinee()
-    await kept(engine, figures={"grades": 0.1, "relevance": 0.5, "abstention": 1.0}, log_odds=None)
-    found = await ScoringPipeline(engine, scorers=["coverage"]).results(
-        dataclasses.replace(a_run(), sub_questions=["Who?"])
-    )
-    assert not [one for one in found if not isinstance(one, Failure) and one.name == "coverage"]
-    assert any("failed its examination in grades" in one.message for one in found if isinstance(one, Failure))
 
 
 def guarded(engine, **options):

@@ -48,13 +48,6 @@ def test_folder_with_more_files_than_are_read_stops_at_the_limit(tmp_path, monke
     assert found.cut.startswith("only the first 2 texts were read")
 
 
-def test_file_of_two_gigabytes_is_passed_over_unread(tmp_path):
-    with (tmp_path / "large.txt").open("wb") as file:
-        file.truncate(2**31)
-    with pytest.raises(InvalidInput, match=r"1 not read, over 2 MB \(split it\): large\.txt"):
-        read_folder(tmp_path)
-
-
 def test_pipe_and_link_are_no_texts(tmp_path):
     os.mkfifo(tmp_path / "pipe.txt")
     (tmp_path / "link.txt").symlink_to(__file__)

@@ -11,7 +11,7 @@ import pytest
 from ragguard import world
 from ragguard.errors import InvalidInput
 from ragguard.world import Counts
-from ragguard.world.facts import Fact, known_facts
+from ragguard.world.facts import Fact
 
 
 @pytest.mark.parametrize("hops", [1, 2])
@@ -73,12 +73,6 @@ def test_distractors_are_what_their_kind_says() -> None:
                 assert kind == "unrelated"
                 assert not subjects & {about[0], passage.metadata["object"]}
             assert passage.grade == passage.metadata["grade"]
-
-
-def test_known_cases_are_about_the_known_facts() -> None:
-    facts = set(known_facts())
-    assert all(set(case.facts) <= facts for hops in (1, 2) for case in world.cases(80, hops=hops, known=True))
-    assert not any(set(case.facts) & facts for case in world.cases(200))
 
 
 @pytest.mark.parametrize(
@@ -188,13 +182,6 @@ def test_noise_replaces_finds() -> None:
     clean, noisy = world.retriever(8)(case.question), world.retriever(8, noise=1.0)(case.question)
     assert len(clean) == len(noisy) == 8
     assert not {p.id for p in clean} & {p.id for p in noisy}
-
-
-def test_the_same_query_gives_the_same_passages() -> None:
-    query = world.cases(1, seed=8)[0].question
-    assert world.retriever(5, noise=0.4)(query) == world.retriever(5, noise=0.4)(query)
-    seeds = [[p.id for p in world.retriever(8, noise=0.5, seed=s)(query)] for s in range(6)]
-    assert len({tuple(ids) for ids in seeds}) > 1
 
 
 def test_scores_fall_and_strange_queries_find_nothing() -> None:

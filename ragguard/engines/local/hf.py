@@ -62,7 +62,7 @@ class HfEngine(LocalEngine):
     ) -> None:
         if max_batch_tokens < 1:
             raise InvalidInput("max_batch_tokens", max_batch_tokens, "1 or more")
-        source = Source(str(model), device, dtype, revision, purpose="an engine on transformers")
+        source = Source(str(model), device, dtype, revision)
         load_it = partial(_open, source, max_batch_tokens)
         super().__init__(Worker(f"the transformers model {source.name}", load_it))
 

@@ -37,20 +37,14 @@ class Source:
     device: str | None
     dtype: str
     revision: str | None
-    purpose: str
 
     def __post_init__(self) -> None:
         for package in ("torch", "transformers"):
             if find_spec(package) is None:
-                raise MissingDependency(package, self.purpose, "hf")
+                raise MissingDependency(package, "a model of transformers", "hf")
         if self.dtype not in _DTYPES:
             raise InvalidInput("dtype", self.dtype, ", ".join(_DTYPES))
         checked_name(self.name)
-
-    @property
-    def name_or_path(self) -> str:
-        """The folder, or the name on the hub, as transformers takes it."""
-        return checked_name(self.name)
 
 
 def checked_name(name: str) -> str:
@@ -78,31 +72,27 @@ def load(source: Source, kind: str) -> Pretrained:
     import transformers
 
     device = source.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    on_cpu = torch.device(device).type == "cpu"
-    if not on_cpu and torch.device(device).type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInput("device", device, "cpu: PyTorch sees no CUDA device here")
     # Half precision is slow and coarse on most CPUs.
-    dtype = "float32" if source.dtype == "auto" and on_cpu else source.dtype
+    dtype = "float32" if source.dtype == "auto" and torch.device(device).type == "cpu" else source.dtype
+    name = checked_name(source.name)
     try:
-        tokenizer = transformers.AutoTokenizer.from_pretrained(source.name_or_path, revision=source.revision)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(name, revision=source.revision)
         model = getattr(transformers, kind).from_pretrained(
-            source.name_or_path,
-            revision=source.revision,
-            dtype=dtype if dtype == "auto" else getattr(torch, dtype),
+            name, revision=source.revision, dtype=dtype if dtype == "auto" else getattr(torch, dtype)
         )
         model = model.to(device).eval()
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise EngineRejected(
-            f"transformers could not load {source.name} as {kind}: {_first_line(error)}; check the name, and that "
-            "the weights are in this machine's cache or can be downloaded"
-        ) from error
     except torch.OutOfMemoryError as error:
         raise EngineRejected(
             f"{source.name} does not fit into the memory of {device}: use a smaller model, dtype='bfloat16', "
             "or another device"
         ) from error
-    identity = f"{weights_identity(source.name_or_path, model.config)} {model.dtype}"
-    return Pretrained(model, tokenizer, identity, device)
+    except (OSError, ValueError, KeyError, ImportError, RuntimeError, AssertionError) as error:
+        said = without_secrets(str(error)).strip().partition("\n")[0][:300].rstrip(".")
+        raise EngineRejected(
+            f"transformers could not load {source.name} as {kind} on {device}: {said}; check the name and the device, "
+            "and that the weights are in this machine's cache or can be downloaded"
+        ) from error
+    return Pretrained(model, tokenizer, f"{weights_identity(name, model.config)} {model.dtype}", device)
 
 
 def weights_identity(name_or_path: str, config: Any) -> str:
@@ -140,20 +130,12 @@ def context_of(config: Any, tokenizer: Any) -> int:
 def batches(lengths: Sequence[int], fit: Callable[[int], int]) -> Iterator[list[int]]:
     """Yields the indices of rows that are computed together, of similar length. `fit` says how many rows fit into one
     batch, given the index of its longest."""
-    batch: list[int] = []
-    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        if batch:
-            uneven = lengths[index] < lengths[batch[0]] * (1 - _PADDING)
-            if uneven or len(batch) >= fit(batch[0]):
-                yield batch
-                batch = []
-        batch.append(index)
-    if batch:
+    rest = sorted(range(len(lengths)), key=lambda i: -lengths[i])
+    while rest:
+        least = lengths[rest[0]] * (1 - _PADDING)
+        batch = [index for index in rest[: max(1, fit(rest[0]))] if lengths[index] >= least]
         yield batch
-
-
-def _first_line(error: Exception) -> str:
-    return without_secrets(str(error)).strip().partition("\n")[0][:300].rstrip(".")
+        rest = rest[len(batch) :]
 
 
 class HfTokens:

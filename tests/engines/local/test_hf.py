@@ -122,17 +122,6 @@ async def test_small_batches_change_nothing(checkpoint, engine):
     await small.aclose()
 
 
-async def test_info_tells_what_it_is(engine, checkpoint):
-    info = await engine.info()
-    assert (info.kind, info.context, info.mode, info.prompts) == ("hf", 1024, "first_token", "default")
-    assert {"exact_labels", "sequence", "sample_logprobs", "n_samples", "seed"} <= info.capabilities
-    assert "cpu" in info.location
-    assert any("A/B question" in note for note in info.notes), "a random model judges nothing"
-    again = HfEngine(checkpoint, device="cpu")
-    assert (await again.info()).fingerprint == info.fingerprint
-    await again.aclose()
-
-
 async def test_other_weights_are_another_model(tmp_path, engine):
     where = make_checkpoint(tmp_path / "tiny")
     same = HfEngine(where, device="cpu")

@@ -105,20 +105,6 @@ def test_labels_and_marker_are_one_token(label: str) -> None:
     assert TOKENIZER.words[token] == label
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Ada Berg",
-        "A. Berg",
-        "Tell me, who is Ada Berg's spouse?",
-        "NO-RESPONSE",
-        "In fact, Norvik Mills makes ships.",
-    ],
-)
-def test_decoding_reads_well(text: str) -> None:
-    assert TOKENIZER.decode(TOKENIZER.encode(text)) == text
-
-
 @given(
     st.text(max_size=60)
     | st.lists(st.sampled_from([*SPECIAL, "Ada", " ", "<", "\n"]), max_size=12).map("".join)
@@ -147,11 +133,6 @@ PASSAGES = [
 async def test_text_of_which_nano_does_not_know_a_seventh_of_the_words_is_refused(text):
     with pytest.raises(UnfitText, match=r"nano does not know [\d.]+% of the words"):
         await connect("nano").label_probs([text], ["A"])
-
-
-async def test_text_of_nanos_world_with_a_strange_name_is_answered():
-    probs = await connect("nano").label_probs(["Records show that Kalle Berg is a teacher in Oslo."], ["A"])
-    assert probs.p.shape == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -205,11 +186,3 @@ async def test_scores_of_real_text_on_nano_are_failures_with_the_reason():
         scores = await rg.score(run)
     assert list(scores) == []
     assert {failure.error for failure in scores.failures} == {"UnfitText"}
-
-
-def test_advice_on_real_text_on_nano_is_to_go_on_and_says_why():
-    with RagGuard("nano", store=None, scorers=()) as rg, rg.run(QUESTION) as run:
-        run.retrieved(QUESTION, PASSAGES)
-        advice = run.advise(60_000)
-    assert (advice.action, advice.status) == ("continue", "error")
-    assert "nano does not know" in advice.reasons[0]

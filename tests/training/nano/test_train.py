@@ -59,38 +59,3 @@ def test_a_run_that_was_stopped_goes_on_as_if_never_stopped(tmp_path: Path) -> N
     assert said.startswith("1,516,160 parameters")
     with np.load(tmp_path / "weights.npz") as arrays:
         assert arrays["embed"].dtype == np.float16
-
-
-class Code:
-    """Runs something when it is unpickled."""
-
-    def __init__(self, mark: Path) -> None:
-        self.mark = mark
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Path.touch, (self.mark,)
-
-
-@pytest.mark.parametrize("program", ["train", "weights"])
-def test_a_checkpoint_that_holds_code_is_refused(tmp_path, program):
-    checkpoint, mark = tmp_path / "checkpoint.pt", tmp_path / "it ran"
-    torch.save({"model": {}, "shape": Code(mark)}, checkpoint)
-    # As the versions of torch did that load everything unless they are told not to.
-    environment = {**os.environ, "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD": "0", "OMP_NUM_THREADS": "1"}
-    arguments = (
-        ["--out", tmp_path, "--no-compile"]
-        if program == "train"
-        else [checkpoint, "--to", tmp_path / "w.npz"]
-    )
-    loads = (
-        "import runpy, sys, torch; load = torch.load\n"
-        "torch.load = lambda *a, **k: load(*a, **{'weights_only': False, **k})\n"
-        f"sys.argv = sys.argv[1:]; runpy.run_module('training.nano.{program}', run_name='__main__')"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", loads, program, *map(str, arguments)], cwd=Path(__file__).parents[3],
-        env=environment, capture_output=True, text=True, timeout=300, check=False,
-    )  # fmt: skip
-    assert done.returncode != 0
-    assert "weights_only" in done.stderr.lower() or "weights only" in done.stderr.lower(), done.stderr
-    assert not mark.exists()
