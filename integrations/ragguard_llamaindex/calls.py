@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from enum import Enum, auto
@@ -109,47 +109,17 @@ def kind_of(name: str, instance: object) -> Kind | None:
 
 def choosers_of(instance: object) -> Set[int]:
     """Returns the identities of the retrievers by which an agent or a router finds its tools."""
-    return {id(found.retriever) for found in _object_retrievers(instance)}
-
-
-def names_in(instance: object) -> Mapping[int, str]:
-    """Returns the names of the tools among which an engine chooses, by the identity of their engines."""
-    engines = getattr(instance, "_query_engines", None)
-    if isinstance(engines, Mapping):
-        return {id(engine): str(name) for name, engine in engines.items()}
-    if isinstance(engines, (list, tuple)):
-        about = getattr(instance, "_metadatas", ())
-        return {
-            id(engine): str(getattr(one, "name", "") or "")
-            for engine, one in zip(engines, about, strict=False)
-        }
-    return {}
-
-
-def agent_of(instance: object) -> str:
-    """Returns the name of an agent, or of the agent that a workflow of agents begins with."""
     if isinstance(instance, AgentWorkflow):
-        return str(instance.root_agent)
-    return str(instance.name) if isinstance(instance, BaseWorkflowAgent) else ""
-
-
-def _object_retrievers(instance: object) -> Iterator[ObjectRetriever[Any]]:
-    if isinstance(instance, AgentWorkflow):
-        for agent in instance.agents.values():
-            yield from _object_retrievers(agent)
-        return
-    found = None
-    if isinstance(instance, BaseWorkflowAgent):
-        found = instance.tool_retriever
-    elif isinstance(instance, ToolRetrieverRouterQueryEngine):
-        found = instance._retriever
-    if isinstance(found, ObjectRetriever):
-        yield found
+        return frozenset().union(*map(choosers_of, instance.agents.values()))
+    found = getattr(instance, "tool_retriever", None) or getattr(instance, "_retriever", None)
+    return frozenset((id(found.retriever),)) if isinstance(found, ObjectRetriever) else frozenset()
 
 
 ASKED = "ragguard.asked"
 """Metadata key of a run whose question was condensed from a conversation: what the user said."""
 ASKING_OR_TOOL = ASKING | {Kind.TOOL}
+_INHERITED = ("step_id", "agent", "workflow_step", "turn", "asked", "written_query")
+"""The attributes that a call has from the one around it, until its own are known."""
 STEPS_KEPT = 64
 """The number of retrievals of one tool call that are remembered until the tool ends."""
 
@@ -205,15 +175,13 @@ class Call:
     workflow_step = ""
     """The name of the step at work in a workflow of the user's own."""
     names: Mapping[int, str] = {}
-    """The names of a router's tools, by the identity of their engines."""
+    """The names of the tools of a sub-question engine, by the identity of their engines."""
     retrieves = False
     """True once anything was retrieved inside the call."""
     calls_tools = False
     """True once a tool was called in a workflow."""
     splitter: Splitter | None = None
     """The function that takes the output of a declared tool apart."""
-    starting = 0
-    """The number of workflows that were started in a run which the user opened, and have no span yet."""
     holds = False
     """True while the call keeps a run that the user opened from ending."""
     streamed: StreamedAnswer | None = None
@@ -281,16 +249,13 @@ def inner_call(
     """Returns a call inside another one, with the state that it inherits."""
     call = Call(span_id, kind)
     call.given_run, call.parent = around.run, around
-    call.step_id, call.tool = around.step_id, around.names.get(id(instance)) or around.tool
-    call.agent, call.workflow_step = around.agent, around.workflow_step
-    call.turn = around.turn
-    if kind in ASKING or kind is Kind.TOOL:
+    for name in _INHERITED:
+        setattr(call, name, getattr(around, name))
+    call.tool = around.names.get(id(instance)) or around.tool
+    if kind in ASKING_OR_TOOL:
         call.asked = asked_in(kind, arguments)
-        call.written_query = (
-            around.written_query if around.rewrites_query or call.asked == around.asked else call.asked
-        )
-    else:
-        call.asked, call.written_query = around.asked, around.written_query
+        if not around.rewrites_query and call.asked != around.asked:
+            call.written_query = call.asked
     if kind is Kind.STEP:
         _begin_step(call, around, arguments)
     elif kind in ASKING_OR_TOOL and not call.step_id:
@@ -304,21 +269,15 @@ def inner_call(
 
 def _begin_step(call: Call, around: Call, arguments: Mapping[str, Any]) -> None:
     call.name, call.choosers = call.id[:-37].rpartition(".")[2], around.choosers
-    events = list(_events_in(arguments))
+    given = [*arguments.values(), *arguments.get("kwargs", {}).values()]
+    events = [value for value in given if isinstance(value, Event)]
     if any(isinstance(event, ToolCall) for event in events):
         call.turn = (*around.turn, ((around.id, around.replies), call.id))
-    agents = [getattr(event, "current_agent_name", "") for event in events]
     if around.agent:
+        agents = (getattr(event, "current_agent_name", "") for event in events)
         around.agent = call.agent = next(filter(None, agents), around.agent)
     else:
         call.workflow_step = call.name
-
-
-def _events_in(arguments: Mapping[str, Any]) -> Iterator[Event]:
-    """Returns the events among a step's arguments."""
-    for value in [*arguments.values(), *arguments.get("kwargs", {}).values()]:
-        if isinstance(value, Event):
-            yield value
 
 
 def _note_question(call: Call, around: Call) -> None:
@@ -335,15 +294,18 @@ def _note_question(call: Call, around: Call) -> None:
 
 def describe_call(call: Call, instance: object) -> None:
     """Notes the attributes of a call's object that the calls inside need."""
-    if call.kind is Kind.TOOL and isinstance(instance, BaseTool):
+    if isinstance(instance, BaseTool):
         call.rewrites_query = isinstance(instance, (RetrieverTool, QueryEngineTool))
         call.tool = instance.metadata.name or ""
     elif call.kind is Kind.WORKFLOW:
-        call.choosers, call.agent = choosers_of(instance), agent_of(instance)
-        call.workflow_step = ""
+        call.choosers, call.workflow_step = choosers_of(instance), ""
+        agent = getattr(instance, "root_agent", None) if isinstance(instance, AgentWorkflow) else None
+        call.agent = agent or (instance.name if isinstance(instance, BaseWorkflowAgent) else "")
     elif call.kind is Kind.FANOUT:
-        call.choosers, call.names = choosers_of(instance), names_in(instance)
-        call.parts = [] if isinstance(instance, SubQuestionQueryEngine) else None
+        call.choosers = choosers_of(instance)
+        if isinstance(instance, SubQuestionQueryEngine):
+            call.names = {id(engine): name or "" for name, engine in instance._query_engines.items()}
+            call.parts = []
     elif call.kind is Kind.ENGINE:
         call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))
 

@@ -14,14 +14,13 @@ from llama_index_instrumentation import get_dispatcher
 from pydantic import ConfigDict, Field
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.declarations import checked_text_of
 from ragguard.errors import InvalidInput
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard.records import Passage
 from ragguard_llamaindex.instrumentation import attached
 from ragguard_llamaindex.messages import query_text, without_rewriting
-from ragguard_llamaindex.nodes import TextOf, taken, unpacked
+from ragguard_llamaindex.nodes import taken, unpacked
 
 dispatcher = get_dispatcher(__name__)
 
@@ -34,18 +33,15 @@ class DistractorPostprocessor(BaseNodePostprocessor):
 
     Args:
         guard: The guard that judges.
-        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
-            metadata included (`MetadataMode.LLM`).
         settings: What LlamaIndex's postprocessors take besides, such as `callback_manager`.
     """
 
     model_config = ConfigDict(extra="forbid")
 
     guard: DistractorGuard = Field(exclude=True)
-    text_of: TextOf | None = Field(default=None, exclude=True)
 
-    def __init__(self, guard: DistractorGuard, *, text_of: TextOf | None = None, **settings: Any) -> None:
-        settings["guard"], settings["text_of"] = checked(guard), checked_text_of(text_of)
+    def __init__(self, guard: DistractorGuard, **settings: Any) -> None:
+        settings["guard"] = checked(guard)
         super().__init__(**settings)
 
     def __getstate__(self) -> NoReturn:
@@ -62,27 +58,26 @@ class DistractorPostprocessor(BaseNodePostprocessor):
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        query, passages = _begin(given, query_bundle, self.text_of)
-        return _end(*pruned(self.guard, query, given, passages))
+        return _end(*pruned(self.guard, _begin(given, query_bundle), given, _passages(given)))
 
     @dispatcher.span
     async def _apostprocess_nodes(
         self, nodes: list[NodeWithScore], query_bundle: QueryBundle | None = None
     ) -> list[NodeWithScore]:
         given = list(nodes or ())
-        query, passages = _begin(given, query_bundle, self.text_of)
-        return _end(*await apruned(self.guard, query, given, passages))
+        return _end(*await apruned(self.guard, _begin(given, query_bundle), given, _passages(given)))
 
 
-def _begin(
-    nodes: list[NodeWithScore], query_bundle: QueryBundle | None, text_of: TextOf | None
-) -> tuple[str, list[Passage]]:
-    """Returns the query to judge by and the nodes as passages; dispatches LlamaIndex's event of a reranker's start."""
+def _passages(nodes: list[NodeWithScore]) -> list[Passage]:
+    return unpacked(taken(nodes))
+
+
+def _begin(nodes: list[NodeWithScore], query_bundle: QueryBundle | None) -> str:
+    """Returns the query to judge by; dispatches LlamaIndex's event of a reranker's start."""
     _dispatch(ReRankStartEvent, query=query_bundle, nodes=nodes, top_n=len(nodes), model_name="ragguard")
     asked, handlers = query_text(query_bundle), attached()
     # The query with which the captured step is scored, since guard and scorer share a cache.
-    query = handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
-    return query, unpacked(taken(nodes, text_of))
+    return handlers[0].spans.written_query(asked) if handlers else without_rewriting(asked)
 
 
 def _end(kept: list[NodeWithScore], verdict: Verdict) -> list[NodeWithScore]:
@@ -106,25 +101,16 @@ class GuardedRetriever(BaseRetriever):
     Args:
         retriever: The retriever that is asked.
         guard: The guard that judges.
-        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
-            metadata included (`MetadataMode.LLM`).
         settings: What LlamaIndex's retrievers take besides, such as `callback_manager`.
     """
 
-    def __init__(
-        self,
-        retriever: BaseRetriever,
-        guard: DistractorGuard,
-        *,
-        text_of: TextOf | None = None,
-        **settings: Any,
-    ) -> None:
+    def __init__(self, retriever: BaseRetriever, guard: DistractorGuard, **settings: Any) -> None:
         if not isinstance(retriever, BaseRetriever):
             raise InvalidInput(
                 "retriever", retriever, "a retriever of LlamaIndex, such as index.as_retriever()"
             )
         self.retriever, self.guard = retriever, guard
-        self._postprocessor = DistractorPostprocessor(guard, text_of=text_of)
+        self._postprocessor = DistractorPostprocessor(guard)
         super().__init__(**settings)
 
     def _get_prompt_modules(self) -> PromptMixinType:

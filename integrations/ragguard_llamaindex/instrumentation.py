@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from llama_index_instrumentation import get_dispatcher
@@ -11,18 +12,15 @@ from llama_index_instrumentation.span import BaseSpan
 from llama_index_instrumentation.span_handlers import BaseSpanHandler
 
 from ragguard.capture.declarations import CaptureOptions, Locate, Tools
+from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard.capture.recorder import recorder_of
 from ragguard.runtime.per_process import PerProcess
-from ragguard_llamaindex.nodes import TextOf
+from ragguard_llamaindex.calls import Call, Kind, note_step
+from ragguard_llamaindex.runs import about, retrieves
 from ragguard_llamaindex.spans import Spans
 
 if TYPE_CHECKING:
     from ragguard import RagGuard
-from functools import partial
-
-from ragguard.capture.plain_steps import CurrentCall, frameworks
-from ragguard_llamaindex.calls import Call, Kind, note_step
-from ragguard_llamaindex.runs import about, retrieves
 
 
 class SpanHandler(BaseSpanHandler[BaseSpan]):
@@ -37,11 +35,6 @@ class SpanHandler(BaseSpanHandler[BaseSpan]):
         object.__setattr__(self, "span_enter", spans.entered)
         object.__setattr__(self, "span_exit", spans.exited)
         object.__setattr__(self, "span_drop", spans.dropped)
-
-    def capture_propagation_context(self) -> dict[str, Any]:
-        """Returns an empty context; LlamaIndex calls this where a workflow starts that has no task of its own yet."""
-        self.spans.starting()
-        return {}
 
     @classmethod
     def class_name(cls) -> str:
@@ -67,7 +60,6 @@ def instrument(
     tools: Tools | None = None,
     question: str | Locate | None = None,
     answer: str | Locate | None = None,
-    text_of: TextOf | None = None,
 ) -> None:
     """Captures every LlamaIndex pipeline of this process that retrieves, from now on.
 
@@ -86,11 +78,9 @@ def instrument(
             inside), or a function of it, which runs inside the application. None: the usual places.
         answer: Where a pipeline of your own has its answer: a key of its result, or a function of it, which runs
             inside the application. None: the usual places.
-        text_of: A function from a node to the text that the model reads of it. None: LlamaIndex's own view, the
-            metadata included (`MetadataMode.LLM`).
     """
     recorder = recorder_of(rg)
-    options = CaptureOptions.checked(tools, text_of, question, answer)
+    options = CaptureOptions.checked(tools, None, question, answer)
     recorder.calls.declared.update(options.tools)
     with _lock.get():
         found = attached()

@@ -10,7 +10,7 @@ import json
 import re
 import weakref
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any, TypeAlias, TypeVar
 
 from llama_index.core.agent.workflow import AgentOutput
@@ -98,7 +98,7 @@ def query_text(asked: object) -> str:
     if isinstance(asked, QueryBundle):
         return asked.query_str
     if isinstance(asked, ChatMessage):
-        return _message(asked)[0]
+        return "\n".join(texts_in(asked))
     return ""
 
 
@@ -122,33 +122,27 @@ def without_rewriting(asked: str) -> str:
     return (asked if found is None else found[1]).strip()
 
 
-def answer_of(response: object) -> tuple[str | None, str]:
-    """Returns an answer's text, and the kind of its content where that is not only text (an image, a tool call)."""
-    if isinstance(response, str):
-        return response, ""
+def answer_of(response: object) -> str | None:
+    """Returns an answer's text; None where it has none, as an image has."""
     if isinstance(response, (Response, AgentChatResponse, StreamingAgentChatResponse)):
-        return response.response, ""
+        return response.response
     if isinstance(response, (StreamingResponse, AsyncStreamingResponse)):
-        return response.response_txt, ""
+        return response.response_txt
     if isinstance(response, AgentOutput):
         if response.structured_response is not None:
-            return json.dumps(response.structured_response, ensure_ascii=False, default=str), "structured"
-        text, kind = _message(response.response)
-        return text or None, kind
-    if isinstance(response, (ChatMessage, ChatResponse)):
-        text, kind = _message(response if isinstance(response, ChatMessage) else response.message)
-        return text or None, kind
-    if isinstance(response, (CompletionResponse, ToolOutput)):
-        return response.text if isinstance(response, CompletionResponse) else response.content, ""
-    if isinstance(response, PydanticResponse):
-        return _answer_of_other(response.response)
-    return _answer_of_other(response)
+            return json.dumps(response.structured_response, ensure_ascii=False, default=str)
+        response = response.response
+    if isinstance(response, (ChatMessage, ChatResponse, CompletionResponse)):
+        return "\n".join(texts_in(response)) or None
+    if isinstance(response, ToolOutput):
+        return response.content
+    return _answer_of_other(response.response if isinstance(response, PydanticResponse) else response)
 
 
-def _answer_of_other(response: object) -> tuple[str | None, str]:
+def _answer_of_other(response: object) -> str | None:
     """Returns the answer in an object of the user's own: a text under a usual name, else the object's JSON."""
-    if response is None:
-        return None, ""
+    if response is None or isinstance(response, str):
+        return response
     fields: Mapping[str, Any] = {}
     if isinstance(response, StopEvent):
         fields = {**response.__dict__, **response.to_dict()}
@@ -156,29 +150,21 @@ def _answer_of_other(response: object) -> tuple[str | None, str]:
         fields = response
     for name in ANSWER_NAMES:
         if isinstance(fields.get(name), str):
-            return fields[name], ""
+            return str(fields[name])
     values = {name: value for name, value in fields.items() if isinstance(value, (str, int, float))}
     if len(values) == 1 and isinstance(only := next(iter(values.values())), str):
-        return only, ""
+        return only
     several = values or (response if _are_texts(response) else None)
     if several:
-        return json.dumps(several, ensure_ascii=False), ""
+        return json.dumps(several, ensure_ascii=False)
     if isinstance(response, BaseModel) and not isinstance(response, StopEvent):
-        try:
-            return response.model_dump_json(), ""
-        except (ValueError, TypeError):
-            pass  # JSON cannot hold the object, so only its type is known
-    return None, type(response).__name__
+        with suppress(ValueError, TypeError):  # JSON cannot hold every object
+            return response.model_dump_json()
+    return None
 
 
 def _are_texts(value: object) -> bool:
     return isinstance(value, (list, tuple)) and bool(value) and all(isinstance(one, str) for one in value)
-
-
-def _message(message: ChatMessage) -> tuple[str, str]:
-    texts = [block.text for block in message.blocks if isinstance(block, TextBlock)]
-    kinds = {block.block_type: None for block in message.blocks if not isinstance(block, TextBlock)}
-    return "\n".join(texts), ", ".join(kinds)
 
 
 Item = TypeVar("Item")

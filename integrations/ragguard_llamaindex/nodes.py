@@ -8,8 +8,7 @@ raises for unusual content, and no node is changed or kept.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from llama_index.core.retrievers import AutoMergingRetriever
@@ -37,32 +36,11 @@ from ragguard.runtime.faults import describe
 from ragguard.runtime.text_memo import TextMemo
 from ragguard.text.plain import comparable, is_same
 
-TextOf: TypeAlias = Callable[[BaseNode], str]
-"""A function that returns the text of a node as the model reads it."""
-
 UNFORMATTED = "ragguard.unformatted"
 """Metadata key that says why a passage is the bare text of a node whose templates could not be filled."""
-
-
-@dataclass(slots=True)
-class NodeCopy:
-    """A copy of a node whose text is still to be read by a function of the user's."""
-
-    node: BaseNode
-    score: object
-    text_of: TextOf
-
-    def passage(self) -> Passage:
-        """The passage that the user's function makes of the node."""
-        try:
-            made = passage(self.text_of(self.node), self.node.node_id, self.score, self.node.metadata)
-        except Exception as error:  # noqa: BLE001 - the function is the user's
-            return unreadable(self.node, error)
-        return made
-
-
 NodeFields: TypeAlias = tuple[str, str, str, str, str, tuple[str, ...], float | None]
 """The text, the id and the three templates of a text node; the metadata keys hidden from models; the score."""
+_NOTHING: Mapping[str, Any] = {}
 
 
 class Taken(NamedTuple):
@@ -72,28 +50,23 @@ class Taken(NamedTuple):
     holds a dict each time.
     """
 
-    nodes: Sequence[NodeFields | NodeCopy | Passage] = ()
+    nodes: Sequence[NodeFields | Passage] = ()
     """The snapshot of each node; a passage where the fields of the node were not enough to make it later."""
     metadata: Sequence[Mapping[str, Any]] = ()
     """The metadata of each node of which the fields are kept; empty for the others."""
 
     @classmethod
-    def of(cls, nodes: Sequence[NodeCopy | Passage]) -> Taken:
-        """Makes a snapshot of copies and passages, which hold their own metadata."""
-        return cls(nodes, [_NOTHING] * len(nodes))
+    def of(cls, passages: Sequence[Passage]) -> Taken:
+        """Makes a snapshot of passages, which hold their own metadata."""
+        return cls(passages, [_NOTHING] * len(passages))
 
 
-_NOTHING: Mapping[str, Any] = {}
-
-
-def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
+def taken(nodes: object) -> Taken:
     """Returns a snapshot of what a retriever gave: normally a list of NodeWithScore."""
     if not isinstance(nodes, (list, tuple)):
         # Any other iterable may be the application's own stream, which is not to be read here.
         return Taken() if nodes is None else Taken.of([_passage(nodes)])
-    if text_of is not None:
-        return Taken.of([_copied(item, text_of) for item in nodes])
-    fields: list[NodeFields | NodeCopy | Passage] = []
+    fields: list[NodeFields | Passage] = []
     metadata: list[Mapping[str, Any]] = []
     add, add_metadata = fields.append, metadata.append
     try:
@@ -115,20 +88,22 @@ def taken(nodes: object, text_of: TextOf | None = None) -> Taken:
         return Taken.of([_passage(item) for item in nodes])
 
 
+def taken_bare(nodes: Sequence[BaseNode]) -> Taken:
+    """Returns a snapshot of nodes without scores, of which LlamaIndex's FunctionTool shows a model the bare text."""
+    return Taken.of([passage(_bare(node)[0], node.node_id, None, node.metadata) for node in nodes])
+
+
 def unpacked(snapshot: Taken | tuple[()]) -> list[Passage]:
     """Returns the passages of a snapshot; none for an empty tuple, which stands for a missing snapshot."""
     return OwnPassages([
-        _seen(one, metadata) if isinstance(one, tuple) else one if isinstance(one, Passage) else one.passage()
+        one if isinstance(one, Passage) else _seen(one, metadata)
         for one, metadata in zip(*(snapshot or Taken()), strict=True)
     ])  # fmt: skip
 
 
 def bare(snapshot: Taken) -> list[str]:
     """Returns the nodes' own texts, without the metadata before them; '' where the text was read in another form."""
-    return [
-        _bare(one.node)[0] if isinstance(one, NodeCopy) else "" if isinstance(one, Passage) else one[0]
-        for one in snapshot.nodes
-    ]
+    return ["" if isinstance(one, Passage) else one[0] for one in snapshot.nodes]
 
 
 def are_nodes(value: object) -> bool:
@@ -175,45 +150,31 @@ def _with_metadata(fields: NodeFields, metadata: Mapping[str, Any]) -> str:
     return written
 
 
-def _copied(item: object, text_of: TextOf) -> Passage | NodeCopy:
-    node = _node(item)
-    if node is None:
-        return _passage(item)
-    try:
-        copy = node.model_copy(update={"metadata": metadata_of(node.metadata)})
-    except Exception as error:  # noqa: BLE001 - a node class of the user's may raise anything
-        return unreadable(item, error)
-    return NodeCopy(copy, getattr(item, "score", None), text_of)
-
-
 def _node(item: object) -> BaseNode | None:
     node = item.node if isinstance(item, NodeWithScore) else item
     return node if isinstance(node, BaseNode) else None
 
 
 def _passage(item: object) -> Passage:
+    """Returns the passage of anything that stands among nodes."""
     try:
-        return _read(item)
+        if isinstance(item, (str, Passage)):
+            return passage_of(item)
+        node = _node(item)
+        if node is None:
+            return passage(item, None, None, None)
+        metadata = metadata_of(node.metadata)
+        try:
+            text, kind = node_content(node)
+        except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
+            text, kind = _bare(node)
+            if not kind:
+                metadata[UNFORMATTED] = describe(error)
+        if kind:
+            metadata[CONTENT_KIND] = kind
+        return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
     except Exception as error:  # noqa: BLE001 - as above
         return unreadable(item, error)
-
-
-def _read(item: object) -> Passage:
-    if isinstance(item, (str, Passage)):
-        return passage_of(item)
-    node = _node(item)
-    if node is None:
-        return passage(item, None, None, None)
-    metadata = metadata_of(node.metadata)
-    try:
-        text, kind = node_content(node)
-    except Exception as error:  # noqa: BLE001 - its templates or its class may be the user's
-        text, kind = _bare(node)
-        if not kind:
-            metadata[UNFORMATTED] = describe(error)
-    if kind:
-        metadata[CONTENT_KIND] = kind
-    return Passage(text, node.id_, score_of(getattr(item, "score", None), {}), metadata)
 
 
 def _bare(node: BaseNode) -> tuple[str, str]:

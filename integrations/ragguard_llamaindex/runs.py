@@ -19,14 +19,13 @@ from llama_index.core.base.llms.types import TextBlock
 from llama_index.core.base.response.schema import AsyncStreamingResponse, StreamingResponse
 from llama_index.core.chat_engine import SimpleChatEngine
 from llama_index.core.chat_engine.types import StreamingAgentChatResponse
-from llama_index.core.schema import BaseNode, MetadataMode
+from llama_index.core.schema import BaseNode
 from llama_index.core.tools import ToolOutput
 from llama_index.core.workflow import StopEvent
 from llama_index_instrumentation import get_dispatcher
 
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
 from ragguard.capture.enclosing import context_of
-from ragguard.capture.handle import status_of
 from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, ToolEnd, ToolResult, tool_ended
 from ragguard.capture.plain_steps import guard_decided
 from ragguard.capture.recorder import Recorder
@@ -36,7 +35,7 @@ from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import Faults, never_raises
 from ragguard_llamaindex.calls import ASKING, Call, Invocation, Kind, given_in, hand_verdicts_on, hexadecimal
 from ragguard_llamaindex.messages import RESPONSES, OnEnd, StreamedAnswer, answer_of, watch, watch_chat
-from ragguard_llamaindex.nodes import Taken, are_nodes, taken, unpacked
+from ragguard_llamaindex.nodes import Taken, are_nodes, taken, taken_bare, unpacked
 
 ROOT = get_dispatcher("root")
 WAITING = "WaitingForEvent"
@@ -153,8 +152,8 @@ class RunWriter:
             run.over = run.owned
             return
         located_answer = located("answer", self.options.answer, response, self.faults)
-        answer, kind = answer_of(response if located_answer is None else located_answer)
-        run.end(answer, status, error, question=asked, metadata={"answer_content": kind} if kind else None)
+        answer = answer_of(response if located_answer is None else located_answer)
+        run.end(answer, status, error, question=asked)
 
     def postprocessed(self, call: Call, around: Call) -> None:
         """Ends a postprocessor: reports what the guards inside it have decided about the retrievals before it."""
@@ -174,43 +173,42 @@ class RunWriter:
             call.splitter = splitter
             self.begin_step(call, call.tool)
 
-    def tool_ended(self, call: Call, result: object) -> None:
-        """Ends a tool with its output."""
-        output = result.raw_output if isinstance(result, ToolOutput) else result
-        if any(isinstance(one, ToolOutput) and one.is_error for one in (result, output)):
-            given = ToolResult(error=_text(result))
-        else:
-            declared = call.splitter is not None
-            by_rule = self.options.tools.by_rule
-            given = ToolResult.of(
-                output, _text(result) if declared or by_rule else "", declared=declared, by_rule=by_rule
-            )
-            if isinstance(output, RESPONSES) and not given.documents:
-                # An engine that retrieved nothing, or whose retriever is not LlamaIndex's.
-                given = ToolResult()
-        self._tool_ended(call, given)
-
-    def tool_failed(self, call: Call, error: BaseException | None) -> None:
-        """Ends a tool that raised an error; that is a failed retrieval where the tool retrieves."""
-        if type(error).__name__ == WAITING and call.retrieved:
-            self._tool_ended(call, ToolResult(error=WAITED))
-        else:
-            self._tool_ended(call, ToolResult(error=error or ""), status_of(error))
-
-    def _tool_ended(self, call: Call, result: ToolResult, status: Status = "error") -> None:
-        if call.splitter is None and (call.step_id or (call.retrieves and not call.retrieved)):
+    def tool_ended(
+        self, call: Call, output: object, error: BaseException | None = None, status: Status = "ok"
+    ) -> None:
+        """Ends a tool with its output, or with its error: a failed retrieval where the tool retrieves."""
+        declared = call.splitter is not None
+        if not declared and (call.step_id or (call.retrieves and not call.retrieved)):
             return  # a part of another retrieval, which reports itself what the model got
+        if type(error).__name__ == WAITING and call.retrieved:
+            result, status = ToolResult(error=WAITED), "error"
+        elif status != "ok":
+            result = ToolResult(error=error or "")
+        else:
+            result = self._result(output, declared)
         ends = ToolEnd(
             call.tool,
             call.run.id,
             begin=partial(self.begin_step, call, call.tool),
             end=partial(self._close, call),
-            step_id=call.step_id if call.splitter is not None else "",
+            step_id=call.step_id if declared else "",
             splitter=call.splitter,
             inside=call.retrieved or (),
         )
-        if not tool_ended(self.recorder, ends, result, status):
-            _note_tool(call)
+        around: Call | None = call
+        if not tool_ended(self.recorder, ends, result, "error" if status == "ok" else status):
+            while around is not None:
+                around.calls_tools, around = around.kind is Kind.WORKFLOW, around.parent
+
+    def _result(self, given: object, declared: bool) -> ToolResult:
+        output = given.raw_output if isinstance(given, ToolOutput) else given
+        if any(isinstance(one, ToolOutput) and one.is_error for one in (given, output)):
+            return ToolResult(error=_text(given))
+        by_rule = self.options.tools.by_rule
+        text = _text(given) if declared or by_rule else ""
+        result = ToolResult.of(output, text, declared=declared, by_rule=by_rule)
+        # An engine that retrieved nothing, or whose retriever is not LlamaIndex's.
+        return ToolResult() if isinstance(output, RESPONSES) and not result.documents else result
 
     def begin_step(self, call: Call, name: str, retriever: str = "") -> str:
         """Begins the retrieval that a call is, or a part of the one around it, and its run; returns the step's id."""
@@ -235,28 +233,21 @@ class RunWriter:
 
     def _taken(self, documents: list[Any]) -> Taken:
         if all(isinstance(one, BaseNode) for one in documents):
-            # FunctionTool shows a model the bare text of nodes without scores.
-            return taken(documents, self.options.text_of or _bare)
-        if are_nodes(documents):
-            return taken(documents, self.options.text_of)
-        return Taken.of(passages_of(documents))
+            return taken_bare(documents)
+        return taken(documents) if are_nodes(documents) else Taken.of(passages_of(documents))
 
 
-def tags_of(tags: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the tags of a call that belong into its run's metadata: plain values that are not meant for ragguard."""
-    return {
+def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
+    """Reads the tags of a run that begins into its invocation; plain values that are not meant for ragguard become the
+    run's metadata."""
+    run.name = str(tags.get(NAME) or run.name)
+    run.identify(tags)
+    run.refer(tags.get(REFERENCES), "instrument_tags")
+    run.metadata = {
         key: value
         for key, value in tags.items()
         if isinstance(value, (str, int, float)) and not key.startswith(("ragguard_", "llamaindex."))
     }
-
-
-def read_tags(run: Invocation, tags: Mapping[str, Any], recorder: Recorder) -> None:
-    """Reads the tags of a run that begins into its invocation."""
-    run.name = str(tags.get(NAME) or run.name)
-    run.identify(tags)
-    run.refer(tags.get(REFERENCES), "instrument_tags")
-    run.metadata = tags_of(tags)
     warn_of_unknown(tags, "tag", RUN_KEYS)
 
 
@@ -291,11 +282,6 @@ def _span_in(handler: Any, kept: Any, call: str) -> Any:
     return span or getattr(handler, "all_spans", {}).get(call)
 
 
-def _note_tool(call: Call | None) -> None:
-    while call is not None:
-        call.calls_tools, call = call.kind is Kind.WORKFLOW, call.parent
-
-
 def retrieves(call: Call | None) -> None:
     """Notes that something is retrieved in a call, and in those around it."""
     while call is not None and not call.retrieves:
@@ -314,7 +300,3 @@ def _text(result: object) -> str:
     if isinstance(result, ToolOutput):
         return "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock))
     return result if isinstance(result, str) else str(result)
-
-
-def _bare(node: BaseNode) -> str:
-    return node.get_content(metadata_mode=MetadataMode.NONE)

@@ -22,7 +22,7 @@ from llama_index_instrumentation.dispatcher import active_instrument_tags
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.declarations import CaptureOptions
 from ragguard.capture.enclosing import is_paused, trace_context
-from ragguard.capture.handle import RunHandle, current_handle, innermost, status_of
+from ragguard.capture.handle import current_handle, innermost, status_of
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.runtime.faults import FAULTS, Faults, never_raises
@@ -65,7 +65,6 @@ class Spans:
         self.recorder = recorder
         self.runs = RunWriter(recorder, options, self._inside)
         self._open = PerProcess(ProcessCalls)
-        self._closed = False
         self._kinds: dict[tuple[type, str], Kind | None] = {}
 
     @property
@@ -112,8 +111,6 @@ class Spans:
                 kind = self._kinds[type(instance), id_[:-37]] = kind_of(id_[:-37], instance)
             if kind is not None and not is_paused():
                 self._enter(kind, id_, bound_args.arguments, instance)
-                if self._closed:  # the run has ended meanwhile, in another thread
-                    self.close()
         except FAULTS as error:
             self.faults.note("span_enter", error)
 
@@ -164,14 +161,13 @@ class Spans:
                 call.step_id, err or "", status_of(err), span_of(call.id, retrieval=True)
             )
         elif call.kind is Kind.TOOL:
-            self.runs.tool_failed(call, err)
+            self.runs.tool_ended(call, None, err, status_of(err))
         if call.kind in ENDING and call.outermost:
             self.runs.end(call, None, status_of(err), err)
 
     @never_raises
     def close(self) -> None:
         """Ends all open calls and runs, since no further ends will be reported."""
-        self._closed = True
         by_id = self._open.get().by_id
         calls = list(by_id.values())
         by_id.clear()
@@ -203,7 +199,7 @@ class Spans:
             call.top_k = top_k_of(instance)
             self.runs.begin_step(call, type(instance).__name__, type(instance).__name__)
         elif kind is Kind.WORKFLOW and around.kind is Kind.HANDLE:
-            self._starts(call, around)
+            self.runs.hold(call)  # it may end after the user has left `with rg.run(...)`
         elif kind is Kind.SYNTHESIS and (isinstance(instance, NoText) or not nodes_in(arguments)):
             # It answers without a model: nothing is read.
             self.recorder.model_asked(call.run.id, span_id, "", texts_in)
@@ -278,7 +274,7 @@ class Spans:
 
     def _handle(self) -> Call | None:
         """Returns the call that stands for the `rg.run(...)` around the caller; None outside of any."""
-        handle = innermost(self.recorder) or self._held()
+        handle = innermost(self.recorder)
         if handle is None:
             return None
         handles = self._open.get().handles
@@ -288,31 +284,6 @@ class Spans:
             call.given_run = Invocation(self.recorder, handle.id, owned=False)
             call = handles.setdefault(handle, call)
         return call
-
-    def _held(self) -> RunHandle | None:
-        """Returns the run around the caller that stays open behind its `with` block until a call in it has ended."""
-        handle = current_handle.get()
-        while handle is not None and not (
-            handle.closed and handle.recorder is self.recorder and self.recorder.knows(handle.id)
-        ):
-            handle = handle.outer
-        return handle
-
-    @never_raises
-    def starting(self) -> None:
-        """Notes that a workflow is about to be started in a task of its own. Its span begins there, perhaps after
-        the user has left `with rg.run(...)`."""
-        around = self._open.get().current.get()
-        if around is None and current_handle.get() is not None and (handle := self._handle()) is not None:
-            self.recorder.run_held(handle.run.id, handle.id)
-            handle.starting += 1
-
-    def _starts(self, call: Call, handle: Call) -> None:
-        """Notes that a workflow has begun in a run that the user opened; the run stays open until the workflow ends."""
-        self.runs.hold(call)
-        if handle.starting:
-            handle.starting -= 1
-            self.recorder.run_released(handle.run.id, handle.id)
 
     def _waits(self) -> None:
         """Notes that the run waits for a person: a run that is cancelled now counts as interrupted."""
@@ -325,11 +296,11 @@ class Spans:
         if whole is not None and (call.given_run is None or call.given_run.whole is whole):
             wanted = self.recorder.sampling.takes_all or self.recorder.sampling.takes(str(whole.id))
             whole.trace = span_of(call.id, retrieval=True) or whole.trace
-            self.recorder.run_made(whole, taken(result, self.runs.options.text_of) if wanted else ())
+            self.recorder.run_made(whole, taken(result) if wanted else ())
             call.given_run = None
             return
         if self.recorder.wants(call.step_id):
-            found = taken(result, self.runs.options.text_of)
+            found = taken(result)
             candidates = decision = None
             if call.verdicts:
                 candidates, decision = joined(call.verdicts, unpacked(found))

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from llama_index.core import VectorStoreIndex
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock
+from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.embeddings import MockEmbedding
 from llama_index.core.objects import ObjectIndex
 from llama_index.core.postprocessor import SimilarityPostprocessor
@@ -132,21 +132,6 @@ async def test_the_choice_of_tools_is_no_hop(recorder, captured):
 async def test_the_question_in_every_form_it_comes_in(recorder, captured, asked):
     await FunctionAgent(tools=[search()], llm=scripted(call("search", input="x"), "done")).run(**asked)
     assert captured.run.question == QUESTION
-
-
-@pytest.mark.parametrize(
-    ("blocks", "answer", "kind"),
-    [
-        ([ImageBlock(url="http://example.com/a.png")], None, "image"),
-        ([TextBlock(text="see: "), ImageBlock(url="http://example.com/a.png")], "see: ", "image"),
-    ],
-    ids=["image", "text and image"],
-)
-async def test_an_answer_that_is_more_than_text(recorder, captured, blocks, answer, kind):
-    model = scripted(call("search", input="x"), ChatMessage(role="assistant", blocks=blocks))
-    await FunctionAgent(tools=[search()], llm=model, streaming=False).run(user_msg=QUESTION)
-    run = captured.run
-    assert (run.answer, run.metadata["answer_content"]) == (answer, kind)
 
 
 async def test_a_run_that_waits_for_a_human(recorder, captured):

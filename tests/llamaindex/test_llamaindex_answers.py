@@ -9,7 +9,7 @@ import logging
 from types import SimpleNamespace
 
 import pytest
-from llama_index.core.agent.workflow import AgentOutput, FunctionAgent
+from llama_index.core.agent.workflow import AgentOutput
 from llama_index.core.base.llms.types import CompletionResponse
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
@@ -20,9 +20,8 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.tools import RetrieverTool
 from llama_index.core.workflow import StartEvent, StopEvent, Workflow, step
-from support.llamaindex_parts import QUESTION, ListRetriever, Says, call, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, Says
 
 from ragguard.capture.handle import RunHandle
 from ragguard_llamaindex import instrument
@@ -30,11 +29,6 @@ from ragguard_llamaindex import instrument
 
 def engine(text="Ada Berg", **settings):
     return RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text=text), **settings)
-
-
-def agent():
-    tool = RetrieverTool.from_defaults(ListRetriever(), name="search")
-    return FunctionAgent(tools=[tool], llm=scripted(call("search", input="x"), "Ada Berg"))
 
 
 @pytest.mark.parametrize("read", ["to its end", "in part", "not at all"])
@@ -62,24 +56,6 @@ async def test_a_chats_stream_that_is_read_after_its_run_was_left(recorder, capt
     assert "".join(response.response_gen) == "Ada Berg"
     del response
     assert (captured.run.status, captured.run.answer) == ("ok", "Ada Berg")
-
-
-async def test_an_agents_handler_that_is_awaited_after_its_run_was_left(recorder, captured):
-    with RunHandle(recorder, QUESTION) as handle:
-        handler = agent().run(user_msg="asked of the agent")
-    assert captured.run.status == "open"
-    await handler
-    run = captured.run
-    assert (run.id, run.question, run.answer, run.status) == (handle.id, QUESTION, "Ada Berg", "ok")
-    assert [one.query for one in run.steps] == ["x"]
-
-
-async def test_retrieval_after_a_run_is_no_part_of_it(recorder, captured):
-    with RunHandle(recorder, QUESTION):
-        handler = agent().run(user_msg="asked of the agent")
-    engine().query("another one")
-    await handler
-    assert [run.question for run in captured.runs] == [QUESTION, "another one"]
 
 
 class Report(Workflow):

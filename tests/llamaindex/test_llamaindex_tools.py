@@ -56,8 +56,7 @@ async def test_tool_that_returns_a_source_of_an_engine_without_text_gives_that_s
     assert (ids(step.passages), len(step.candidates)) == (["shelf-1"], 2)
 
 
-@pytest.mark.parametrize("view", ["LlamaIndex's", "the application's"])
-async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, captured, declare, view):
+async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, captured):
     titled = [
         NodeWithScore(
             node=TextNode(
@@ -70,8 +69,6 @@ async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, 
     class Titled(ListRetriever):
         async def _aretrieve(self, query_bundle):
             return titled
-
-    declare(**({} if view == "LlamaIndex's" else {"text_of": lambda node: f"{node.metadata} {node.text}"}))
 
     async def lookup(place: str) -> str:
         """Finds firms."""
