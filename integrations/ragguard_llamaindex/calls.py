@@ -304,7 +304,8 @@ def describe_call(call: Call, instance: object) -> None:
     elif call.kind is Kind.FANOUT:
         call.choosers = choosers_of(instance)
         if isinstance(instance, SubQuestionQueryEngine):
-            call.names = {id(engine): name or "" for name, engine in instance._query_engines.items()}
+            engines = getattr(instance, "_query_engines", {})
+            call.names = {id(engine): name or "" for name, engine in engines.items()}
             call.parts = []
     elif call.kind is Kind.ENGINE:
         call.condenses = isinstance(instance, (CondenseQuestionChatEngine, CondensePlusContextChatEngine))

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from llama_index.core.retrievers import AutoMergingRetriever
 from llama_index.core.schema import (
     DEFAULT_METADATA_TMPL,
     DEFAULT_TEXT_NODE_TMPL,
@@ -189,7 +188,5 @@ def _bare(node: BaseNode) -> tuple[str, str]:
 
 def top_k_of(retriever: object) -> int | None:
     """Returns how many nodes a retriever is asked for; None where it does not say."""
-    if isinstance(retriever, AutoMergingRetriever):
-        retriever = retriever._vector_retriever
     value = getattr(retriever, "similarity_top_k", None)
     return top_k_in(getattr(retriever, "_similarity_top_k", None) if value is None else value)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import Annotated, Any
@@ -30,7 +30,7 @@ from starlette.types import ASGIApp
 from ragguard.capture.handle import Thumb
 from ragguard.client import RagGuard
 from ragguard.engines.base import Engine
-from ragguard.errors import AdviceError, InvalidInput, RagguardError, ScoringError, StoreError
+from ragguard.errors import AdviceError, InvalidInput, RagguardError, ScoringError
 from ragguard.guard import DistractorGuard
 from ragguard.records import FieldRule, Id, Passage, RetrievalStep, Run
 from ragguard.runtime.arguments import references_of
@@ -169,14 +169,9 @@ class Endpoints:
     async def traces(self, request: Request) -> Response:
         """Takes spans: they are on the disk once the reply is sent."""
         kind, broken = kind_of(request), list[InvalidInput]()
-        try:
-            async with self._limit.admitted():
-                body = await body_of(request)
-                refused = await self.ingest.take(lambda: spans_of(body, kind, broken))
-        except InvalidInput as error:
-            return failed(kind, 400, str(error))
-        except StoreError as error:
-            return failed(kind, 503, str(error), _LATER)
+        async with self._limit.admitted():
+            body = await body_of(request)
+            refused = await self.ingest.take(lambda: spans_of(body, kind, broken))
         if broken:
             self.ingest.spool.counts[BROKEN] += len(broken)
             refused[f"{BROKEN}, such as {broken[0]}"] = len(broken)
@@ -191,29 +186,27 @@ class Endpoints:
     async def runs(self, request: Request) -> Response:
         """Takes runs, one a line: they are in the store once the reply is sent."""
         body = await body_of(request)
-        runs: list[Run] = []
-        rejected: list[str] = []
-        for number, raw in enumerate(body.split(b"\n"), 1):
-            line = line_of(raw, min(len(raw), LONGEST_LINE), number, names_files=False)
-            if line is not None and line.run is not None:
-                runs.append(line.run)
-            elif line is not None:
-                rejected.append(str(line.problem))
+        read = (
+            line_of(raw, min(len(raw), LONGEST_LINE), number, names_files=False)
+            for number, raw in enumerate(body.split(b"\n"), 1)
+        )
+        lines = [line for line in read if line is not None]
+        runs = [line.run for line in lines if line.run is not None]
         refused = await self.rg.add_runs(runs)
-        rejected += map(str, refused.values())
+        problems = [line.problem for line in lines if line.run is None]
+        rejected = [str(problem) for problem in (*problems, *refused.values())]
         return JSONResponse({"accepted": len(runs) - len(refused), "rejected": rejected})
 
     async def prune(self, request: Request) -> Response:
         """Returns which passages to give to the model: their places in the list, from 0."""
         asked = record_of(_Prune, await json_of(request))
         decision = await self.guard.aprune(asked.query, asked.passages)
-        dropped = [
-            {"place": one.position - 1, "reason": one.reason, "utility": one.utility}
-            for one in decision.dropped
-        ]
-        gone = {one["place"] for one in dropped}
+        dropped = {one.position - 1: one for one in decision.dropped}
         return JSONResponse({
-            "kept": [place for place in range(len(asked.passages)) if place not in gone], "dropped": dropped,
+            "kept": [place for place in range(len(asked.passages)) if place not in dropped],
+            "dropped": [
+                {"place": place, "reason": one.reason, "utility": one.utility} for place, one in dropped.items()
+            ],
             "status": decision.status, "reason": decision.reason, "elapsed_ms": decision.elapsed_ms,
         })  # fmt: skip
 
@@ -279,31 +272,28 @@ def application(service: Endpoints, token: str = "") -> ASGIApp:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    posts: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
-        ("/v1/traces", service.traces), ("/v1/metrics", service.unused), ("/v1/logs", service.unused),
-        ("/v1/runs", service.runs), ("/v1/prune", service.prune), ("/v1/advise", service.advise),
-        ("/v1/feedback", service.feedback), ("/compute_info_gain", service.compute_info_gain),
-    ]  # fmt: skip
-    service.requests.update({(path, status): 0 for path, _ in posts for status in ("200", "503")})
     live = LivePage(service.rg.store, "ragguard")
-    gets: list[tuple[str, Callable[[Request], Awaitable[Response]]]] = [
-        ("/", live.page), ("/events", live.events),
-        ("/healthz", service.healthz), ("/readyz", service.readyz), ("/metrics", service.metrics),
-        ("/health", service.healthz),
-    ]  # fmt: skip
-    app = Starlette(
-        routes=[
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts),
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets),
-        ],
-        exception_handlers={RagguardError: _refused, HTTPException: _refused},
-        lifespan=life,
-    )
-    return Door(app, service.requests, token)
+    posts = {
+        "/v1/traces": service.traces, "/v1/metrics": service.unused, "/v1/logs": service.unused,
+        "/v1/runs": service.runs, "/v1/prune": service.prune, "/v1/advise": service.advise,
+        "/v1/feedback": service.feedback, "/compute_info_gain": service.compute_info_gain,
+    }  # fmt: skip
+    gets = {
+        "/": live.page, "/events": live.events, "/healthz": service.healthz, "/health": service.healthz,
+        "/readyz": service.readyz, "/metrics": service.metrics,
+    }  # fmt: skip
+    service.requests.update({(path, status): 0 for path in posts for status in ("200", "503")})
+    routes = [Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()]
+    routes += [Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()]
+    refusals = {RagguardError: _refused, HTTPException: _refused}
+    return Door(Starlette(routes=routes, exception_handlers=refusals, lifespan=life), service.requests, token)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        return JSONResponse({"message": error.detail}, error.status_code, error.headers)
-    status = 400 if isinstance(error, InvalidInput) else 503
-    return JSONResponse({"message": str(error)}, status, None if status == 400 else _LATER)
+        return failed(request, error.status_code, error.detail, error.headers)
+    return (
+        failed(request, 400, str(error))
+        if isinstance(error, InvalidInput)
+        else failed(request, 503, str(error), _LATER)
+    )

@@ -30,6 +30,8 @@ _OPEN = ("/healthz", "/readyz")
 """The addresses that need no token."""
 _HERE = (b"127.0.0.1", b"localhost", b"[::1]")
 """The names of this machine by which a service without a token is asked."""
+_OTHER_SITE = "a page of another site asks: only pages of this service and programs may"
+_NO_TOKEN = "a token is needed: authorization: Bearer RAGGUARD_TOKEN"
 _ASK = {"www-authenticate": 'Basic realm="ragguard (RAGGUARD_TOKEN as the password)"'}
 
 
@@ -85,10 +87,14 @@ def spans_of(body: bytes, kind: str, broken: list[InvalidInput]) -> Iterable[Pac
 
 def kind_of(request: Request) -> str:
     """Returns the content type of an OTLP request: protobuf or JSON; refuses any other."""
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    kind = _content_type(request)
     if kind not in (PROTOBUF, _JSON):
         raise HTTPException(415, f"content-type {kind!r}: {PROTOBUF} and {_JSON} are read")
     return kind
+
+
+def _content_type(request: Request) -> str:
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
 def exported(kind: str, rejected: int, message: str) -> Response:
@@ -105,14 +111,12 @@ def exported(kind: str, rejected: int, message: str) -> Response:
     return Response(response.SerializeToString(), media_type=PROTOBUF)
 
 
-def failed(kind: str, status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def failed(request: Request, status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
     """Returns an error as OTLP has it: a google.rpc.Status in the form of the request."""
-    if kind != PROTOBUF:
+    if _content_type(request) != PROTOBUF:
         return JSONResponse({"message": message}, status, headers)
-    text = message.encode()[:120]
-    return Response(
-        b"\x12" + bytes([len(text)]) + text, status, headers, PROTOBUF
-    )  # the field `message` of a Status
+    text = message.encode()[:120]  # the field `message` of a Status
+    return Response(b"\x12" + bytes([len(text)]) + text, status, headers, PROTOBUF)
 
 
 class Door:
@@ -132,18 +136,12 @@ class Door:
                 self._requests[getattr(route, "path", "other"), str(message["status"])] += 1
             await send(message)
 
-        headers = dict(scope["headers"])
+        headers, answer = dict(scope["headers"]), self._app
         if self._is_of_another_site(headers):
-            why = "a page of another site asks: only pages of this service and programs may"
-            await JSONResponse({"message": why}, 403)(scope, receive, counted)
-            return
-        if self._token and scope["path"] not in _OPEN and not self._knows(headers):
-            reply = JSONResponse(
-                {"message": "a token is needed: authorization: Bearer RAGGUARD_TOKEN"}, 401, _ASK
-            )
-            await reply(scope, receive, counted)
-            return
-        await self._app(scope, receive, counted)
+            answer = JSONResponse({"message": _OTHER_SITE}, 403)
+        elif self._token and scope["path"] not in _OPEN and not self._knows(headers):
+            answer = JSONResponse({"message": _NO_TOKEN}, 401, _ASK)
+        await answer(scope, receive, counted)
 
     def _is_of_another_site(self, headers: Mapping[bytes, bytes]) -> bool:
         """Returns whether a browser sends this from another site, or without a token under a name of another site."""

@@ -88,8 +88,6 @@ FOREIGN = {
     "_getframe",
     "_register_atexit",
     "_replace",
-    "_retriever",
-    "_vector_retriever",
 }
 """Names of the standard library and of frameworks that nothing public replaces."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import json
 import logging
 from types import SimpleNamespace
 
@@ -97,23 +96,6 @@ def report(gives):
 async def test_an_answer_in_pieces(recorder, captured, gives, answer):
     await report(gives).run(topic=QUESTION)
     assert captured.run.answer == answer
-
-
-class Verdict(StopEvent):
-    verdict: str
-    ground: str
-
-
-class Judge(Workflow):
-    @step
-    async def judge(self, ev: StartEvent) -> Verdict:
-        await ListRetriever().aretrieve(ev.question)
-        return Verdict(verdict="guilty", ground="seen there")
-
-
-async def test_a_stop_event_of_two_texts(recorder, captured):
-    await Judge().run(question=QUESTION)
-    assert json.loads(captured.run.answer) == {"verdict": "guilty", "ground": "seen there"}
 
 
 FOUND = {"report": {"verdict": "Ada Berg"}, "ground": "she did"}

@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import pytest
-from llama_index.core import MockEmbedding, StorageContext, VectorStoreIndex
-from llama_index.core.base.base_retriever import BaseRetriever
+from llama_index.core import MockEmbedding, VectorStoreIndex
 from llama_index.core.chat_engine import (
     CondensePlusContextChatEngine,
     CondenseQuestionChatEngine,
     ContextChatEngine,
 )
-from llama_index.core.indices.query.query_transform.base import StepDecomposeQueryTransform
 from llama_index.core.memory import ChatMemoryBuffer
-from llama_index.core.postprocessor import MetadataReplacementPostProcessor, SimilarityPostprocessor
+from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import (
     CitationQueryEngine,
-    MultiStepQueryEngine,
     RetrieverQueryEngine,
     RouterQueryEngine,
     SubQuestionQueryEngine,
 )
 from llama_index.core.response_synthesizers import Generation, get_response_synthesizer
 from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.retrievers import AutoMergingRetriever, QueryFusionRetriever, RecursiveRetriever
-from llama_index.core.schema import IndexNode, NodeRelationship, NodeWithScore, QueryBundle, TextNode
+from llama_index.core.retrievers import QueryFusionRetriever, RecursiveRetriever
+from llama_index.core.schema import IndexNode, NodeWithScore, QueryBundle, TextNode
 from llama_index.core.selectors import LLMMultiSelector
 from llama_index.core.tools import QueryEngineTool
 from llama_index_instrumentation.dispatcher import instrument_tags
@@ -49,14 +46,6 @@ async def test_engine_that_shows_its_model_no_nodes_reads_none(captured, synthes
     await blind.aquery(QUESTION)
     for run in captured.runs:
         assert [(ids(step.passages), len(step.candidates)) for step in run.steps] == [([], 2)]
-
-
-def test_text_that_a_postprocessor_replaced_was_not_read(captured):
-    replaced = engine(node_postprocessors=[MetadataReplacementPostProcessor(target_metadata_key="source")])
-    replaced.query(QUESTION)
-    (step,) = captured.run.steps
-    assert step.passages == []
-    assert step.candidates[0].text.startswith("shelf 0 about")
 
 
 def test_pieces_of_a_citation_engine_hold_the_passages(captured):
@@ -125,23 +114,6 @@ async def test_sub_questions_are_steps_of_one_turn(captured, use_async):
     assert run.sub_questions == ["part left", "part right"]
 
 
-@pytest.mark.parametrize("mode", ["sync", "async"])
-async def test_steps_of_a_multi_step_engine_follow_each_other(captured, mode):
-    multi = MultiStepQueryEngine(
-        engine(),
-        StepDecomposeQueryTransform(llm=Says(text="and next?")),
-        response_synthesizer=get_response_synthesizer(llm=Says()),
-        num_steps=2,
-    )
-    multi.query(QUESTION) if mode == "sync" else await multi.aquery(QUESTION)
-    run = captured.run
-    assert [(step.index, step.turn, step.query) for step in run.steps] == [
-        (0, 0, "and next?"),
-        (1, 1, "and next?"),
-    ]
-    assert all(step.passages == step.candidates for step in run.steps)
-
-
 CHOICE = '[{"choice": 1, "reason": "r"}, {"choice": 2, "reason": "r"}]'
 
 
@@ -197,21 +169,6 @@ async def test_a_recursive_retriever_is_one_step(captured, mode, there):
     (step,) = captured.run.steps
     assert [ids(sub.passages)[0] for sub in step.sub_steps] == ["link", "deep-0"]
     assert not any(isinstance(event, StepAmended) for event in captured.events)
-
-
-def test_a_node_that_is_a_retriever_itself(captured):
-    class Objects(ListRetriever):
-        def _retrieve(self, query_bundle):
-            return [
-                NodeWithScore(
-                    node=IndexNode(text="there", index_id="x", obj=ListRetriever("deep")), score=0.5
-                )
-            ]
-
-    Objects().retrieve(QUESTION)
-    (step,) = captured.run.steps
-    assert ids(step.passages) == ["deep-0", "deep-1"]
-    assert len(step.sub_steps) == 1
 
 
 def test_a_pipeline_written_by_hand_inside_a_run(recorder, captured):
@@ -300,46 +257,3 @@ async def test_a_guard_leaves_the_places_of_the_retriever_before_it(captured, mo
 async def test_a_reranker_chooses_how_many_places_there_are(captured, mode):
     await ask_with(mode, First(), DistractorPostprocessor(guarding()))
     assert places(captured)[:2] == (2, 2)
-
-
-class Hybrid(BaseRetriever):
-    """Joins what several retrievers find."""
-
-    def __init__(self, *arms):
-        super().__init__()
-        self.arms = arms
-
-    def _retrieve(self, query_bundle):
-        found = [node for arm in self.arms for node in arm.retrieve(query_bundle)]
-        return list({node.node_id: node for node in found}.values())
-
-
-def test_hybrid_that_delivers_more_than_any_arm_was_asked_for_has_as_many_places_as_it_delivers(captured):
-    first, second = (
-        VectorStoreIndex(
-            [TextNode(text=f"{name} {number}", id_=f"{name}-{number}") for number in range(4)],
-            embed_model=MockEmbedding(4),
-        ).as_retriever(similarity_top_k=3)
-        for name in ("shelf", "drawer")
-    )
-    Hybrid(first, second).retrieve("who?")
-    assert places(captured) == (None, 6, 6)
-
-
-def test_auto_merging_retriever_has_the_places_of_its_vector_retriever(captured):
-    parents = [TextNode(text=f"book {number}", id_=f"book-{number}") for number in range(2)]
-    leaves = []
-    for parent in parents:
-        mine = [TextNode(text=f"{parent.text} page {at}", id_=f"{parent.id_}-{at}") for at in range(2)]
-        for leaf in mine:
-            leaf.relationships[NodeRelationship.PARENT] = parent.as_related_node_info()
-        parent.relationships[NodeRelationship.CHILD] = [leaf.as_related_node_info() for leaf in mine]
-        leaves += mine
-    storage = StorageContext.from_defaults()
-    storage.docstore.add_documents([*parents, *leaves])
-    index = VectorStoreIndex(leaves, embed_model=MockEmbedding(4))
-    found = AutoMergingRetriever(index.as_retriever(similarity_top_k=5), storage).retrieve("who?")
-    assert len(found) == 2
-    assert places(captured) == (5, 5, 2)
-    (step,) = captured.run.steps
-    assert [one.id for one in step.candidates] == [leaf.id_ for leaf in leaves]

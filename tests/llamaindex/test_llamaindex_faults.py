@@ -56,14 +56,6 @@ def test_unusual_result_of_a_retriever_is_recorded_as_it_is(recorder, captured, 
     assert (step.status, [passage.text for passage in step.passages]) == ("ok", texts)
 
 
-def test_a_stream_of_nodes_is_left_to_its_reader(recorder, captured):
-    stream = iter([scored(TextNode(text="one"))])
-    assert OverridingRetriever(stream).retrieve(QUESTION) is stream
-    assert len(list(stream)) == 1
-    (step,) = captured.run.steps
-    assert step.passages[0].metadata == {"ragguard.content": "list_iterator"}
-
-
 def test_nodes_that_are_no_text(recorder, captured):
     picture = MediaResource(url="http://example.com/a.png")
     strange = TextNode.model_construct(id_="strange", text=7, metadata=None)
@@ -221,28 +213,6 @@ async def test_ten_concurrent_agents_never_mix(recorder, captured):
         assert {passage.metadata["source"] for one in run.steps for passage in one.passages} == {
             f"shelf{number}"
         }
-
-
-async def test_retrieval_that_outlives_its_run_is_a_run_of_its_own(recorder, captured):
-    ended = asyncio.Event()
-    left = []
-
-    class Background(ListRetriever):
-        async def _aretrieve(self, query_bundle):
-            left.append(asyncio.create_task(late()))
-            return self._retrieve(query_bundle)
-
-    async def late():
-        await ended.wait()
-        return await ListRetriever("late").aretrieve("late query")
-
-    await engine(Background()).aquery(QUESTION)
-    ended.set()
-    await left[0]
-    assert [(run.question, len(run.steps), run.status) for run in captured.runs] == [
-        (QUESTION, 1, "ok"),
-        ("late query", 1, "ok"),
-    ]
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -7,20 +7,16 @@ import copy
 import pickle
 
 import pytest
-from llama_index.core.agent.workflow import AgentWorkflow
-from llama_index.core.callbacks import CallbackManager
 from llama_index.core.chat_engine import CondensePlusContextChatEngine
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
-from llama_index.core.query_engine import RetrieverQueryEngine, SubQuestionQueryEngine
+from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
 from llama_index.core.schema import ImageNode, NodeWithScore, QueryBundle, TextNode
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
-from llama_index_instrumentation import get_dispatcher
-from llama_index_instrumentation.event_handlers import BaseEventHandler
-from pydantic import Field, ValidationError
+from llama_index.core.tools import RetrieverTool
+from pydantic import ValidationError
 from support.guards import guarding, judging
-from support.llamaindex_parts import QUESTION, ListRetriever, QuestionPerTool, Says, ids, nodes, scripted
+from support.llamaindex_parts import QUESTION, ListRetriever, Says, ids, nodes, scripted
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard, connect
@@ -40,10 +36,6 @@ def search(guard=None, name="search"):
     return RetrieverTool.from_defaults(
         ListRetriever(name), name=name, node_postprocessors=[DistractorPostprocessor(guard or guarding())]
     )
-
-
-def ask(guard=None, name="ask"):
-    return QueryEngineTool.from_defaults(engine(ListRetriever(name), guard), name=name, description=name)
 
 
 def told(step):
@@ -86,20 +78,6 @@ async def test_a_chat_is_judged_by_its_condensed_question(recorder, captured, mo
     assert all("Who founded Nordlys?" in text for text in model.calls[-1].texts)
 
 
-@pytest.mark.parametrize("use_async", [False, True])
-async def test_sub_questions_have_a_decision_each(recorder, captured, use_async):
-    asking = SubQuestionQueryEngine.from_defaults(
-        [ask(name="left"), ask(name="right")],
-        question_gen=QuestionPerTool(), llm=Says(), use_async=use_async, verbose=False,
-    )  # fmt: skip
-    await asking.aquery(QUESTION) if use_async else asking.query(QUESTION)
-    steps = sorted(captured.run.steps, key=lambda step: step.query)
-    assert [(step.query, *told(step)[1:]) for step in steps] == [
-        ("part left", ["left-0"], [(2, "left-1")]),
-        ("part right", ["right-0"], [(2, "right-1")]),
-    ]
-
-
 async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
     judge = ScriptedEngine(label=judging)
     output = await search(guarding(judge)).acall(query="firm in Oslo")
@@ -137,41 +115,10 @@ async def test_guarded_arms_of_a_fusion_are_one_decision(recorder, captured, mod
     assert dropped == [(3, candidates[2]), (4, candidates[3])]
 
 
-def test_node_dropped_in_one_arm_and_found_in_another_is_not_dropped(recorder, captured):
-    arms = [GuardedRetriever(ListRetriever(), guarding()), ListRetriever()]
-    QueryFusionRetriever(arms, llm=Says(), num_queries=1, use_async=False, similarity_top_k=9).retrieve(
-        QUESTION
-    )
-    (step,) = captured.run.steps
-    assert told(step) == (ids(step.passages), ids(step.passages), [])
-
-
 def guarded_engine(guard, retriever=None):
     return RetrieverQueryEngine.from_args(
         retriever or ListRetriever(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
     )
-
-
-class Watches(BaseEventHandler):
-    """An event handler of the application's."""
-
-    seen: list[str] = Field(default_factory=list)
-
-    def handle(self, event, **kwargs):
-        event.model_dump_json()
-        self.seen.append(type(event).__module__)
-
-
-@MODES
-async def test_event_handlers_of_the_application_see_events_of_llamaindex_alone(recorder, mode):
-    dispatcher, watches = get_dispatcher("root"), Watches()
-    dispatcher.add_event_handler(watches)
-    try:
-        asking = guarded_engine(guarding())
-        asking.query(QUESTION) if mode == "sync" else await asking.aquery(QUESTION)
-    finally:
-        dispatcher.event_handlers = [one for one in dispatcher.event_handlers if one is not watches]
-    assert {name.partition(".")[0] for name in watches.seen} == {"llama_index"}
 
 
 @pytest.mark.parametrize(
@@ -265,29 +212,3 @@ def test_unknown_setting_is_refused_by_name():
         AdvisedFunctionAgent(tools=[], llm=scripted("done"), max_hop=3)
     with pytest.raises(ValidationError, match=r"DistractorPostprocessor\ntext_of"):
         DistractorPostprocessor(guarding(), text_of=str)
-
-
-def test_the_settings_of_the_framework_and_of_its_workflows_are_taken():
-    tool = RetrieverTool.from_defaults(ListRetriever("search"), name="search")
-    agent = AdvisedFunctionAgent(
-        name="mine", description="d", tools=[tool], llm=scripted("done"), timeout=3.0, verbose=False,
-        num_concurrent_runs=2, initial_tool_choice="search", max_hops=2,
-    )  # fmt: skip
-    assert (agent.name, agent.initial_tool_choice) == ("mine", "search")
-    assert AgentWorkflow(agents=[agent]).agents["mine"] is agent
-
-
-def test_a_subclass_of_an_agent_with_a_field_of_its_own():
-    class Mine(AdvisedFunctionAgent):
-        motto: str = ""
-
-    assert Mine(tools=[], llm=scripted("done"), motto="read more").motto == "read more"
-
-
-def test_a_postprocessor_is_made_of_what_it_was_written_as():
-    guard, manager = guarding(), CallbackManager()
-    made = DistractorPostprocessor(guard, callback_manager=manager)
-    written = made.to_dict()
-    assert written["class_name"] == "DistractorPostprocessor"
-    assert DistractorPostprocessor.from_dict(written, guard=guard).guard is guard
-    assert made.model_copy().callback_manager is manager

@@ -8,10 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from llama_index.core.agent.workflow import FunctionAgent
-from llama_index.core.llms import MockLLM
-from llama_index.core.query_engine import RetrieverQueryEngine
-from llama_index.core.response_synthesizers.no_text import NoText
-from llama_index.core.schema import NodeWithScore, TextNode
+from llama_index.core.schema import TextNode
 from llama_index.core.tools import FunctionTool
 from support.llamaindex_parts import QUESTION, ListRetriever, call, ids, nodes, scripted
 
@@ -40,45 +37,6 @@ def declare(recorder):
         instrument(SimpleNamespace(recorder=recorder), **options)
 
     return declared
-
-
-async def test_tool_that_returns_a_source_of_an_engine_without_text_gives_that_source(recorder, captured):
-    engine = RetrieverQueryEngine.from_args(
-        ListRetriever(), llm=MockLLM(), response_synthesizer=NoText(llm=MockLLM())
-    )
-
-    async def lookup(place: str) -> str:
-        """Finds a text."""
-        return (await engine.aquery(place)).source_nodes[1].text
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (ids(step.passages), len(step.candidates)) == (["shelf-1"], 2)
-
-
-async def test_a_tool_that_returns_a_nodes_own_text_without_its_title(recorder, captured):
-    titled = [
-        NodeWithScore(
-            node=TextNode(
-                id_=f"n{n}", text=f"Firm {n} sits here.", metadata={"title": f"A title of its own, {n}"}
-            )
-        )
-        for n in range(4)
-    ]
-
-    class Titled(ListRetriever):
-        async def _aretrieve(self, query_bundle):
-            return titled
-
-    async def lookup(place: str) -> str:
-        """Finds firms."""
-        return (await Titled().aretrieve(place))[2].node.text
-
-    await asked(lookup)
-    (step,) = captured.run.steps
-    assert (texts(step.passages), ids(step.passages)) == (["Firm 2 sits here."], ["n2"])
-    assert ids(step.candidates) == ["n0", "n1", "n2", "n3"]
-    assert "ragguard.delivered" not in step.metadata
 
 
 async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured):

@@ -138,15 +138,6 @@ def test_the_scores_of_passages_stand_on_their_documents(shown):
         }
 
 
-def test_phoenix_can_show_what_it_computes_of_them(shown):
-    """It fails a whole page over one negative document score."""
-    url, spans = shown
-    found = project_spans(url, "documentRetrievalMetrics { evaluationName ndcg precision hit }")
-    computed = [found[span]["documentRetrievalMetrics"] for span in ids(spans, "RETRIEVER")]
-    names = {item["evaluationName"] for metrics in computed for item in metrics if item["ndcg"] is not None}
-    assert names == {"p_relevant"}
-
-
 async def test_a_refusal_is_an_error_of_ours(phoenix):
     sink = PhoenixSink(phoenix + "/nowhere", project="elsewhere")
     with pytest.raises(PhoenixError, match="span_annotations"):
