@@ -7,7 +7,7 @@ from haystack import Document, component
 from ragguard.guard import DistractorGuard
 from ragguard.guard.items import apruned, checked, pruned
 from ragguard_haystack.operations import passages_of
-from ragguard_haystack.tracer import current_operation
+from ragguard_haystack.tracer import decided
 
 
 @component
@@ -27,14 +27,12 @@ class DocumentGuard:
     def run(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
         """Returns the documents that the model should read."""
         kept, verdict = pruned(self.guard, query, documents, passages_of(documents))
-        if (at_work := current_operation()) is not None:
-            at_work[0].decided(at_work[1], verdict)
+        decided(verdict)
         return {"documents": kept}
 
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str, documents: list[Document]) -> dict[str, list[Document]]:
         """Does what `run` does, on an event loop."""
         kept, verdict = await apruned(self.guard, query, documents, passages_of(documents))
-        if (at_work := current_operation()) is not None:
-            at_work[0].decided(at_work[1], verdict)
+        decided(verdict)
         return {"documents": kept}

@@ -37,14 +37,12 @@ def documents_in(values: object) -> list[Document] | None:
     documents."""
     if not isinstance(values, Mapping):
         return None
-    lists = [value for value in values.values() if isinstance(value, list)]
-    flat = [
-        [inner for item in value for inner in (item if isinstance(item, list) else [item])] for value in lists
-    ]
-    with_documents = [items for items in flat if items and all(isinstance(item, Document) for item in items)]
-    if not with_documents:
-        return [] if isinstance(values.get("documents"), list) and not values["documents"] else None
-    return [document for items in with_documents for document in items]
+    found: list[Document] = []
+    for value in values.values():
+        items = value if isinstance(value, list) else []
+        flat = [inner for item in items for inner in (item if isinstance(item, list) else [item])]
+        found += flat if all(isinstance(item, Document) for item in flat) else []
+    return found or ([] if values.get("documents") == [] else None)
 
 
 def passages_of(documents: Iterable[Document]) -> list[Passage]:
@@ -110,21 +108,12 @@ def texts_in(content: object) -> list[str]:
     return [text for item in items for text in texts_in(item)]
 
 
-def reply_in(outputs: object) -> str | None:
-    """Returns the text of a model's last reply, or of an answer that a component built; None where there is none."""
-    if not isinstance(outputs, Mapping):
-        return None
-    if answers := outputs.get("answers"):
-        return getattr(answers[0], "data", None) if isinstance(answers, list) else None
-    replies = outputs.get("replies")
-    if not isinstance(replies, list) or not replies:
-        return None
-    return replies[-1] if isinstance(replies[-1], str) else getattr(replies[-1], "text", None)
-
-
-def is_model(outputs: object) -> bool:
-    """True for the outputs of a generator, which Haystack calls replies."""
-    return isinstance(outputs, Mapping) and isinstance(outputs.get("replies"), list)
+def reply_in(outputs: Mapping[str, Any]) -> str | None:
+    """Returns the text of an answer that a component built, or of a model's last reply; None where there is none."""
+    for name, at, field in (("answers", 0, "data"), ("replies", -1, "text")):
+        if isinstance(said := outputs.get(name), list) and said:
+            return said[at] if isinstance(said[at], str) else getattr(said[at], field, None)
+    return None
 
 
 def _types(tags: Mapping[str, Any], side: str) -> dict[str, str]:
@@ -200,8 +189,8 @@ class Operations:
         """Returns the operation that begins; the outermost one begins a run, which is recorded once it retrieves."""
         run = HaystackRun(self.recorder) if around is None else around.run
         operation = Operation(kind, tags, run, around)
-        if kind == PIPELINE and around is None:
-            self._asked(run, tags.get("haystack.pipeline.input_data"))
+        if kind == PIPELINE:
+            self._asked(operation, tags.get("haystack.pipeline.input_data"))
         return operation
 
     @never_raises
@@ -209,8 +198,8 @@ class Operations:
         """Takes what an operation is given or gives."""
         if key.endswith("input"):
             operation.given = value if isinstance(value, Mapping) else {}
-            if operation.kind == AGENT and operation.around is None:
-                self._asked(operation.run, value)
+            if operation.kind == AGENT:
+                self._asked(operation, value)
         elif key.endswith("output"):
             operation.result = value
 
@@ -231,9 +220,9 @@ class Operations:
         """Adds a guard's decision to the retrievals whose passages it judged."""
         guard_decided(self.recorder, operation.run.id, verdict)
 
-    def _asked(self, run: HaystackRun, data: object) -> None:
-        if isinstance(data, Mapping):
-            run.question = self.question(data)
+    def _asked(self, operation: Operation, data: object) -> None:
+        if operation.around is None and isinstance(data, Mapping):
+            operation.run.question = self.question(data)
 
     def _component(self, operation: Operation, error: BaseException | None) -> None:
         searches, pipeline = retrieves(operation.tags), operation.enclosing(PIPELINE)
@@ -255,18 +244,14 @@ class Operations:
 
     def _tool(self, operation: Operation, error: BaseException | None) -> None:
         splitter, output = self.tools.get(operation.name), operation.result
+        documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
         if error is not None or operation.tags.get("haystack.tool.error"):
             result = ToolResult(error=error or str(output))
+        elif documents is not None:
+            result = ToolResult(documents=documents, any_list=isinstance(output, list))
         else:
-            documents = documents_in(output if isinstance(output, Mapping) else {"documents": output})
-            result = ToolResult.of(
-                output,
-                str(output) if splitter else "",
-                declared=splitter is not None,
-                by_rule=self.tools.by_rule,
-            )
-            if documents is not None:
-                result = ToolResult(documents=documents, any_list=isinstance(output, list))
+            declared, text = splitter is not None, str(output) if splitter else ""
+            result = ToolResult.of(output, text, declared=declared, by_rule=self.tools.by_rule)
         if operation.steps:
             splitter = None  # a pipeline inside the tool has been recorded
         query = query_in(operation.given) or "; ".join(texts_in(operation.given))
@@ -288,11 +273,9 @@ class Operations:
         tool = operation if operation.kind == TOOL else operation.enclosing(TOOL)
         # Tools that an agent calls in one step of its own, and retrievers of a pipeline of which none feeds the
         # other, share a turn.
-        branch: Branch = (
-            (turn, operation.name)
-            if tool is None
-            else (tool.around.number if tool.around else -1, tool.number)
-        )
+        branch: Branch = (turn, operation.name)
+        if tool is not None:
+            branch = (tool.around.number if tool.around else -1, tool.number)
         self.recorder.step_started(
             step_id, run.id, query, tool="" if tool is None else tool.name, name=operation.name, turn=(branch,),
             metadata={"retriever": operation.tags.get("haystack.component.type", "")}, followed=True,
@@ -305,11 +288,13 @@ class Operations:
 
     def _model(self, operation: Operation) -> None:
         run, result = operation.run, operation.result
+        if not isinstance(result, Mapping):
+            return
         run.answer = reply_in(result) or run.answer
-        if is_model(result):
+        if isinstance(replies := result.get("replies"), list):  # of a generator
             run.asks_model = True
             self.recorder.model_asked(run.id, operation.number, operation.given, texts_in)
-            self.recorder.model_replied(run.id, operation.number, result["replies"], texts_in)
+            self.recorder.model_replied(run.id, operation.number, replies, texts_in)
 
     def _end(self, run: HaystackRun, error: BaseException | None) -> None:
         status: Status = status_of(error)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from haystack.tracing.tracer import Span, Tracer, enable_tracing, tracer
 
+from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import Tools, checked_tools
 from ragguard.capture.recorder import recorder_of
 from ragguard.errors import InvalidInput
@@ -67,25 +68,21 @@ class CaptureTracer(Tracer):
                 operation_name, tags or {}, None if above is None else above.operation
             )
             captured = CapturedSpan(span, operation, self.runs)
-            token = _current.set(captured)
+            token, error = _current.set(captured), None
             try:
                 yield captured
-            except BaseException as error:
-                self._ended(operation, error)
+            except BaseException as raised:
+                error = raised
                 raise
-            else:
-                self._ended(operation, None)
             finally:
+                if operation is not None:
+                    self.runs.ended(operation, error)
                 with suppress(ValueError):  # an asynchronous generator that is closed in another task
                     _current.reset(token)
 
     def current_span(self) -> Span | None:
         """Returns the innermost span around the caller."""
         return _current.get() or self.inner.current_span()
-
-    def _ended(self, operation: Operation | None, error: BaseException | None) -> None:
-        if operation is not None:
-            self.runs.ended(operation, error)
 
 
 def instrument(rg: RagGuard, *, tools: Tools | None = None, question: Question | None = None) -> None:
@@ -121,7 +118,8 @@ def uninstrument() -> None:
             tracer.actual_tracer = attached.inner
 
 
-def current_operation() -> tuple[Operations, Operation] | None:
-    """Returns the innermost captured operation around the caller; None outside of any."""
+def decided(verdict: Verdict) -> None:
+    """Adds a guard's decision to the retrievals before the innermost captured operation around the caller."""
     span = _current.get()
-    return None if span is None or span.operation is None else (span.runs, span.operation)
+    if span is not None and span.operation is not None:
+        span.runs.decided(span.operation, verdict)
