@@ -33,7 +33,6 @@ from ragguard.capture.declarations import fields_of
 from ragguard.capture.events import TurnKey
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.pipeline_run import PipelineRun
-from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import WholeRun
 from ragguard.capture.splitters import Splitter
 from ragguard_llamaindex.messages import StreamedAnswer, question_of, question_of_event, tool_text
@@ -132,14 +131,6 @@ class Invocation(PipelineRun):
     whole: WholeRun | None = None
     """The record of a retriever call that is the whole run, as long as nothing else happens in it."""
 
-    @classmethod
-    def of(cls, recorder: Recorder, whole: WholeRun, span_id: str) -> Invocation:
-        """Makes the open run of an outermost retriever call from the record that its hook made."""
-        run = cls(recorder, str(whole.id))
-        run.question, run.name, run.started_ns = whole.query, whole.name, whole.started_ns
-        run.span_id, run.trace, run.whole = span_id, whole.trace, whole
-        return run
-
 
 class Call:
     """An open span that capture follows. Holds no object of the application's."""
@@ -190,30 +181,12 @@ class Call:
     name = ""
     """The class of the call's object; for a step of a workflow the step's name."""
     started_ns = 0
-    whole: WholeRun | None = None
-    """The record of a retriever that is the outermost call, until something else happens in it."""
-    recorder: Recorder
-    """The recorder of a retriever that is the outermost call."""
-    given_run: Invocation | None = None
+    run: Invocation
     top_k: int | None = None
     """How many nodes a retriever is asked for; None where it does not say so."""
 
     def __init__(self, id: str, kind: Kind) -> None:
         self.id, self.kind = id, kind
-
-    @property
-    def over(self) -> bool:
-        """True for a retriever that was recorded as a whole."""
-        return self.whole is not None and self.whole.ended_ns != 0
-
-    @property
-    def run(self) -> Invocation:
-        """Returns the run of the call; that of an outermost retriever call is made when it is first read."""
-        if self.given_run is None:
-            assert self.whole is not None
-            self.given_run = Invocation.of(self.recorder, self.whole, self.id)
-            self.step_id = self.given_run.id
-        return self.given_run
 
     @property
     def outermost(self) -> bool:
@@ -248,7 +221,7 @@ def inner_call(
 ) -> Call:
     """Returns a call inside another one, with the state that it inherits."""
     call = Call(span_id, kind)
-    call.given_run, call.parent = around.run, around
+    call.run, call.parent = around.run, around
     for name in _INHERITED:
         setattr(call, name, getattr(around, name))
     call.tool = around.names.get(id(instance)) or around.tool

@@ -79,7 +79,7 @@ class Spans:
     def here(self) -> Call | None:
         """Returns the innermost open call around the caller; None outside of any."""
         call = self._open.get().current.get()
-        return None if call is None or call.over or call.run.over else call
+        return None if call is None or call.run.over else call
 
     @contextmanager
     def _inside(self, call: Call) -> Iterator[None]:
@@ -178,7 +178,7 @@ class Spans:
 
     def _enter(self, kind: Kind, span_id: str, arguments: Mapping[str, Any], instance: object) -> None:
         around = self._open.get().current.get()
-        if around is None or around.over or around.run.over:
+        if around is None or around.run.over:
             around = None if current_handle.get() is None else self._handle()
         if around is None:
             if kind in ROOTS:
@@ -227,17 +227,17 @@ class Spans:
         run_id, name, started_ns = hexadecimal(span_id), type(instance).__name__, time.time_ns()
         trace = span_of(span_id, retrieval=kind is Kind.RETRIEVER) or trace_context()
         tags = active_instrument_tags.get()
+        run = call.run = Invocation(self.recorder, run_id)
+        run.question, run.name, run.started_ns = asked, name, started_ns
+        run.span_id, run.trace = span_id, trace
         if kind is Kind.RETRIEVER and not tags:
-            call.whole = WholeRun(
+            call.step_id = run_id
+            run.whole = WholeRun(
                 run_id, asked, name, unpack=unpacked, started_ns=started_ns, trace=trace, top_k=top_k_of(instance)
             )  # fmt: skip
-            call.recorder = self.recorder
             self._opened(call)
             return
         call.name, call.started_ns = name, started_ns
-        run = call.given_run = Invocation(self.recorder, run_id)
-        run.question, run.name, run.started_ns = asked, name, started_ns
-        run.span_id, run.trace = span_id, trace
         if tags:
             read_tags(run, tags, self.recorder)
         read_question(call, arguments, self.runs)
@@ -281,7 +281,7 @@ class Spans:
         call = handles.get(handle)
         if call is None:
             call = Call(handle.id, Kind.HANDLE)
-            call.given_run = Invocation(self.recorder, handle.id, owned=False)
+            call.run = Invocation(self.recorder, handle.id, owned=False)
             call = handles.setdefault(handle, call)
         return call
 
@@ -292,12 +292,12 @@ class Spans:
             call.run.waits = True
 
     def _retrieved(self, call: Call, result: object) -> None:
-        whole = call.whole
-        if whole is not None and (call.given_run is None or call.given_run.whole is whole):
+        whole = call.run.whole
+        if whole is not None:  # nothing else happened in the outermost call
+            call.run.over = True
             wanted = self.recorder.sampling.takes_all or self.recorder.sampling.takes(str(whole.id))
             whole.trace = span_of(call.id, retrieval=True) or whole.trace
             self.recorder.run_made(whole, taken(result) if wanted else ())
-            call.given_run = None
             return
         if self.recorder.wants(call.step_id):
             found = taken(result)
