@@ -157,7 +157,7 @@ def main() -> None:
         for number in range(RUNS):
             item = scored(number, rng)
             figures["scores_per_run"] = len(item.scores)
-            due = store.submit(item.run, "settings").due
+            due = store.submit(item.run, "settings")
             assert due is not None
             store.store_outcome(ScoringOutcome(due.run_id, "settings", due.revision, item.scores))
         store.close()

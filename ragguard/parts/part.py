@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from ragguard.errors import InvalidInput, StoreError
-from ragguard.storage.files.partfolder import is_part_folder, local_path
+from ragguard.errors import StoreError
+from ragguard.storage.files.partfolder import local_path
 from ragguard.storage.files.runfile import LONGEST_LINE, Line, line_of, opened, raw_lines
 from ragguard.storage.sqlite.database import is_store
 
@@ -145,22 +145,13 @@ def _line_ranges(file: IO[bytes], whole: int, size: int) -> Iterator[tuple[int, 
 
 
 def _files_of(given: str | Path) -> list[Path]:
-    if str(given) == "-":
-        raise InvalidInput(
-            "input", "-", "files and folders, which several processes can read; without --on also `-`"
-        )
     path = local_path("input", given)
-    if is_part_folder(path):
-        raise StoreError(f"{path} is a folder of scores; name the run files that were scored")
     if is_store(path):
-        raise StoreError(
-            f"{path} is a store, which one process reads: score it without --on, or write its runs to a run file "
-            "first, with `ragguard.write_runs`"
-        )
+        raise StoreError(f"{path} is a store, which one process reads: score it without --on")
     if path.is_file():
         return [path]
     if not path.exists():
-        raise StoreError(f"{path} does not exist; check the path")
+        raise StoreError(f"{path} does not exist; name files and folders, which several processes can read")
     runs = [
         file
         for file in sorted(path.rglob("*"))

@@ -13,11 +13,12 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from multiprocessing.connection import Connection, wait
-from typing import TypeAlias, TypeVar
+from operator import itemgetter
+from typing import TypeVar
 
 from ragguard.errors import (
     EngineError,
@@ -40,9 +41,7 @@ from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.scorer import worth_repeating
 from ragguard.storage.files.partfolder import MOST_REASONS, PartCounts, totals_of
 
-GIVE_UP_AFTER = 24
-"""The number of runs in a row without an answer after which the engine is asked whether it is gone."""
-PASSES = 3
+ATTEMPTS = 3
 """How often a run that is not answered is asked, while the engine answers other questions."""
 _PAUSES = RetrySchedule(first=1.0, longest=30.0)
 _WAITS = "an engine does not answer: {}. It is waited for up to {:.0f} s; what is complete stays"
@@ -50,8 +49,6 @@ _PROBE_SECONDS = 60.0
 _OWN_ID = "an id of its own; an earlier line of this part has it"
 
 T = TypeVar("T")
-_Placed: TypeAlias = tuple[int, Run]
-"""A run and the byte at which its line begins."""
 
 
 class PartScorer:
@@ -90,19 +87,14 @@ class PartScorer:
         if not self._identity:
             # Without a deadline: a model that this process loads takes as long as it takes.
             self._identity = await self._waited_for(partial(identity_digest, self._pipeline))
-        scored: dict[int, ScoredRun] = {}
         rejected: list[str] = []
-        left = await self._pass(self._pipeline, self._runs(part, rejected), scored)
-        for number in range(2, PASSES + 1):
-            if left:
-                await self._waited_for(partial(_probe, self._pipeline))
-                again = [(place, unanswered.run) for place, unanswered in left.items()]
-                left = await self._pass(self._pipeline, again, scored)
-            if left and not scored and number == PASSES:
-                failure = next(iter(left.values())).failures[0]
-                raise self._silence(f"no run of a part was answered: {failure.error}: {failure.message}")
-        scored |= left
-        in_order = [scored[place] for place in sorted(scored)]
+        score = partial(self._score, self._pipeline)
+        async with aclosing(bounded(self._runs(part, rejected), score, self._job.concurrency)) as stream:
+            scored = [one async for one in stream]
+        in_order = [result for _, result in sorted(scored, key=itemgetter(0))]
+        if in_order and not any(map(_is_answered, in_order)):
+            failure = in_order[0].failures[0]
+            raise self._silence(f"no run of a part was answered: {failure.error}: {failure.message}")
         totals = totals_of(in_order)
         totals.bytes, totals.rejected = part.end - part.start, len(rejected)
         counts = PartCounts(
@@ -117,26 +109,16 @@ class PartScorer:
         if self._pipeline is not None:
             await self._pipeline.aclose()
 
-    async def _pass(
-        self, pipeline: ScoringPipeline, runs: Iterable[_Placed], scored: dict[int, ScoredRun]
-    ) -> dict[int, ScoredRun]:
-        """Scores runs once: returns those with something that may be answered later, adds the others to `scored`."""
-        left: dict[int, ScoredRun] = {}
-        in_a_row = 0
-
-        async def score_run(placed: _Placed) -> tuple[int, ScoredRun]:
-            place, run = placed
-            return place, await evaluate(run, pipeline.results(run))
-
-        async with aclosing(bounded(runs, score_run, self._job.concurrency)) as stream:
-            async for place, result in stream:
-                for_now = any(failure.will_retry for failure in result.failures)
-                (left if for_now else scored)[place] = result
-                in_a_row = in_a_row + 1 if for_now and not result.scores else 0
-                if in_a_row >= GIVE_UP_AFTER:
-                    await self._waited_for(partial(_probe, pipeline))
-                    in_a_row = 0
-        return left
+    async def _score(self, pipeline: ScoringPipeline, placed: tuple[int, Run]) -> tuple[int, ScoredRun]:
+        """Scores the run of a line; what may be answered later is asked again once the models answer."""
+        place, run = placed
+        result = await evaluate(run, pipeline.results(run))
+        for _ in range(ATTEMPTS - 1):
+            if not any(failure.will_retry for failure in result.failures):
+                break
+            await self._waited_for(partial(_probe, pipeline))
+            result = await evaluate(run, pipeline.results(run))
+        return place, result
 
     async def _waited_for(self, question: Callable[[], Awaitable[T]]) -> T:
         """Returns the models' answer to a question; waits while they do not answer, and raises where that takes too
@@ -165,8 +147,9 @@ class PartScorer:
     def _silence(self, why: str) -> RagguardError:
         return WorkerLost(f"has an engine that is gone: {why}") if self._loads else EngineUnreachable(why)
 
-    def _runs(self, part: Part, rejected: list[str]) -> Iterator[_Placed]:
-        """Yields the runs of a part, each id once; adds what is wrong with other lines to `rejected`."""
+    def _runs(self, part: Part, rejected: list[str]) -> Iterator[tuple[int, Run]]:
+        """Yields the runs of a part, each id once, with the byte at which its line begins; adds what is wrong with
+        other lines to `rejected`."""
         references = ReferenceTable(self._job.references)
         ids: set[str] = set()
         for line in read_part(part):
@@ -181,6 +164,10 @@ class PartScorer:
 
 
 _CLOSE_SECONDS = 5.0
+
+
+def _is_answered(scored: ScoredRun) -> bool:
+    return bool(scored.scores) or not any(failure.will_retry for failure in scored.failures)
 
 
 async def _probe(pipeline: ScoringPipeline) -> None:

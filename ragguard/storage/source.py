@@ -7,9 +7,9 @@ that what a mean is stands in one place.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TypeVar, overload
@@ -60,17 +60,15 @@ class Runs(Sequence[Run]):
 T = TypeVar("T")
 
 
+@dataclass(frozen=True, slots=True)
 class ScoredSource:
     """The scored runs of one store, or of several that are read one after the other."""
 
-    def __init__(self, stores: list[Path], remarks: list[str], span: range | None = None) -> None:
-        self._stores, self._remarks, self._span = stores, remarks, span
-
-    @property
-    def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know, a sentence each: runs that are missing or cannot be read.
-        Complete once all runs were read."""
-        return list(dict.fromkeys(self._remarks))
+    stores: Sequence[Path]
+    remarks: Sequence[str] = ()
+    """The facts that a reader of the numbers has to know, a sentence each, such as parts that are missing."""
+    span: range | None = None
+    """The `seq` of the runs that means and scored runs are read of. None: all."""
 
     def run_ids(self) -> list[str]:
         """Returns the ids of all runs, in the order of their inputs."""
@@ -83,7 +81,7 @@ class ScoredSource:
 
     def scored_runs(self, *, texts: bool = True, level: Level | None = None) -> Iterator[ScoredRun]:
         """Yields all runs with their failures and their scores, of one level where one is named."""
-        return self._each(lambda store: store.scored_runs(texts=texts, level=level, span=self._span))
+        return self._each(lambda store: store.scored_runs(texts=texts, level=level, span=self.span))
 
     def overviews(self, misleads: float, *, texts: bool = True) -> Iterator[Overview]:
         """Yields all runs for a report; see `StoreReader.overviews`."""
@@ -91,15 +89,12 @@ class ScoredSource:
 
     def means(self) -> Iterator[RunMeans]:
         """Yields all runs for a comparison."""
-        return self._each(lambda store: store.means(self._span))
+        return self._each(lambda store: store.means(self.span))
 
     def _each(self, read: Callable[[StoreReader], Iterator[T]]) -> Iterator[T]:
-        for path in self._stores:
+        for path in self.stores:
             with closing(StoreReader(path)) as store:
-                try:
-                    yield from read(store)
-                finally:
-                    self._remarks.extend(store.remarks)
+                yield from read(store)
 
 
 def is_source(path: str | Path) -> bool:
@@ -117,7 +112,7 @@ def open_source(path: str | Path, span: range | None = None) -> ScoredSource:
     if Path(path).is_dir():
         return _of_parts(PartFolder(path))
     StoreReader(path).close()  # a file that is no store is an error now
-    return ScoredSource([Path(path)], [], span)
+    return ScoredSource([Path(path)], span=span)
 
 
 def read_scored(path: str | Path) -> Iterator[ScoredRun]:
@@ -170,10 +165,7 @@ def _of_parts(folder: PartFolder) -> ScoredSource:
     for key in keys:
         total.add(folder.counts(key).totals)
         stores.append(folder.store_of(key))
-    source = ScoredSource(stores, _remarks(folder, total, missing=len(order.keys() - set(keys))))
-    if twice := sum(count > 1 for count in Counter(source.run_ids()).values()):
-        source._remarks.append(f"{folder}: {twice:,} run ids stand in several parts; all their runs are read")
-    return source
+    return ScoredSource(stores, _remarks(folder, total, missing=len(order.keys() - set(keys))))
 
 
 def _remarks(folder: PartFolder, total: PartTotals, *, missing: int) -> list[str]:

@@ -35,7 +35,7 @@ def score(*words):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["missing.jsonl"], "missing.jsonl does not exist; check the path"),
+        (["missing.jsonl"], "missing.jsonl does not exist; name files and folders"),
         (["runs.jsonl", "missing.jsonl"], "missing.jsonl does not exist"),
         (["nothing"], "nothing has no files with runs"),
         (["empty.jsonl"], "there are no runs in empty.jsonl"),

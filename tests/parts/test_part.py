@@ -200,7 +200,7 @@ def test_parts_are_sized_for_inputs_and_processes():
 @pytest.mark.parametrize(
     ("make", "says"),
     [
-        (lambda path: None, "does not exist; check the path"),
+        (lambda path: None, "does not exist; name files and folders"),
         (lambda path: path.mkdir(), "has no files with runs: a file, or in a folder"),
         (lambda path: Store(path).close(), "is a store, which one process reads"),
         (os.mkfifo, "has no files with runs"),
@@ -214,9 +214,7 @@ def test_input_without_runs_is_one_sentence(tmp_path, make, says):
         find_runs([path])
 
 
-def test_the_standard_input_and_addresses_of_object_stores_are_refused():
-    with pytest.raises(InvalidInput, match="files and folders, which several processes can read"):
-        find_runs(["-"])
+def test_an_address_of_an_object_store_is_refused():
     with pytest.raises(InvalidInput, match="mount the object store, or copy from and to it"):
         find_runs(["s3://bucket/runs"])
 

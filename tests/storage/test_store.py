@@ -517,24 +517,6 @@ def test_the_first_event_is_a_start(store):
     assert store.run("r1").status == "open"
 
 
-def test_runs_that_an_ended_process_left_are_said_to_a_reader(tmp_path):
-    store = Store(tmp_path / "s.db")
-    store.record(as_events(a_run("waits")))
-    store.record(as_events(a_run("open"))[:1])
-    reader = StoreReader(tmp_path / "s.db")
-    assert reader.remarks == []
-    store.close()
-    (said,) = reader.remarks
-    assert said.startswith(
-        "runs left unfinished by a process that has ended: 2, 1 of them open; the next RagGuard"
-    )
-    taken = Store(tmp_path / "s.db")
-    taken.housekeep()
-    assert reader.remarks == []
-    taken.close()
-    reader.close()
-
-
 @pytest.fixture(params=["body = 'no JSON'", "body = '[1]'"])
 def path(tmp_path, request):
     """A store of three runs, of which r1 cannot be read."""

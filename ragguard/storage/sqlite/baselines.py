@@ -6,6 +6,7 @@ import hashlib
 import json
 import re
 import shlex
+import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
@@ -43,9 +44,9 @@ class Baseline:
 
 def baselines(path: str | Path) -> dict[str, Baseline]:
     """Returns the baselines of a store by their names, the oldest first."""
-    with _opened(path, read_only=True) as store, store.snapshot() as db:
-        rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (_KEY, "baseline;"))
-        found = [Baseline(**json.loads(value)) for (value,) in rows]
+    with _read(path) as db:
+        rows = db.execute("SELECT value FROM meta WHERE key >= ? AND key < ?", (_KEY, "baseline;")).fetchall()
+    found = [Baseline(**json.loads(value)) for (value,) in rows]
     return {one.name: one for one in sorted(found, key=lambda one: one.last)}
 
 
@@ -61,53 +62,48 @@ def baseline(path: str | Path, name: str) -> Baseline:
 def runs_since(path: str | Path) -> range:
     """Returns the `seq` of the runs after the last baseline of a store, up to the present."""
     last = max((one.last for one in baselines(path).values()), default=0)
-    with _opened(path, read_only=True) as store, store.snapshot() as db:
-        (newest,) = db.execute("SELECT coalesce(max(seq), 0) FROM runs").fetchone()
+    with _read(path) as db:
+        newest = db.execute("SELECT coalesce(max(seq), 0) FROM runs").fetchone()[0]
     if newest <= last:
-        raise InvalidInput(
-            f"the runs of {path}", "none since its last baseline", "some to compare; score them first"
-        )
+        allowed = "some to compare; score them first"
+        raise InvalidInput(f"the runs of {path}", "none since its last baseline", allowed)
     return range(last + 1, newest + 1)
 
 
 def set_baseline(path: str | Path, name: str) -> Baseline:
     """Gives a name to the runs since the last baseline; one of that name is replaced."""
     if not _NAME.fullmatch(name):
-        raise InvalidInput(
-            "baseline", name, "a name of letters, digits, dots, dashes and underscores, at most 80"
-        )
+        allowed = "a name of letters, digits, dots, dashes and underscores, at most 80"
+        raise InvalidInput("baseline", name, allowed)
     span = runs_since(path)
     made = Baseline(
         name, datetime.now(UTC).isoformat(timespec="seconds"), span[0], last=span[-1], runs=count_runs(path, span),
         documents=fingerprint(documents(path, span)),
     )  # fmt: skip
-    with _opened(path) as store, store.transaction() as db:
-        db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (_KEY + name, json.dumps(asdict(made))))
+    _write(
+        path, "INSERT OR REPLACE INTO meta (key, value) VALUES (?, ?)", _KEY + name, json.dumps(asdict(made))
+    )
     return made
 
 
 def remove_baseline(path: str | Path, name: str) -> None:
     """Takes the name from its runs, which stay; raises UnknownName where there is none."""
     baseline(path, name)
-    with _opened(path) as store, store.transaction() as db:
-        db.execute("DELETE FROM meta WHERE key = ?", (_KEY + name,))
+    _write(path, "DELETE FROM meta WHERE key = ?", _KEY + name)
 
 
 def count_runs(path: str | Path, span: range) -> int:
     """Returns how many runs of a span the store has."""
-    with _opened(path, read_only=True) as store, store.snapshot() as db:
-        return int(
-            db.execute("SELECT count(*) FROM runs WHERE seq BETWEEN ? AND ?", (span[0], span[-1])).fetchone()[
-                0
-            ]
-        )
+    with _read(path) as db:
+        counted = "SELECT count(*) FROM runs WHERE seq BETWEEN ? AND ?"
+        return int(db.execute(counted, (span[0], span[-1])).fetchone()[0])
 
 
 def documents(path: str | Path, span: range | None = None) -> set[str]:
     """Returns the digests of the passages that runs of a store saw: all runs, or those of a span."""
     of_span = "" if span is None else f"WHERE run BETWEEN {span[0]} AND {span[-1]}"
     sql = f"SELECT DISTINCT json_extract(item.value, '$[0]') FROM steps, json_each(body, '$.items') AS item {of_span}"
-    with _opened(path, read_only=True) as store, store.snapshot() as db:
+    with _read(path) as db:
         return {digest for (digest,) in db.execute(sql)}
 
 
@@ -117,6 +113,11 @@ def fingerprint(digests: Iterable[str]) -> str:
 
 
 @contextmanager
-def _opened(path: str | Path, *, read_only: bool = False) -> Iterator[Database]:
-    with closing(Database(Path(path), read_only=read_only)) as store:
-        yield store
+def _read(path: str | Path) -> Iterator[sqlite3.Connection]:
+    with closing(Database(Path(path), read_only=True)) as store, store.snapshot() as db:
+        yield db
+
+
+def _write(path: str | Path, statement: str, *values: str) -> None:
+    with closing(Database(Path(path))) as store, store.transaction() as db:
+        db.execute(statement, values)

@@ -336,16 +336,6 @@ def adopt(db: sqlite3.Connection, owner: str) -> None:
         resign(db, one)
 
 
-def left_behind(db: sqlite3.Connection) -> tuple[int, int]:
-    """Returns how many runs dead processes have left unfinished, and how many of these are open."""
-    dead = _dead(db)
-    marks = ", ".join("?" * len(dead))
-    found = db.execute(
-        f"SELECT count(*), coalesce(sum(status = 'open'), 0) FROM runs WHERE owner IN ({marks})", dead
-    ).fetchone()
-    return int(found[0]), int(found[1])
-
-
 def _dead(db: sqlite3.Connection) -> list[str]:
     """Returns the dead processes that have unfinished runs."""
     now = time.time_ns()

@@ -17,7 +17,6 @@ from ragguard.runtime.arguments import file_path
 from ragguard.runtime.faults import describe
 from ragguard.storage.sqlite import reading
 from ragguard.storage.sqlite.database import Database
-from ragguard.storage.sqlite.ledger import left_behind
 from ragguard.storage.sqlite.overview import Overview, overviews_at
 from ragguard.storage.sqlite.score_rows import RunMeans, means_at
 from ragguard.storage.sqlite.stored_runs import find_run
@@ -43,18 +42,6 @@ class StoreReader:
     def path(self) -> Path | None:
         """The path of the file; None in memory."""
         return self._db.path
-
-    @property
-    def remarks(self) -> list[str]:
-        """The facts that a reader of the numbers has to know: which runs a process that has ended left unfinished."""
-        with self._db.snapshot() as db:
-            unfinished, are_open = left_behind(db)
-        opened = f", {are_open:,} of them open" if are_open else ""
-        said = (
-            f"runs left unfinished by a process that has ended: {unfinished:,}{opened}; the next RagGuard on this "
-            "store finishes them"
-        )
-        return [said] if unfinished else []
 
     def run_count(self) -> int:
         """Returns how many runs the store has."""
