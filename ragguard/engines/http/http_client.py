@@ -55,14 +55,17 @@ class Address:
 
     base: str
     """The URL before the OpenAI paths, such as `http://host:8000/v1`."""
-    root: str
-    """The URL before vLLM's own paths (`/version`, `/tokenize`)."""
     model: str | None = None
     """The model named in the address: `…/v1#MODEL` or `…/v1?model=MODEL`."""
     credentials: Credentials | None = field(default=None, repr=False)
     query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     """The parameters that each request carries, such as `api-version`; they may hold a key and are never shown."""
     loopback: bool = False
+
+    @property
+    def root(self) -> str:
+        """The URL before vLLM's own paths (`/version`, `/tokenize`)."""
+        return self.base.removesuffix("/v1")
 
     @property
     def is_azure(self) -> bool:
@@ -76,24 +79,18 @@ def parse_address(url: str) -> Address:
     allowed = "http(s)://HOST[:PORT][/v1][#MODEL]"
     bare, credentials = split_credentials("engine", url, allowed)
     parts = urlsplit(bare)
-    host, port = parts.hostname, parts.port
-    if parts.scheme not in ("http", "https") or not host:
+    if parts.scheme not in ("http", "https") or not parts.hostname:
         raise InvalidInput("engine", bare, allowed)
-    name = f"[{host}]" if ":" in host else host
-    origin = f"{parts.scheme}://{name}" + (f":{port}" if port else "")
     path = parts.path.rstrip("/").removesuffix("/chat/completions")
-    base = origin + (path or "/v1")
     query = parse_qsl(parts.query)
-    asked = unquote(parts.fragment) or next((value for name, value in query if name == "model"), "")
-    asked = asked or unquote(path.partition("/openai/deployments/")[2].partition("/")[0])
-    sent = tuple((name, value) for name, value in query if name != "model")
+    of_path = path.partition("/openai/deployments/")[2].partition("/")[0]
+    model = unquote(parts.fragment) or dict(query).get("model") or unquote(of_path)
     return Address(
-        base,
-        base.removesuffix("/v1"),
-        asked or None,
+        f"{parts.scheme}://{parts.netloc}{path or '/v1'}",
+        model or None,
         credentials,
-        query=sent,
-        loopback=host in ("127.0.0.1", "localhost", "::1"),
+        query=tuple((name, value) for name, value in query if name != "model"),
+        loopback=parts.hostname in ("127.0.0.1", "localhost", "::1"),
     )
 
 

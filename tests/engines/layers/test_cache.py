@@ -230,18 +230,6 @@ async def test_a_corrupted_file_means_memory_only_and_one_warning(tmp_path, capl
     await cache.aclose()
 
 
-async def test_a_file_that_breaks_on_the_way_is_let_go(tmp_path, caplog):
-    path = tmp_path / "cache.db"
-    cache = Cache(ScriptedEngine(), path)
-    await cache.label_probs(["a"], ["X"])
-    await cache.aclose()
-    path.write_bytes(path.read_bytes()[:4096] + b"\xff" * 8192)
-    cache = Cache(ScriptedEngine(), path)
-    assert (await cache.label_probs(["a"], ["X"])).p[0, 0] == p("a", "X")
-    await cache.aclose()
-    assert [record.levelno for record in caplog.records] == [logging.WARNING]
-
-
 async def test_the_file_is_bounded(tmp_path):
     path = tmp_path / "cache.db"
     cache = Cache(ScriptedEngine(), path, max_stored=500)

@@ -77,12 +77,3 @@ async def test_a_server_that_only_fails_is_no_longer_asked_though_it_is_known_wh
     breaker_clock.now += 60
     answer = await layers.label_probs(["after"], ["A"])
     assert answer.p[0, 0] == unit("after", "A") / 6
-
-
-async def test_every_layer_is_an_engine_and_closes_what_it_wraps():
-    engine = ScriptedEngine()
-    layers = stack(engine)
-    assert isinstance(layers, Engine)
-    assert (await layers.info()).model == "scripted"
-    await layers.aclose()
-    assert engine.closed == 1
