@@ -83,15 +83,14 @@ def as_prompt(value: PromptLike) -> Prompt:
         return Prompt((Message("user", value),))
     try:
         messages = tuple(
-            Message(_role(turn[0]), *turn[1:])
-            if isinstance(turn, tuple)
-            else Message(_role(turn["role"]), turn["content"])
+            Message(*turn) if isinstance(turn, tuple) else Message(cast(Role, turn["role"]), turn["content"])
             for turn in value
         )
     except (TypeError, KeyError, IndexError) as error:
         raise InvalidInput("prompt", value, "a string, or messages with `role` and `content`") from error
-    if not messages or not all(isinstance(message.content, str) for message in messages):
-        raise InvalidInput("prompt", value, "at least one message, each with text as its content")
+    if not messages or not all(role in get_args(Role) and isinstance(text, str) for role, text in messages):
+        allowed = "messages, each with a role (system, user or assistant) and text as its content"
+        raise InvalidInput("prompt", value, allowed)
     return Prompt(messages)
 
 
@@ -100,12 +99,6 @@ def as_prompts(values: Sequence[PromptLike]) -> list[Prompt]:
     if isinstance(values, str | Prompt) or not isinstance(values, Iterable):
         raise InvalidInput("prompts", values, "a list of prompts")
     return [as_prompt(value) for value in values]
-
-
-def _role(value: str) -> Role:
-    if value not in get_args(Role):
-        raise InvalidInput("role", value, "system, user or assistant")
-    return cast(Role, value)
 
 
 def as_continued(prompts: Sequence[PromptLike], texts: Sequence[Sequence[str]]) -> list[list[Prompt]]:
