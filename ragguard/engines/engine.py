@@ -120,7 +120,7 @@ class Layer(Verbs):
 
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends the request to the wrapped engine."""
-        return send_to(self._engine, request)
+        return send_to(self.wrapped, request)
 
     def info(self) -> Coroutine[Any, Any, EngineInfo]:
         """Returns the description of the wrapped engine."""
@@ -147,54 +147,33 @@ class ConnectedEngine(Layer):
 
     Args:
         make: Makes the layers around an engine.
+        later: True to make them when the engine is first asked; each call then raises what `make` raises.
     """
 
-    def __init__(self, make: Callable[[], Layer]) -> None:
-        self._layers = PerProcess(make)
-        super().__init__(self._layers.get())
+    def __init__(self, make: Callable[[], Engine], *, later: bool = False) -> None:
+        self._layers, self._later = PerProcess(make), later
+        if not later:
+            self._layers.get()
 
     @property
     def wrapped(self) -> Engine:
         """The outermost layer of this process."""
         return self._layers.get()
 
-    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        """Answers a request."""
-        return self._layers.get().send(request)
-
-
-class ConnectedLater(Verbs):
-    """An engine that is connected when it is first asked, in each process.
-
-    Args:
-        connect: Returns the engine; what it raises is raised by each call.
-    """
-
-    def __init__(self, connect: Callable[[], Engine]) -> None:
-        self._connect = connect
-        self._engine: Engine | None = None
-
-    def _connected(self) -> Engine:
-        self._engine = self._engine or self._connect()
-        return self._engine
-
-    def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
-        """Sends the request to the engine."""
-        return send_to(self._connected(), request)
-
-    def info(self) -> Coroutine[Any, Any, EngineInfo]:
-        """Returns the description of the engine."""
-        return self._connected().info()
+    @property
+    def is_later(self) -> bool:
+        """True where the layers are made when the engine is first asked, which has not happened yet."""
+        return self._later and self._layers.made is None
 
     async def aclose(self) -> None:
-        """Closes the engine where it was asked."""
-        if self._engine is not None:
-            await self._engine.aclose()
+        """Closes the layers, if there are any."""
+        if not self.is_later:
+            await super().aclose()
 
 
 def layers_of(engine: Engine) -> Iterator[Layer]:
-    """Yields the layers around an engine, the outermost first."""
-    while isinstance(engine, Layer):
+    """Yields the layers around an engine, the outermost first; none of an engine that is made later."""
+    while isinstance(engine, Layer) and not (isinstance(engine, ConnectedEngine) and engine.is_later):
         yield engine
         engine = engine.wrapped
 

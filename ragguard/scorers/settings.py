@@ -15,7 +15,7 @@ from typing import Any
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import AUTO, choose, connect, connect_judge
 from ragguard.engines.connected_entailer import connect_entailer
-from ragguard.engines.engine import ConnectedLater
+from ragguard.engines.engine import ConnectedEngine
 from ragguard.engines.entailer import Entailer
 from ragguard.engines.layers.budget import Account, Limits
 from ragguard.engines.prompts import PromptSet
@@ -99,7 +99,7 @@ class ScoringSettings:
         later = self.engine is None or (
             isinstance(self.engine, str) and (self.engine, self.scorers) == (AUTO, ())
         )
-        engine = ConnectedLater(make) if later else make()
+        engine = ConnectedEngine(make, later=True) if later else make()
         judge = None if self.judge is None else connect_judge(self.judge, account)
         entailer = None if self.entailer is None else connect_entailer(self.entailer, account)
         models = ((engine, self.engine), (judge, self.judge), (entailer, self.entailer))

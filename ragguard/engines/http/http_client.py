@@ -199,7 +199,9 @@ class HttpClient:
             # The whole exchange is timed by the caller's deadline; here only the hand-shake.
             timeout=httpx.Timeout(None, connect=CONNECT_S),
             # Servers close what was idle for five seconds: a connection is not used again shortly before.
-            limits=httpx.Limits(_CONNECTIONS, _CONNECTIONS, keepalive_expiry=2.0),
+            limits=httpx.Limits(
+                max_connections=_CONNECTIONS, max_keepalive_connections=_CONNECTIONS, keepalive_expiry=2.0
+            ),
         )
 
     async def _ask(

@@ -137,36 +137,31 @@ class Retry(Layer):
 
     def __init__(self, engine: Engine, patience: Patience | None = None) -> None:
         super().__init__(engine)
-        self._patience = patience or Patience()
+        self.patience = patience or Patience()
         self._last: EngineInfo | None = None
 
     def send(self, request: Request) -> Coroutine[Any, Any, Reply]:
         """Sends the request, and repeats it as long as that may help."""
-        return self._patience.persist(lambda: send_to(self._engine, request), request.deadline)
+        return self.patience.persist(lambda: send_to(self._engine, request), request.deadline)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the wrapped engine; while the circuit is open the last known one, so that
         cached answers can be used."""
         try:
             # The answer is mostly remembered: it must not close the circuit of a server that is down.
-            self._last = await self._patience.persist(self._engine.info, None, proves=False)
+            self._last = await self.patience.persist(self._engine.info, None, proves=False)
         except CircuitOpen:
             if self._last is None:
                 raise
         return self._last
-
-    @property
-    def latest_failure(self) -> tuple[float, EngineError] | None:
-        """The time (on the monotonic clock) and the error of the latest failed attempt that was followed by another."""
-        return self._patience.latest_failure
 
 
 def failure_since(engine: Engine, since: float) -> EngineError | None:
     """Returns why a call to `engine` that began at `since` (on the monotonic clock) may still wait: the error of the
     latest failed attempt since then that is repeated; None where there is none, or where no layer repeats calls."""
     for layer in layers_of(engine):
-        if isinstance(layer, Retry) and layer.latest_failure is not None:
-            failed, error = layer.latest_failure
+        if isinstance(layer, Retry) and layer.patience.latest_failure is not None:
+            failed, error = layer.patience.latest_failure
             return error if failed >= since else None
     return None
 
