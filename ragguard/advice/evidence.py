@@ -6,6 +6,7 @@ It never sees a reference, a pool or the run's answer.
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -132,20 +133,20 @@ class EvidenceSearch:
         if not any(id(step) in last for step, _ in relevant):
             weighed = [*relevant, *(one for one in read if id(one[0]) in last)]
         ratings = Ratings(asked)
-        rated = ratings.questions(texts, view.setting.judge_prompts)
         abstentions = [
             abstention(prompts, view.run.question, *fitting(view, view.steps).passages),
             *(abstention(prompts, view.query_of(step), step.all[at].text) for step, at in weighed),
         ]
-        whole, *answers = await asking([*abstentions, *rated])
+        learning = ratings.learn(texts, view.setting.judge_prompts, asking)
+        (whole, *answers), _ = await asyncio.gather(asking(abstentions), learning)
         p_answer = 1 - read_abstention(answered(whole)).value
-        cells = ratings.read(texts, rated, answers[len(weighed) :])
+        cells = [cell for row in ratings.rows.values() for cell in row]
         self._note([cell for cell in cells if isinstance(cell, RagguardError)], of=len(cells))
         worths = [
             answer
             if isinstance(answer, RagguardError)
             else (1 if number < len(relevant) else -1) * (1 - read_abstention(answer).value)
-            for number, answer in enumerate(answers[: len(weighed)])
+            for number, answer in enumerate(answers)
         ]
         self._note([one for one in worths if isinstance(one, RagguardError)], of=len(weighed))
         judged = [

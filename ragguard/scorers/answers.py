@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
@@ -12,6 +12,7 @@ from ragguard.records import Result, Usage
 from ragguard.runtime.arguments import share
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.probes import (
+    Reading,
     read_rating,
     read_relevance,
     read_short_form,
@@ -20,7 +21,7 @@ from ragguard.scorers.probes import (
     short_forms,
     too_long_to_compare,
 )
-from ragguard.scorers.question import Ask, LabelQuestion, answered
+from ragguard.scorers.question import Ask, answered
 from ragguard.scorers.scorer import ScoreWriter
 from ragguard.scorers.view import View
 
@@ -92,79 +93,61 @@ class Answers:
 
     async def _correct(self, writer: ScoreWriter, view: View, meanings: Meanings, ask: Ask) -> None:
         """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
-        answer = view.run.answer or ""
-        shortened = _ShortAnswer(view, ask) if _compared_short(view, answer) else None
-        found, how = await verdict_of(answer, view.short_references, meanings, shortened)
-        metadata: dict[str, int | str] = {}
+        setting, question, answer = view.setting, view.run.question, view.run.answer or ""
+        facts: dict[str, int | str] = {}
         usage = Usage()
-        if shortened is not None and shortened.text:
-            answer, usage = shortened.text, shortened.usage
-            metadata["condensed"] = answer
-        words = [meanings.words(answer)]
+
+        async def shorten() -> str:
+            nonlocal usage
+            asked = short_forms(setting.judge_prompts, question, answer, view.seed)
+            replies = [answered(reply) for reply in await ask(asked)]
+            usage += replies[0].usage + replies[1].usage
+            facts["condensed"] = short = read_short_form(replies, question, answer, setting.language)
+            return short
+
+        # A language model that compares may be one that can compare short answers only.
+        long = setting.around_pair > 0 and too_long_to_compare(
+            setting.judge_prompts, answer, setting.language
+        )
+        found, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
+        words = [meanings.words(str(facts.get("condensed", answer)))]
         verdict, usage = str(found), usage + meanings.cost(words)
         if verdict == "correct":
             supported, cost = await self._supported(view, ask)
             usage += cost
-            if not supported:
-                verdict = "correct, unsupported"
+            verdict = verdict if supported else "correct, unsupported"
         if cut := meanings.cut(words):
-            metadata["cut_answer_tokens"] = cut
-        writer.add(
-            "answer_correct", VALUES[verdict], who="judge", stderr=0.0, label=verdict, explanation=how,
-            usage=usage, reference_source="gold", references=view.short_references,
-            metadata=metadata,
-        )  # fmt: skip
+            facts["cut_answer_tokens"] = cut
+        read = Reading(VALUES[verdict], 0.0, facts, usage)
+        about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
+        writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)
 
     async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
         such as an image, which may hold the answer; and what asking cost."""
-        unread = any(at in step.textless for step in view.steps for at in step.got)
-        questions: list[LabelQuestion] = [
+        question, references = view.run.question, view.references
+        asked = [
             relevance(
-                view.setting.judge_prompts, view.query_of(step), step.all[at].text,
-                question=view.run.question, references=view.references,
+                view.setting.judge_prompts,
+                view.query_of(step),
+                step.all[at].text,
+                question=question,
+                references=references,
             )
             for step in view.steps
             for at in step.got
             if at in step.judged
-        ]  # fmt: skip
-        if not questions:
-            return unread, Usage()
-        usage, fault = Usage(), None
-        supported = False
-        for question, answer in zip(questions, await ask(questions), strict=True):
+        ]
+        supported = any(at in step.textless for step in view.steps for at in step.got)
+        usage, faults = Usage(), list[RagguardError]()
+        for one, answer in zip(asked, await ask(asked), strict=True):
             try:
-                judged = read_relevance(question, answered(answer))
+                judged = read_relevance(one, answered(answer))
             except RagguardError as error:
-                fault = error
-                continue
-            usage += judged.usage
-            supported = supported or judged.value >= 0.5
-        if fault is not None and not supported and not unread:
-            raise fault
-        return supported or unread, usage
-
-
-def _compared_short(view: View, answer: str) -> bool:
-    """Returns whether a language model compares the answer, one that can compare shorter answers only."""
-    setting = view.setting
-    return setting.around_pair > 0 and too_long_to_compare(setting.judge_prompts, answer, setting.language)
-
-
-@dataclass(slots=True)
-class _ShortAnswer:
-    """Asks the judge for the short form of the run's answer when it is called."""
-
-    view: View
-    ask: Ask
-    text: str = ""
-    usage: Usage = field(default_factory=Usage)
-
-    async def __call__(self) -> str:
-        setting, question = self.view.setting, self.view.run.question
-        answer = self.view.run.answer or ""
-        asked = short_forms(setting.judge_prompts, question, answer, self.view.seed)
-        replies = [answered(reply) for reply in await self.ask(asked)]
-        self.usage = replies[0].usage + replies[1].usage
-        self.text = read_short_form(replies, question, answer, setting.language)
-        return self.text
+                faults.append(error)
+            else:
+                usage += judged.usage
+                supported = supported or judged.value >= 0.5
+        if faults and not supported:
+            raise faults[-1]
+        return supported, usage

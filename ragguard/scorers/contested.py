@@ -23,7 +23,14 @@ from ragguard.runtime.arguments import number_between, share
 from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
 from ragguard.scorers.meanings import relation
-from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
+from ragguard.scorers.probes import (
+    abstention,
+    likeliest,
+    read_abstention,
+    read_line,
+    read_relevance,
+    relevance,
+)
 from ragguard.scorers.question import (
     Ask,
     EntailQuestion,
@@ -217,18 +224,15 @@ def _answers(answer: LabelAnswer | RagguardError) -> float:
     return 1 - read_abstention(answered(answer)).value
 
 
-def _question(reading: _Statement, view: View, ratings: Ratings) -> SampleQuestion:
+def _question(one: _Statement, view: View, ratings: Ratings) -> SampleQuestion:
     """Returns the question for the likeliest answer to the sub-question from the passage alone."""
-    prompts = view.setting.judge_prompts
-    asked = ratings.sub_questions[reading.sub_question]
-    prompt = prompts.render("answer", [reading.text], question=asked)
-    most = prompts.template("answer").max_tokens
-    return SampleQuestion(prompt, 1, most, 0.0, seed=view.seed, who="judge")
+    asked = ratings.sub_questions[one.sub_question]
+    return likeliest(view.setting.judge_prompts, "answer", view.seed, [one.text], question=asked)
 
 
 def _said(answer: SampleAnswer, language: Language) -> str:
     """Returns the answer in one line; "" for an abstention."""
-    text = " ".join(answer.samples[0].text.split()) if answer.samples else ""
+    text = read_line(answer)
     return "" if is_abstention(text, language) else text
 
 

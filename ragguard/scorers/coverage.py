@@ -34,25 +34,15 @@ class Ratings:
 
     async def learn(self, texts: Iterable[str], prompts: PromptSet, ask: Ask) -> None:
         """Asks for the ratings of the texts, all at once."""
-        wanted = list(dict.fromkeys(texts))
-        questions = self.questions(wanted, prompts)
-        self.read(wanted, questions, await ask(questions))
-
-    def questions(self, texts: Sequence[str], prompts: PromptSet) -> list[LabelQuestion]:
-        """Returns the questions about each text, in the order of the sub-questions."""
-        return [answerability(prompts, sub, text) for text in texts for sub in self.sub_questions]
-
-    def read(
-        self,
-        texts: Sequence[str],
-        questions: Sequence[LabelQuestion],
-        answers: Sequence[LabelAnswer | RagguardError],
-    ) -> list[Reading | RagguardError]:
-        """Takes the answers to `questions` about the texts; returns the ratings, with errors in the place of others."""
-        cells = [_read(question, answer) for question, answer in zip(questions, answers, strict=True)]
-        width = len(self.sub_questions)
-        self.rows |= {text: cells[row * width : (row + 1) * width] for row, text in enumerate(texts)}
-        return cells
+        cells = [
+            (text, sub)
+            for text in dict.fromkeys(texts)
+            if text not in self.rows
+            for sub in self.sub_questions
+        ]
+        questions = [answerability(prompts, sub, text) for text, sub in cells]
+        for (text, _), question, answer in zip(cells, questions, await ask(questions), strict=True):
+            self.rows.setdefault(text, []).append(_read(question, answer))
 
     def table(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """Returns the most probable ratings, (texts, sub-questions); raises the error of one that is missing."""

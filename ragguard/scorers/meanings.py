@@ -155,24 +155,22 @@ class Meanings:
 
     def cut(self, words: Iterable[str]) -> int:
         """Returns how many tokens were cut from pairs with these `words` to make them fit."""
-        wanted = set(words)
-        return sum(
-            answer.truncated
-            for pair, answer in self._known.items()
-            if isinstance(answer, EntailAnswer) and wanted & {pair.premise, pair.hypothesis}
-        )
+        return sum(answer.truncated for _, answer in self._compared(words))
 
     def cost(self, words: Iterable[str]) -> Usage:
         """Returns the usage of comparing these `words`; the usage of a pair is returned once."""
+        fresh = [(pair, answer) for pair, answer in self._compared(words) if pair not in self._paid]
+        self._paid.update(pair for pair, _ in fresh)
+        return sum((answer.usage for _, answer in fresh), Usage())
+
+    def _compared(self, words: Iterable[str]) -> list[tuple[Pair, EntailAnswer]]:
+        """Returns the pairs with these `words` that were compared."""
         wanted = set(words)
-        total = Usage()
-        for pair, answer in self._known.items():
-            if pair in self._paid or not wanted & {pair.premise, pair.hypothesis}:
-                continue
-            self._paid.add(pair)
-            if not isinstance(answer, RagguardError):
-                total += answer.usage
-        return total
+        return [
+            (pair, answer)
+            for pair, answer in self._known.items()
+            if isinstance(answer, EntailAnswer) and wanted & {pair.premise, pair.hypothesis}
+        ]
 
 
 def relation(answer: EntailAnswer) -> tuple[float, float, float]:

@@ -119,17 +119,21 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
         free.setdefault((passage.id, passage.text), []).append(index)
     got: list[int] = []
     for passage in step.passages:
-        same = free.get((passage.id, passage.text))
-        if same:
+        if same := free.get((passage.id, passage.text)):
             got.append(same.pop(0))
         else:
             got.append(len(everything))
             everything.append(passage)
-    order = [*got, *sorted(set(range(len(everything))) - set(got))]
-    with_text = [index for index in order if everything[index].text.strip()]
+    order = dict.fromkeys([*got, *range(len(everything))])
+    with_text = [index for index in order if everything[index].text.strip()][:cap]
     places = 0 if K_ERROR in step.metadata else step.places
     return StepView(
-        step, tuple(everything), tuple(got), frozenset(with_text[:cap]), candidates=candidates, places=places
+        step,
+        tuple(everything),
+        tuple(got),
+        frozenset(with_text),
+        candidates=candidates,
+        places=places,
     )
 
 
@@ -193,9 +197,9 @@ class View:
     def empty_places(self) -> int | None:
         """How many places of all steps hold no passage; None where the K of a step cannot be right."""
         steps = self.steps_with_empty
-        if not all(step.places or step.any_k for step in steps):
-            return None
-        return sum(max(0, step.places - len(step.got)) for step in steps)
+        if all(step.places or step.any_k for step in steps):
+            return sum(max(0, step.places - len(step.got)) for step in steps)
+        return None
 
     @property
     def references(self) -> tuple[str, ...]:
