@@ -6,36 +6,16 @@ import math
 from contextlib import suppress
 
 import pytest
-from support.guards import NoCopies
+from support.guards import HELPS, IDLE, MISLEADS, NoCopies, guard, says, texts
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import CalibrationError, EngineRejected, InvalidInput, PromptTooLong
 from ragguard.guard import DistractorGuard, Example, TopUtility, UtilityThreshold
 from ragguard.records import Passage
 
-HELPS, MISLEADS, IDLE = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "Lemons are yellow."
-
-
-def says(text, label):
-    """A reader and judge that knows three passages by heart."""
-    relevant = HELPS in text
-    if label == "NO-RESPONSE":
-        return 0.95 if IDLE in text else 0.05
-    if label in ("A", "B"):
-        return 0.9 if (label == "A") == relevant else 0.1
-    return None
-
 
 def engine(**settings):
     return ScriptedEngine(label=says, **settings)
-
-
-def guard(model=None, **settings):
-    return DistractorGuard(model or engine(), **{"budget_ms": 5000, **settings})
-
-
-def texts(decision):
-    return [passage.text for passage in decision.kept]
 
 
 async def test_guard_drops_misleading_passages_and_keeps_the_order():

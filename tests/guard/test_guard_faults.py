@@ -9,29 +9,12 @@ import pickle
 import threading
 
 import pytest
-from support.guards import NoCopies
+from support.guards import HELPS, MISLEADS, NoCopies, guard, says, texts
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import PromptTooLong
-from ragguard.guard import DistractorGuard
 
-HELPS, MISLEADS = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."
 ENDINGS = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration("done"), BaseException("odd")]
-
-
-def says(text, label):
-    """A reader and judge that knows one passage by heart."""
-    if label == "NO-RESPONSE":
-        return 0.05
-    return 0.9 if (label == "A") == (HELPS in text) else 0.1
-
-
-def guard(engine=None, **settings):
-    return DistractorGuard(engine or ScriptedEngine(label=says), **{"budget_ms": 20_000, **settings})
-
-
-def texts(decision):
-    return [passage.text for passage in decision.kept]
 
 
 class Calls:

@@ -4,25 +4,18 @@ from __future__ import annotations
 
 import pytest
 from langchain_core.documents import Document
-from support.scripted_engine import ScriptedEngine
+from support.guards import HELPS, MISLEADS
+from support.guards import guard as guarded
 
 from ragguard import RagGuard
-from ragguard.guard import DistractorGuard
 from ragguard.runtime.faults import NOTICES
 from ragguard.schema import checked_run
 
-HELPS, MISLEADS, OTHER = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "It rains."
-
-
-def says(text, label):
-    if label == "NO-RESPONSE":
-        return 0.05
-    return 0.9 if (label == "A") == (HELPS in text) else 0.1
+OTHER = "It rains."
 
 
 def captured():
-    guard = DistractorGuard(ScriptedEngine(label=says), budget_ms=20_000)
-    return RagGuard("nano", store=None, scorers=()), guard
+    return RagGuard("nano", store=None, scorers=()), guarded()
 
 
 def test_plain_guard_after_a_retrieval_is_the_guard_of_its_step():

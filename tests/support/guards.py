@@ -12,6 +12,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
 from ragguard.guard import Judged
+from ragguard.records import Decision
 
 
 def judging(text: str, label: str) -> float | None:
@@ -34,6 +35,28 @@ class NoCopies:
         first: dict[str, int] = {}
         ranks = {item.position: first.setdefault(item.passage.text, item.position) for item in judged}
         return {at: f"a copy of passage {rank}" for at, rank in ranks.items() if rank != at}
+
+
+HELPS, MISLEADS, IDLE = "Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome.", "Lemons are yellow."
+
+
+def says(text: str, label: str) -> float | None:
+    """A reader and judge that knows three passages by heart: one helps, one misleads, one does nothing."""
+    if label == "NO-RESPONSE":
+        return 0.95 if IDLE in text else 0.05
+    if label in ("A", "B"):
+        return 0.9 if (label == "A") == (HELPS in text) else 0.1
+    return None
+
+
+def guard(engine: ScriptedEngine | None = None, **settings: Any) -> DistractorGuard:
+    """A guard on that reader and judge, with a budget that no busy machine uses up."""
+    return DistractorGuard(engine or ScriptedEngine(label=says), **{"budget_ms": 20_000, **settings})
+
+
+def texts(decision: Decision) -> list[str]:
+    """The texts of the passages that stay."""
+    return [passage.text for passage in decision.kept]
 
 
 def assert_spans_tell(spans: Sequence[ReadableSpan], kept: int, dropped: Sequence[int]) -> None:

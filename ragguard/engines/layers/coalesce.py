@@ -88,7 +88,8 @@ class Coalesce(Layer):
             if not batch.requests:
                 self._close_batch(batch)
                 batch.task.cancel()
-            # Breaks the reference cycles of an error, this frame and the task that holds the error.
+                batch.task = None
+            # Breaks the reference cycles of an error, this frame and the task that holds the error or the batch.
             share = batch = None  # type: ignore[assignment]
 
     async def aclose(self) -> None:
