@@ -14,11 +14,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
-from ragguard.engines.base import EngineInfo
 from ragguard.errors import (
     CapExceeded,
     CircuitOpen,
@@ -30,8 +29,6 @@ from ragguard.errors import (
 from ragguard.records import (
     CONTENT_KIND,
     CUT_PASSAGES,
-    CUT_TOKENS,
-    LEFT_OUT,
     Failure,
     Level,
     ReferenceSource,
@@ -40,7 +37,7 @@ from ragguard.records import (
     Score,
     Stage,
 )
-from ragguard.runtime.faults import NOTICES, message_of
+from ragguard.runtime.faults import message_of
 from ragguard.schema import checked_result
 from ragguard.scorers.probes import Reading
 from ragguard.scorers.question import Ask, Who
@@ -176,8 +173,6 @@ class ScoreWriter:
         model, prompts = (
             (setting.engine, setting.prompts) if who == "engine" else (setting.judge, setting.judge_prompts)
         )
-        if LEFT_OUT in metadata or CUT_TOKENS in metadata:
-            NOTICES.once("passages that do not fit", partial(_does_not_fit, model))
         stderr = fields.pop("stderr", None)
         self._scores.append(
             Score(
@@ -252,16 +247,6 @@ class ScoreWriter:
             for (step_id, name), (error, what) in self._failed.items()
         ]
         return [*self._scores, *failures]
-
-
-def _does_not_fit(model: EngineInfo) -> str:
-    """Returns a remark for users if passages do not fit a model's context."""
-    tokens = f" ({model.context:,} tokens)" if model.context else ""
-    return (
-        f"passages do not fit the context of {model.model}{tokens}: some were left out or cut before it judged them. "
-        f"The report says so at their hops, and the scores in their metadata (`{LEFT_OUT}`, `{CUT_TOKENS}`); an engine "
-        "or a judge with a longer context judges them whole"
-    )
 
 
 def _listed(what: Sequence[str]) -> str:

@@ -163,7 +163,7 @@ SHORT = (
 )
 
 
-def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scores(tmp_path, caplog):
+def test_a_context_that_nano_cannot_read_whole_is_said_in_hops_page_and_scores(tmp_path):
     console = Console(width=200, file=io.StringIO())
     with RagGuard(engine="nano", store=tmp_path / "runs.db", scorers=["belief", "utility"]) as rg:
         for _ in range(2):
@@ -176,11 +176,6 @@ def test_a_context_that_nano_cannot_read_whole_is_said_in_log_hops_page_and_scor
         assert rg.flush(timeout=60)
         print_hops(rg, console)
         utilities = [score.metadata for score in rg.scores(run.id) if score.name == "utility"]
-    assert [record.message for record in caplog.records if "1,024 tokens" in record.message] == [
-        "passages do not fit the context of ragguard/nano (1,024 tokens): some were left out or cut before it judged "
-        "them. The report says so at their hops, and the scores in their metadata (`dropped_passages`, "
-        "`cut_tokens`); an engine or a judge with a longer context judges them whole"
-    ]
     shown = console.file.getvalue()
     assert shown.count(SHORT) == 2
     assert [metadata.get("cut_tokens", 0) > 1000 for metadata in utilities] == [True, False]
