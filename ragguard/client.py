@@ -223,7 +223,7 @@ class RagGuard:
             metadata: Anything that JSON can hold, kept with the run.
         """
         services = self._services
-        if is_question_file(sub_questions):
+        if isinstance(sub_questions, str) and is_question_file(sub_questions):
             sub_questions = sub_questions_in(sub_questions, question)
         return RunHandle(
             self.recorder, question, references=references, id=id, resume=resume, name=name,

@@ -34,14 +34,12 @@ class RetrySchedule:
         return None if attempts >= self.attempts else self.wait(attempts)
 
 
+@dataclass(slots=True, eq=False)
 class Attempt:
     """A call through a circuit breaker."""
 
-    __slots__ = ("began",)
-
-    def __init__(self) -> None:
-        self.began = monotonic()
-        """The time at which the engine was asked, on the monotonic clock."""
+    began: float
+    """The time at which the engine was asked, on the monotonic clock."""
 
 
 class CircuitBreaker:
@@ -78,7 +76,7 @@ class CircuitBreaker:
     def enter(self) -> Attempt:
         """Begins a call, which `succeeded`, `failed` or `left` ends; raises CircuitOpen where none may be made now."""
         with self._lock:
-            attempt = Attempt()
+            attempt = Attempt(monotonic())
             if self._openings:
                 left = self._until - attempt.began
                 if left > 0 or self._probe is not None:

@@ -224,7 +224,10 @@ class Asker:
         while todo:
             batches, todo = todo, []
             calls += len(batches)
-            replies = await in_parallel([partial(self._ask_once, batch) for batch in batches])
+            if len(batches) == 1:
+                replies = [await self._ask_once(batches[0])]
+            else:
+                replies = await in_parallel([partial(self._ask_once, batch) for batch in batches])
             for batch, answers in zip(batches, replies, strict=True):
                 if not isinstance(answers, RagguardError):
                     self._answers.update(zip(batch, answers, strict=True))

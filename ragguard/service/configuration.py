@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import re
 import sys
@@ -108,14 +107,6 @@ class Configuration:
     def live(self) -> bool:
         """True where steps are scored as they end."""
         return self.when == "step" and self.scoring.scorers != ()
-
-    def chooses(self, run_id: str) -> bool:
-        """Returns True for the share of the runs that is scored without being asked for: always the same runs."""
-        if self.score_rate >= 1.0:
-            return True
-        # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
-        digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
-        return int.from_bytes(digest[:4], "big") < self.score_rate * 2**32
 
     @property
     def makes_spans(self) -> bool:

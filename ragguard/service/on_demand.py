@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 from ragguard.capture.handle import RunHandle
-from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, InvalidInput, RagguardError
 from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
 from ragguard.runtime.faults import NOTICES
@@ -148,11 +147,8 @@ class ScoringOnDemand:
         return self._scoring.pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
 
     def failure_since(self, since: float) -> EngineError | None:
-        """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
-        to any of the models; None where there is none."""
-        built = self._scoring.pipeline.made
-        failed = [failure_since(engine, since) for engine in (built.engines if built is not None else ())]
-        return next((error for error in failed if error is not None), None)
+        """Returns what `RunScoring.failure_since` does."""
+        return self._scoring.failure_since(since)
 
     def stored_id(self, run_id: str) -> str:
         """Returns the id under which a run is kept: redaction may have changed it."""

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar
 
+from ragguard.engines.layers.retry import failure_since
 from ragguard.errors import EngineError, PromptTooLong
 from ragguard.records import Failure, Run, Score, ScoredRun
 from ragguard.runtime.deadline import now_ns
@@ -139,6 +140,13 @@ class RunScoring:
         self._delivering[run_id] = await self.delivery.start(
             scored, lambda: self.written(lambda: self.store.emitted(run_id))
         )
+
+    def failure_since(self, since: float) -> EngineError | None:
+        """Returns the error of the latest attempt since then (on the monotonic clock) that is being repeated, of a call
+        to any of the models; None where there is none."""
+        built = self.pipeline.made
+        failed = [failure_since(engine, since) for engine in (built.engines if built is not None else ())]
+        return next((error for error in failed if error is not None), None)
 
     async def written(self, work: Callable[[], T]) -> T:
         """Calls a function on the writer's thread and returns its result."""

@@ -12,6 +12,7 @@ needs, at most half of all.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import threading
 import time
 from collections import OrderedDict
@@ -41,6 +42,13 @@ KEPT = 4096
 """The most open runs that wait, or that are known to have no references."""
 
 
+def is_chosen(run_id: str, share: float) -> bool:
+    """Returns True for a share of the runs, which is scored without being asked for: always the same runs."""
+    # Not the hash that sampling uses: of the runs that it lets through, the same share is chosen.
+    digest = hashlib.sha256(run_id.encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:4], "big") < share * 2**32
+
+
 class LiveScoring:
     """Scores open runs: first what asks about the last step alone, then what looks at all steps so far."""
 
@@ -68,7 +76,7 @@ class LiveScoring:
         now = time.monotonic()
         with self._lock:
             for run_id, turn_open in changed.items():
-                if self._scoring.settings.chooses(run_id):
+                if is_chosen(run_id, self._scoring.settings.score_rate):
                     self._waiting[run_id] = now + TURN_SECONDS if turn_open else now
                     self._waiting.move_to_end(run_id)
             while len(self._waiting) > KEPT:  # other runs are scored at their ends
@@ -262,7 +270,7 @@ class ScoringWorker:
         with self._scoring.exclusively(run.id):
             if not due.score:
                 await self._scoring.deliver(ScoredRun(run, claim.unsent, []))
-            elif due.attempts or self._settings.chooses(run.id):
+            elif due.attempts or is_chosen(run.id, self._settings.score_rate):
                 scored = await self._scoring.attempt(run, due, SCORING)
                 self._more |= any(one.will_retry for one in scored.failures)
                 return answered(scored)

@@ -64,6 +64,7 @@ class Service:
             most_waiting=settings.queue_size,
             scored=settings.scored,
         )
+        self._scored = settings.scored
         redactor = Redactor(settings.redact, self.faults)
         self.intake = Intake(settings, self.store, faults=self.faults, listener=self, redactor=redactor)
         self.delivery = Delivery(settings, self.store, self.faults)
@@ -132,7 +133,7 @@ class Service:
     def _report(self, complete: bool, began: float) -> Report:
         self.recorder.calls.warn_of_uncalled()
         counts, left, captured = self.store.counts, self._left, self.recorder.counts
-        error = self.on_demand.failure_since(time.monotonic() - _RECENT_SECONDS)
+        error = self._scoring.failure_since(time.monotonic() - _RECENT_SECONDS)
         report = Report(
             complete,
             captured=counts["runs_captured"],
@@ -150,7 +151,7 @@ class Service:
             degraded=bool(self.store.outage),
             seconds=time.monotonic() - began,
             retrying=left.retrying,
-            unscored=counts["runs_unscored" if self.settings.scored else "runs_captured"],
+            unscored=counts["runs_unscored" if self._scored else "runs_captured"],
             unsampled=captured.unsampled,
             cut_short=captured.cut_short,
             undelivered=self.delivery.undelivered(),
@@ -249,7 +250,7 @@ class Service:
 
     def started(self) -> None:
         at_exit(self, Ending(self.flush, self.close, self.settings.exit_seconds))
-        if self.settings.scored:
+        if self._scored:
             self._worker.start()
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())

@@ -16,7 +16,7 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import as_file, files
-from itertools import pairwise
+from itertools import pairwise, repeat
 from pathlib import Path
 from typing import Any
 
@@ -125,12 +125,9 @@ class NanoTokens:
 
     async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
         """Returns the ids of each prompt; in a thread where they are long enough to hold an event loop up."""
-
-        def encode() -> list[list[int]]:
-            return [self._tokenizer.encode_chat(prompt.messages) for prompt in prompts]
-
         length = sum(len(message.content) for prompt in prompts for message in prompt.messages)
-        return encode() if length < _SHORT else await asyncio.to_thread(encode)
+        encoded = map(self._tokenizer.encode_chat, [prompt.messages for prompt in prompts])
+        return list(encoded) if length < _SHORT else await asyncio.to_thread(list, encoded)
 
     async def continuations(
         self, texts: Sequence[str], deadline: float | None = None
@@ -299,8 +296,7 @@ class Tokenizer:
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text; none of them is special."""
-        get, unknown = self.ids.get, self.unknown
-        return [get(word, unknown) for word in _WORD.findall(text)]
+        return list(map(self.ids.get, _WORD.findall(text), repeat(self.unknown)))
 
     def encode_chat(self, messages: Iterable[Message]) -> list[int]:
         """Returns the ids of a conversation up to the token after which the model answers."""
