@@ -148,15 +148,6 @@ def test_the_run_continues_where_it_says_so(make, caplog):
     assert "another run of that id" not in caplog.text
 
 
-def test_run_without_an_id_of_the_application_goes_on_by_its_own(make):
-    rg = make()
-    with rg.run("one") as first:
-        first.retrieved("1", [Passage("a")])
-    with rg.run(resume=first.id) as run:
-        run.retrieved("2", [Passage("b")])
-    assert [hops for _, _, _, hops, *_ in stored(rg)] == [[(0, "1"), (1, "2")]]
-
-
 def test_resuming_what_is_not_there_begins_it_and_the_log_says_so(make, caplog):
     rg = make()
     capture(rg, "one", "1", id="conversation-7")
@@ -235,13 +226,6 @@ async def test_run_that_is_given_to_score_replaces_the_stored_one_and_no_capture
     capture(rg, "two", "2", id="x")
     assert stored(rg) == [(None, "one", None, [], "second", "ok"), whole("x", "two", "2")]
     assert rg.store.run("x").question == "one", "a run's own id comes first"
-
-
-async def test_scores_are_found_by_both_ids(make):
-    rg = make(scorers=("utility",))
-    run = capture(rg, "two", "2", id="x")
-    assert {score.run_id for score in await rg.score(run)} == {run.id}
-    assert {score.run_id for score in rg.scores("x")} == {run.id}
 
 
 def test_ids_of_many_threads(make):

@@ -6,10 +6,8 @@ import pytest
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 from support.scripted_pipeline import ListSink
-from typer.testing import CliRunner
 
 from ragguard import Passage, RagGuard
-from ragguard.cli.app import app
 from ragguard.errors import InvalidInput
 
 
@@ -73,18 +71,6 @@ async def test_run_outside_the_score_rate_is_scored_on_demand(make):
     for run in rg.runs():
         assert {score.name for score in await rg.score(run)} >= {"utility"}
     assert len(scored(rg)) == 3
-
-
-def test_run_outside_the_score_rate_is_scored_by_the_command_line(make, tmp_path, monkeypatch):
-    rg = make(score_rate=0.0)
-    capture(rg, 2)
-    rg.close()
-    engine = ScriptedEngine(label=lambda text, label: 0.4)
-    monkeypatch.setattr("ragguard.engines.connect.open_engine", lambda *args, **more: engine)
-    path = str(tmp_path / "s.db")
-    done = CliRunner().invoke(app, ["score", path, "--store", path, "--scorers", "utility"])
-    assert done.exit_code == 0, done.output
-    assert len(scored(make())) == 2
 
 
 def test_sinks_hear_of_what_is_kept_without_a_score(make):

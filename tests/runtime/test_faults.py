@@ -47,18 +47,6 @@ def test_each_kind_is_said_once_and_all_are_counted(caplog):
     assert [record.getMessage().split(" ")[0] for record in caplog.records] == ["Hooks.hook", "Hooks.hook"]
 
 
-def test_kinds_without_end_are_not_remembered_without_end():
-    faults = Faults()
-    logging.getLogger("ragguard.capture").disabled = True
-    try:
-        for n in range(1000):
-            faults.note(f"place {n}", ValueError())
-    finally:
-        logging.getLogger("ragguard.capture").disabled = False
-    assert faults.count == 1000
-    assert len(faults._known) == 100
-
-
 def test_an_error_without_words_is_told_by_its_kind():
     assert describe(ValueError("no")) == "ValueError: no"
     assert describe(TimeoutError()) == "TimeoutError"

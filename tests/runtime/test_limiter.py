@@ -9,11 +9,9 @@ from functools import partial
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.polling import aeventually
 from support.scripted_engine import ScriptedEngine
 
 from ragguard.guard import DistractorGuard
-from ragguard.guard.judge import AT_ONCE
 from ragguard.runtime import limiter
 from ragguard.runtime.limiter import LEAST, Limiter, WorkWindow, in_parallel
 
@@ -71,27 +69,6 @@ async def test_limiter_grants_oversized_request_alone(visitors):
     await visitors.go("a")
     assert visitors.inside == ["huge"]
     await visitors.go("huge")
-    assert visitors.inside == ["c"]
-
-
-async def test_limiter_forgets_a_caller_that_stops_waiting(visitors):
-    await visitors.come(a=6, b=10, c=4)
-    visitors.tasks["b"].cancel()
-    await visitors.settle()
-    assert visitors.inside == ["a", "c"]
-    await visitors.go("a")
-    await visitors.go("c")
-    await visitors.come(all=10)
-    assert visitors.inside == ["all"]
-
-
-async def test_limiter_takes_back_the_slot_of_a_caller_cancelled_on_entry(visitors):
-    await visitors.come(a=10, b=10, c=10)
-    visitors.going["a"].set()
-    while visitors.inside:
-        await asyncio.sleep(0)
-    visitors.tasks["b"].cancel()
-    await visitors.settle()
     assert visitors.inside == ["c"]
 
 
@@ -162,47 +139,6 @@ def test_whatever_is_cancelled_no_slot_is_lost_and_none_given_twice(size, caller
             pass
 
     asyncio.run(run())
-
-
-def test_a_caller_whose_loop_was_closed_under_it_gives_its_slot_back():
-    limiter, waiting = Limiter(1), []
-
-    async def wait() -> None:
-        async with limiter.admitted():
-            pass
-
-    async def leave_it_behind() -> None:
-        abandoned = wait()
-        abandoned.send(None)
-        waiting.append(abandoned)
-
-    async def hold() -> None:
-        async with limiter.admitted():
-            await asyncio.to_thread(asyncio.run, leave_it_behind())
-        waiting.pop().close()
-        async with asyncio.timeout(10), limiter.admitted():
-            pass
-
-    asyncio.run(hold())
-
-
-async def test_a_guard_puts_no_more_before_an_engine_than_it_can_take():
-    """The rest would be prompts that stand about until their budgets end."""
-    hanging = ScriptedEngine(gate=asyncio.Event())
-    guard = DistractorGuard(hanging, budget_ms=20_000)
-    passages = [f"Passage {n}." for n in range(64)]
-    callers = [asyncio.create_task(guard.aprune(f"query {n}", passages)) for n in range(20)]
-
-    def asked():
-        return sum(len(call.prompts) for call in hanging.calls)
-
-    await aeventually(lambda: asked() >= 2 * AT_ONCE)
-    for _ in range(100):
-        await asyncio.sleep(0)
-    assert asked() == 2 * AT_ONCE
-    for caller in callers:
-        caller.cancel()
-    await asyncio.gather(*callers, return_exceptions=True)
 
 
 def test_a_loop_that_has_ended_is_not_kept():

@@ -29,13 +29,6 @@ def test_every_job_is_done_by_at_most_so_many_daemons():
         pool.submit(job, 1)
 
 
-def test_as_many_jobs_run_at_once_as_there_may_be_threads():
-    pool, together = DaemonThreads(4, "some"), threading.Barrier(4)
-    jobs = [pool.submit(together.wait, 20) for _ in range(4)]
-    assert sorted(job.result(20) for job in jobs) == [0, 1, 2, 3]
-    pool.shutdown()
-
-
 def test_error_of_a_job_reaches_its_caller_and_the_thread_goes_on():
     pool = DaemonThreads(1, "some")
     with pytest.raises(SystemExit):
@@ -129,27 +122,6 @@ async def test_cancelling_here_cancels_there():
     with pytest.raises(asyncio.CancelledError):
         await task
     assert await asyncio.to_thread(cancelled.wait, 10)
-
-
-def test_a_loop_that_is_closed_under_it_does_no_harm(caplog):
-    loop = BackgroundLoop("background")
-    go, done = threading.Event(), threading.Event()
-
-    async def long():
-        await asyncio.to_thread(go.wait, 10)
-        done.set()
-
-    async def host():
-        waiting = loop.within(long())
-        waiting.send(None)  # begun, and never awaited to its end: the host went away
-        return waiting
-
-    abandoned = asyncio.run(host())
-    go.set()
-    assert done.wait(10)
-    assert loop.run(where(), 10) == "background"
-    assert "exception calling callback" not in caplog.text
-    abandoned.close()
 
 
 def test_background_loop_starts_anew_in_a_child():

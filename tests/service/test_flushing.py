@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 import sys
-import threading
 
 import pytest
-from support.otlp_receiver import otlp_receiver
 from support.polling import eventually
 from support.program import run_program
 from support.runs import a_run
@@ -16,14 +13,12 @@ from support.scripted_pipeline import ScriptedSettings
 
 from ragguard import Passage, RagGuard
 from ragguard.errors import EngineRejected, EngineUnreachable
-from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.service.configuration import Configuration
 from ragguard.service.delivery import Undelivered
 from ragguard.service.flushing import Report
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.reader import StoreReader
 from ragguard.storage.sqlite.store import Store
-from ragguard.telemetry.back_ends import PhoenixSink
 
 
 @pytest.fixture
@@ -64,28 +59,18 @@ def rejecting(label_probs):
          "1 open"),
         (Report(False, captured=3, scored=1, pending=2, retrying=1, cause_retrying="away"),
          "not everything is scored: 1 scored; 2 pending; 1 of them failed for now and tried again (away)"),
-        (Report(False, captured=1, pending=1, cause_pending="no connection"),
-         "not everything is scored: 1 pending (no connection)"),
         (Report(False, captured=1, scored=1, undelivered=(Undelivered("scored runs to PhoenixSink", 1, "down"),)),
          "not everything was delivered: 1 scored; 1 scored runs to PhoenixSink not delivered (down)"),
         (Report(False, captured=2, scored=2, delivering=2, sinks_under_way=("Slow", "Slower")),
          "not everything was delivered: 2 scored; 2 scored runs not yet delivered to Slow, Slower"),
-        (Report(False, undelivered=(Undelivered("runs to http://gpu:4318", 1, "413"),), sent_to="http://gpu:4318"),
-         "not everything was delivered: 1 runs to http://gpu:4318 not delivered (413)"),
-        (Report(True, delivered=2), "everything is delivered: 2 of an earlier process"),
         (Report(True, delivered=2, sent_to="http://gpu:4318"),
          "everything is delivered: 2 sent to http://gpu:4318, which scores them"),
-        (Report(False, delivering=1), "not everything was delivered: 1 scored runs not yet delivered to the sinks"),
         (Report(False, captured=1, scored=1, lost=2), "not everything is stored: 1 scored; 2 events or runs lost"),
         (Report(False, captured=1, scored=1, files_lost=1),
          "not everything is stored: 1 scored; 1 times the store's file was moved, deleted or replaced, and begun anew"),
-        (Report(False, captured=1, scored=1, degraded=True),
-         "not everything is stored: 1 scored; the disk takes nothing now, and what was captured waits in memory"),
         (Report(False, captured=9, scored=2, dropped=7),
          "not everything is scored: 2 scored; 7 let go unscored, as more waited than queue_size "
          "allows without a store"),
-        (Report(True, captured=3, scored=3, empty=1),
-         "everything is scored and stored: 3 scored; 1 in which nothing was retrieved"),
         (Report(True, captured=2, unscored=2), "everything is stored: 2 kept without a score"),
         (Report(True, unsampled=4), "nothing was captured by this RagGuard: 4 not captured, as sample_rate wants it"),
         (Report(True, open=1), "no run has ended: 1 open"),
@@ -97,35 +82,6 @@ def rejecting(label_probs):
 )  # fmt: skip
 def test_each_outcome_reads_as_a_sentence(report, sentence):
     assert str(report) == f"{sentence} (0.0 s)"
-
-
-@pytest.mark.usefixtures("users_attempts")
-def test_an_engine_that_is_not_there_is_logged_before_it_is_given_up(make):
-    rg, logged, warnings = make("http://127.0.0.1:9/v1"), threading.Event(), []
-
-    class Watch(logging.Handler):
-        def emit(self, record):
-            if "does not answer" in record.getMessage():
-                warnings.append(record.getMessage())
-                logged.set()
-
-    handler = Watch()
-    logging.getLogger("ragguard").addHandler(handler)
-    try:
-        run = capture(rg)
-        assert logged.wait(10)
-        report = rg.flush(0.2)
-        assert not report
-        if not report.retrying:
-            assert "1 pending (EngineUnreachable: " in str(report)
-        assert not rg.failures(run), (
-            "it was logged at the first failed call, while the engine is still asked again"
-        )
-    finally:
-        logging.getLogger("ragguard").removeHandler(handler)
-    (warning,) = warnings
-    assert "127.0.0.1:9" in warning
-    assert "ragguard doctor" in warning
 
 
 def test_report_names_the_cause_of_a_failure_that_is_retried(make, caplog):
@@ -177,67 +133,6 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert "'search'" not in str(rg.flush(5))
 
 
-@pytest.mark.parametrize("error", [EngineUnreachable("nobody"), EngineRejected("no such model")])
-async def test_run_that_is_given_and_not_scored_brings_no_advice_to_attach_callbacks(make, error):
-    def fails(*args, **kwargs):
-        raise error
-
-    rg = make(rejecting(fails))
-    assert not await rg.score(a_run())
-    report = str(rg.flush(0.2))
-    assert "1 pending" in report or "1 with scores that failed for good" in report
-    assert "RagGuardCallback" not in report
-    assert "waits for the thread" not in report
-
-
-def test_runs_that_were_not_sampled_are_told_as_not_captured(make):
-    rg = make(sample_rate=0.0)
-    capture(rg, 3)
-    report = rg.flush(5)
-    assert str(report).startswith(
-        "nothing was captured by this RagGuard: 3 not captured, as sample_rate wants it"
-    )
-    assert report.captured == report.scored == 0
-
-
-def test_run_without_scorers_is_stored_and_not_reported_as_scored(make):
-    rg = make(scorers=())
-    capture(rg, 3)
-    report = rg.flush(10)
-    assert report
-    assert (report.scored, report.unscored) == (0, 3)
-    assert str(report).startswith("everything is stored: 3 kept without a score")
-
-
-def test_runs_that_memory_lets_go_are_warned_about_with_their_number_and_the_way_out(make, caplog):
-    gate = threading.Event()
-    engine = ScriptedEngine(label=lambda text, label: 0.4)
-    answer = engine.label_probs
-
-    async def slow(*args, **kwargs):
-        import asyncio
-
-        while not gate.is_set():
-            await asyncio.sleep(0.001)
-        return await answer(*args, **kwargs)
-
-    engine.label_probs = slow
-    rg = make(engine, queue_size=2, concurrency=1)
-    capture(rg, 20)
-    assert rg.flush(0.1).dropped > 0
-    gate.set()
-    report = rg.flush(10)
-    assert not report
-    assert report.scored + report.dropped == 20
-    assert str(report).startswith("not everything is scored: ")
-    assert "let go unscored, as more waited than queue_size allows" in str(report)
-    assert "not known in time" not in str(report)
-    warned = [one.getMessage() for one in caplog.records if "let go unscored" in one.getMessage()]
-    assert len(warned) == 1
-    assert "more than 2 waited" in warned[0]
-    assert "give RagGuard a store" in warned[0]
-
-
 def test_scores_failures_and_delete_take_the_run_itself(make):
     rg = make()
     handle = capture(rg)
@@ -249,38 +144,6 @@ def test_scores_failures_and_delete_take_the_run_itself(make):
         rg.scores(7)
     assert rg.delete(run)
     assert not rg.delete(handle)
-
-
-def test_a_phoenix_that_is_down_is_in_the_sentence_for_annotations_and_spans(make, monkeypatch):
-    monkeypatch.setattr("ragguard.telemetry.otlp.EXPORT_S", 0.5)
-    once = RetrySchedule(1, first=0.5, longest=8.0, jitter=(1.0, 1.0))
-    monkeypatch.setattr("ragguard.telemetry.back_ends.ATTEMPTS", once)
-    rg = make(sinks=[PhoenixSink("http://127.0.0.1:9")])
-    capture(rg, 2)
-    report = rg.flush(10)
-    assert not report
-    assert report.scored == 2
-    assert str(report).startswith(
-        "not everything was delivered: 2 scored; 2 scored runs to PhoenixSink not delivered"
-    )
-    assert "Is Phoenix running there?" in str(report)
-    assert "spans to http://127.0.0.1:9 not delivered" in str(report)
-    assert "spans to http://127.0.0.1:9 not delivered" in str(rg.close(5))
-
-
-def test_spans_that_a_full_batch_processor_drops_are_counted(make, monkeypatch):
-    monkeypatch.setenv("OTEL_BSP_MAX_QUEUE_SIZE", "2")
-    monkeypatch.setenv("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", "2")
-    with otlp_receiver() as collector:
-        rg = make(otlp=collector.url)
-        with rg.run("who?") as run:
-            for hop in range(30):
-                run.retrieved(f"hop {hop}", [Passage(f"Nordvik is firm {hop}")])
-        report = rg.flush(20)
-        arrived = len(collector.spans)
-    undelivered = sum(one.count for one in report.undelivered)
-    assert undelivered + arrived == 2 + 2 * 30
-    assert bool(report) is (undelivered == 0)
 
 
 def test_runs_in_which_nothing_was_retrieved_are_counted(make):

@@ -3,9 +3,6 @@
 import asyncio
 import threading
 import time
-from functools import partial
-from itertools import count
-from types import SimpleNamespace
 
 import pytest
 from support.counting import calls_counted
@@ -266,25 +263,6 @@ async def test_full_durability_waits_where_code_can_wait(start):
     assert store.counts["events_unconfirmed"] == 0
 
 
-async def test_a_run_that_is_cancelled_does_not_wait_for_the_disk(start):
-    store = SlowStore()
-    intake, _ = start(store, durability="full")
-    ran = asyncio.Event()
-
-    async def work():
-        async with RunHandle(
-            Recorder(intake), "who?", written=intake.written, not_awaited=intake.not_awaited
-        ):
-            ran.set()
-            await asyncio.Event().wait()
-
-    task = asyncio.ensure_future(work())
-    await ran.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-
 def test_full_durability_says_where_the_disk_did_not_take_it(start, caplog):
     intake, store = start(DeadDisk(), durability="full")
     put(intake, a_run())
@@ -398,27 +376,6 @@ def test_closing_writes_what_is_in(start):
     assert store.run_count() == 200
     with pytest.raises(Closed):
         intake.do(lambda: None).result(1)
-
-
-def test_the_tick_comes_now_and_then_also_while_events_always_wait(start, tmp_path):
-    class BusyStore(Store):
-        """A store whose every batch leaves more events behind."""
-
-        def write(self, batch):
-            put(intake, a_run(f"r{next(numbers)}"))
-            return super().write(batch)
-
-    ticks, numbers = [], count()
-    listener = SimpleNamespace(
-        started=lambda: None,
-        stored=lambda changed, ended: None,
-        tick=lambda: ticks.append(len(intake._queue)),
-    )
-    intake, store = start(BusyStore(tmp_path / "s.db"), listener=listener, tick_seconds=0.02)
-    put(intake, a_run("first"))
-    eventually(lambda: len(ticks) >= 5)
-    store.write = partial(Store.write, store)
-    assert all(ticks[1:])  # events waited whenever the tick came
 
 
 HUNDRED_THOUSAND = """

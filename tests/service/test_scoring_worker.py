@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support.child import in_child
 from support.fake_model import FakeModel
 from support.misbehaving_server import MisbehavingServer, Reply
 from support.polling import aeventually, eventually
@@ -19,11 +18,11 @@ from support.reader import reader
 from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
-from ragguard import Passage, RagGuard, world
+from ragguard import Passage, RagGuard
 from ragguard.capture.events import RunEnded, StepAmended, StepEnded
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Coalesce
-from ragguard.errors import EngineUnreachable, InvalidInput
+from ragguard.errors import EngineUnreachable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
@@ -132,12 +131,6 @@ def test_with_when_run_nothing_is_scored_before_the_end(make):
     assert service.flush(10)
     assert pipeline.seen_open == []
     assert service.store.scores("open") == []
-
-
-@pytest.mark.parametrize("wrong", ["hop", "", None, True, "STEP"])
-def test_another_word_for_when_is_refused(wrong, tmp_path):
-    with pytest.raises(InvalidInput, match="when"):
-        RagGuard(when=wrong, store=tmp_path / "s.db")
 
 
 def test_steps_of_one_turn_are_one_look(make):
@@ -441,12 +434,6 @@ async def errors(rg, run):
     return {failure.error for failure in found}, {failure.will_retry for failure in found}
 
 
-async def test_a_healthy_server_scores(rg):
-    run = capture(rg)
-    assert await rg.aflush(20)
-    assert {"utility", "udcg"} <= {score.name for score in rg.scores(run.id)}
-
-
 async def test_a_server_that_is_away_is_a_failure_and_its_runs_are_scored_when_it_is_back(server, tmp_path):
     # Without the layer that repeats calls, so that the service's own patience is what is seen.
     engine = Coalesce(open_engine(server.url))
@@ -463,25 +450,6 @@ async def test_a_server_that_is_away_is_a_failure_and_its_runs_are_scored_when_i
     assert {s.name for s in rg.scores(while_away.id)} == {s.name for s in rg.scores(first.id)}
     await rg.aclose(2)
     await engine.aclose()
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [Reply({"choices": []}), Reply({"error": {"message": "no such parameter"}}, 400)],
-    ids=["empty", "refused"],
-)
-async def test_an_answer_that_is_none_is_a_failure_for_good(rg, server, reply):
-    capture(rg, "before?")
-    assert await rg.aflush(20)
-    healthy, server.handler = server.handler, lambda request: reply
-    run = capture(rg, "while it talks nonsense?")
-    assert await rg.aflush(30)
-    assert rg.scores(run.id) == []
-    assert (await errors(rg, run))[1] == {False}
-    server.handler = healthy
-    after = capture(rg, "after?")
-    assert await rg.aflush(20)
-    assert rg.scores(after.id)
 
 
 @pytest.mark.parametrize(
@@ -510,16 +478,6 @@ async def test_a_disturbance_of_a_server_that_has_answered_costs_no_run(server, 
     await engine.aclose()
 
 
-async def test_a_server_that_breaks_off_now_and_then_costs_nothing(rg, server):
-    capture(rg, "before?")
-    assert await rg.aflush(20)
-    server.script([Reply(status=503), Reply(reset_after=-1), Reply("{", reset_after=1)])
-    run = capture(rg, "on the way?")
-    assert await rg.aflush(60)
-    assert rg.scores(run.id)
-    assert rg.failures(run.id) == []
-
-
 async def test_a_server_that_hangs_does_not_hold_up_flush_and_close(rg, server):
     capture(rg, "before?")
     assert await rg.aflush(20)
@@ -530,25 +488,3 @@ async def test_a_server_that_hangs_does_not_hold_up_flush_and_close(rg, server):
         report = await rg.aclose(0.3)
     assert report.pending == 1
     assert run.id
-
-
-def test_nano_works_in_a_worker_that_was_forked_while_it_computed(tmp_path):
-    case = world.cases(1, seed=3, hops=1)[0]
-    rg = RagGuard("nano", store=tmp_path / "s.db", scorers=("utility",))
-
-    def work(question):
-        with rg.run(question) as run:
-            run.retrieved(question, [*case.gold, *case.distractors[:6]])
-        return run
-
-    for number in range(10):
-        work(f"{case.question} {number}")
-
-    def worker():
-        run = work("in the child?")
-        return bool(rg.flush(60)) and bool(rg.scores(run.id))
-
-    for _ in range(3):
-        in_child(worker)
-    assert rg.flush(60)
-    assert rg.close(10)

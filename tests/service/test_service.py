@@ -24,7 +24,6 @@ from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.service.configuration import Configuration
 from ragguard.service.service import in_each_process
 from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.storage.sqlite.store import Store
 
 QUICK = RetrySchedule(attempts=3, first=0.01, longest=0.05)
 
@@ -246,16 +245,6 @@ def test_flush_does_not_wait_for_an_attempt_that_is_too_far_away(make):
     assert report.pending == 1
 
 
-def test_a_fault_of_a_scorer_is_a_failure_and_not_an_end(make, caplog):
-    service = make(
-        ScriptedPipeline(fault=lambda run: ZeroDivisionError("a bug") if run.id == "bad" else None)
-    )
-    capture(service, a_run("bad"), a_run("good"))
-    assert service.flush(10)
-    assert [failure.error for failure in service.store.failures("bad")] == ["ZeroDivisionError"]
-    assert len(service.store.scores("good")) == 3
-
-
 def test_a_number_that_is_none_is_a_failure(make):
     service = make(ScriptedPipeline(value=float("nan")))
     capture(service, a_run())
@@ -295,24 +284,6 @@ def test_sink_that_fails_or_whose_own_work_is_cancelled_stops_nobody_and_is_coun
     assert len(good.got) == 2
     assert service.store.counts["sink_failures"] == 2
     assert caplog.text.count("ListSink failed") == 1
-
-
-def test_a_sink_whose_methods_are_no_coroutines_and_fail_stops_nobody_either(make):
-    class Plain:
-        def submit(self, scored):
-            raise RuntimeError("no")
-
-        def aclose(self):
-            raise RuntimeError("no")
-
-    good = ListSink()
-    service = make(sinks=[Plain(), good])
-    capture(service, a_run())
-    assert [one.count for one in service.flush(10).undelivered] == [1]
-    assert len(good.got) == 1
-    service.close(5)
-    assert good.closed == 1
-    assert service.store.counts["sink_failures"] == 2
 
 
 @pytest.mark.parametrize(
@@ -402,21 +373,6 @@ def test_references_may_be_found_by_a_coroutine_or_not_at_all(make, function, ex
     assert service.flush(10)
     assert service.store.run("r1").references == expected
     assert service.store.failures("r1") == []
-
-
-def test_references_that_cannot_be_found_are_a_failure_and_the_rest_is_scored(make):
-    def references(question):
-        raise LookupError("no such table")
-
-    service = make(references=references)
-    run = a_run()
-    run.references = None
-    capture(service, run)
-    assert service.flush(10)
-    assert [(failure.scorer, failure.error) for failure in service.store.failures("r1")] == [
-        ("references", "LookupError")
-    ]
-    assert len(service.store.scores("r1")) == 3
 
 
 def test_redaction_comes_before_anything_is_written(make, tmp_path):
@@ -518,27 +474,6 @@ def test_close_that_could_not_finish_logs_its_report(make, tmp_path, caplog):
     assert not report
     assert f"closed, but {report}" in caplog.text
     assert "not everything is scored: 3 pending" in caplog.text
-
-
-def test_close_that_finished_logs_nothing(make, tmp_path, caplog):
-    service = make(path=tmp_path / "s.db")
-    capture(service, a_run())
-    assert service.close(30)
-    assert "closed, but" not in caplog.text
-
-
-def test_scoring_that_ends_after_the_close_is_no_error(make, tmp_path, caplog):
-    service = make(ScriptedPipeline(gate=threading.Event()), path=tmp_path / "s.db")
-    capture(service, a_run())
-    assert service.scripted.entered.wait(10)
-    service.intake.close(
-        10
-    )  # as where the scorer's loop is held up, so that nothing there is cancelled in time
-    service.scripted.gate.set()
-    eventually(lambda: not service._worker._tasks)
-    assert "scoring failed" not in caplog.text
-    assert "make a new RagGuard" not in caplog.text
-    assert Store(tmp_path / "s.db").run("r1").status == "ok"
 
 
 async def test_scoring_after_the_end_says_so(make):
@@ -720,14 +655,6 @@ def test_a_timeout_that_is_none_is_refused(make, call, timeout):
         getattr(service, call)(timeout)
 
 
-def test_runs_may_be_open_without_any_limit(make):
-    service = make(retry=QUICK, run_ttl=float("inf"), tick_seconds=0.01)
-    capture(service, a_run())
-    assert service.flush(10)
-    service.intake.do(service.tick).result(10)
-    assert service.faults.count == 0
-
-
 # A clock that is set, a file that goes
 
 
@@ -744,20 +671,6 @@ def test_a_clock_that_is_set_delays_nothing_and_hides_nothing_from_flush(make, m
     assert (report.complete, report.scored, report.pending, report.open) == (True, 21, 0, 1)
     service.store.housekeep(run_ttl=3600)
     assert service.store.left().open == 1
-
-
-def test_runs_of_a_process_whose_clock_was_ahead_are_due_at_once(make, tmp_path, monkeypatch):
-    ahead = time.time_ns() + 86_400_000_000_000
-    monkeypatch.setattr("ragguard.storage.sqlite.writing.now_ns", lambda: ahead)
-    first = Store(tmp_path / "s.db")
-    for event in as_events(a_run()):
-        first.record([event])
-    first.close()
-    monkeypatch.undo()
-    service = make()
-    capture(service, a_run("after"))
-    assert service.flush(10)
-    assert service.store.scores("r1")
 
 
 @pytest.mark.parametrize("fate", ["deleted", "moved"])
@@ -793,21 +706,6 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     lock.execute("COMMIT")
     lock.close()
     eventually(lambda: StoreReader(tmp_path / "s.db").run("meanwhile"))
-
-
-def test_flush_tries_a_disk_that_failed_again(make, tmp_path, monkeypatch):
-    """It is also tried every few seconds, but nobody who asks should be told of a fault that is over."""
-    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
-    service = make(retry=QUICK, tick_seconds=600.0, run_ttl=3e9)  # the runs began in 1970
-    capture(service, a_run("before"))
-    assert service.flush(10)
-    with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
-        other.execute("BEGIN IMMEDIATE")
-        capture(service, a_run("meanwhile"))
-        assert service.flush(0.3).degraded
-    report = service.flush(30)
-    assert report
-    assert not report.degraded
 
 
 @pytest.mark.parametrize("full", [False, True])

@@ -77,40 +77,6 @@ def test_error_of_a_scorer_is_a_failure_of_that_scorer_alone(error):
         assert (failure.scorer, failure.error) == ("raising", raised)
 
 
-def test_a_scorer_whose_own_task_was_cancelled_has_failed():
-    class Cancelling:
-        name, version = "cancelling", "1"
-
-        async def score(self, view, ask):
-            other = asyncio.ensure_future(asyncio.Event().wait())
-            other.cancel()
-            await other
-
-    rg, run, report = flushed(scorers=["utility", Cancelling()])
-    with rg:
-        assert report.pending == 0
-        assert {score.scorer for score in rg.scores(run)} == {"utility"}
-        assert [one.scorer for one in rg.failures(run)] == ["cancelling"]
-
-
-def test_results_that_raise_as_they_are_read_are_a_failure_of_their_scorer():
-    class Lazy:
-        name, version = "lazy", "1"
-
-        async def score(self, view, ask):
-            def results():
-                raise SystemExit(3)
-                yield
-
-            return results()
-
-    rg, run, report = flushed(scorers=["utility", Lazy()])
-    with rg:
-        assert report.pending == 0
-        assert {score.scorer for score in rg.scores(run)} == {"utility"}
-        assert [(one.scorer, one.error) for one in rg.failures(run)] == [("lazy", "SystemExit")]
-
-
 @each_error
 def test_error_of_a_sink_is_counted_and_the_run_is_scored(error, caplog):
     sink = RaisingSink(error)
@@ -224,13 +190,6 @@ def test_no_scorer_is_started_and_the_report_tells_the_truth(tmp_path, kept):
         "['ragguard-writer']",
     ]
     assert done.stderr == ""
-
-
-def test_nothing_is_dropped_for_want_of_a_scorer():
-    with RagGuard(ScriptedEngine(), scorers=(), store=None, queue_size=2) as rg:
-        capture(rg, 50)
-        report = rg.flush(30)
-        assert (report.captured, report.dropped, len(rg.runs())) == (50, 0, 50)
 
 
 def test_runs_that_another_process_has_to_score_are_left_to_it(tmp_path):
