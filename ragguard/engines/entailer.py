@@ -119,29 +119,21 @@ def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
 
     A class that only denies entailment is counted as neutral: it does not claim a contradiction.
     """
-    table = np.zeros((len(labels), len(RELATIONS)))
-    for index, label in labels.items():
-        name = label.casefold()
-        negated = "not" in name or "non" in name
-        relation = next(
-            (r for r, word in enumerate(("entail", "neutral", "contradict")) if word in name), None
+    names = [labels.get(index, "").casefold() for index in range(len(labels))]
+    table = np.zeros((len(names), len(RELATIONS)))
+    for index, name in enumerate(names):
+        for relation, word in enumerate(("entail", "neutral", "contradict")):
+            denied = relation == 0 and ("not" in name or "non" in name)
+            table[index, 1 if denied else relation] += word in name
+    if table[:, 0].sum() != 1 or (table.sum(axis=1) != 1).any() or table.sum(axis=0).max() > 1:
+        named = ", ".join(label for _, label in sorted(labels.items()))
+        raise InvalidInput(
+            f"labels of {model}",
+            named,
+            "names that say entailment, neutral and contradiction; where the model's config has no such names "
+            "in `id2label`, give them in its order, as `labels=('contradiction', 'neutral', 'entailment')`",
         )
-        if relation is None or not 0 <= index < len(labels):
-            raise _unknown_labels(labels, model)
-        table[index, 1 if negated and relation == 0 else relation] = 1.0
-    if table[:, 0].sum() != 1 or table.sum(axis=0).max() > 1:
-        raise _unknown_labels(labels, model)
     return table
-
-
-def _unknown_labels(labels: Mapping[int, str], model: str) -> InvalidInput:
-    named = ", ".join(label for _, label in sorted(labels.items()))
-    return InvalidInput(
-        f"labels of {model}",
-        named,
-        "names that say entailment, neutral and contradiction; where the model's config has no such names "
-        "in `id2label`, give them in its order, as `labels=('contradiction', 'neutral', 'entailment')`",
-    )
 
 
 def as_texts(pair: Pair) -> tuple[str, str]:
@@ -178,13 +170,9 @@ class EngineEntailer:
         async def ask(distinct: Sequence[Pair]) -> Entailments:
             rendered = [
                 prompts.render(
-                    "entailment",
-                    cuttable=("first", "second"),
-                    question=pair.question,
-                    first=pair.premise,
-                    second=pair.hypothesis,
+                    "entailment", cuttable=("first", "second"), question=question, first=one, second=other
                 )
-                for pair in distinct
+                for question, one, other in distinct
             ]
             answer = await self._engine.label_probs(rendered, labels, deadline=deadline, priority=priority)
             # Where a model puts no probability on its labels, all three get the same, and the mass is 0.

@@ -6,7 +6,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import cast
 
 from ragguard.engines.base import Engine
 from ragguard.engines.prompts import PromptSet, load_prompts
@@ -45,15 +44,38 @@ class Examined:
 
     async def respond(self, questions: Sequence[Question]) -> Sequence[Answer | RagguardError]:
         """Returns one answer for each question, or the reason for which there is none."""
-        failed = self._verdicts.failed
-        asked = [question for question in questions if _probe(question) not in failed]
-        replaced = [question for question in questions if self._by_likelihood(question)]
-        replies = await self._models.respond(asked) if asked else ()
-        answers = {one: self._with_spread(one, reply) for one, reply in zip(asked, replies, strict=True)}
-        found: dict[Question, Answer | RagguardError] = {**answers}
-        if replaced:
-            found |= await self._relevances(cast(Sequence[LabelQuestion], replaced))
-        return [found.get(one) or self._verdicts.error(_probe(one)) for one in questions]
+        asked = {question: self._instead(question) for question in questions}
+        wanted = list(dict.fromkeys(one for ones in asked.values() for one in ones))
+        replies = dict(zip(wanted, await self._models.respond(wanted) if wanted else (), strict=True))
+        return [self._answer(question, [replies[one] for one in asked[question]]) for question in questions]
+
+    def _instead(self, question: Question) -> tuple[Question, ...]:
+        """Returns what is asked in place of a question: itself; the likelihood of its query with and without the
+        passage; or nothing, where its probe failed."""
+        probe = _probe(question)
+        if probe not in self._verdicts.failed:
+            return (question,)
+        if not (probe == "relevance" and self._verdicts.relevance_by_likelihood):
+            return ()
+        assert isinstance(question, LabelQuestion)
+        subject, who = question.subject, question.who
+        return (
+            query_likelihood(self._prompts, subject.query, *subject.passages, who=who),
+            query_likelihood(self._prompts, subject.query, who=who),
+        )
+
+    def _answer(
+        self, question: Question, replies: Sequence[Answer | RagguardError]
+    ) -> Answer | RagguardError:
+        if not replies:
+            return self._verdicts.error(_probe(question))
+        if len(replies) == 1:
+            return self._with_spread(question, replies[0])
+        given, alone = replies
+        if not (isinstance(given, TextAnswer) and isinstance(alone, TextAnswer)):
+            return given if isinstance(given, RagguardError) else alone
+        p = probability(self._verdicts, query_gain(given.logprobs, alone.logprobs))
+        return LabelAnswer((p, 1.0 - p), "likelihood", truncated=given.truncated, usage=given.usage)
 
     def _with_spread(self, question: Question, answer: Answer | RagguardError) -> Answer | RagguardError:
         spread = self._verdicts.spread.get(_probe(question), 0.0)
@@ -63,29 +85,6 @@ class Examined:
             spread *= sum(answer.p) ** 2 / max(math.hypot(*answer.p), 1e-300)
         stated = answer.stderr or (0.0,) * len(answer.p)
         return replace(answer, stderr=tuple(max(error, spread) for error in stated))
-
-    def _by_likelihood(self, question: Question) -> bool:
-        return self._verdicts.relevance_by_likelihood and _probe(question) == "relevance"
-
-    async def _relevances(self, questions: Sequence[LabelQuestion]) -> dict[Question, LabelAnswer]:
-        """Estimates relevance for each question from the likelihood of its query, with and without the passage."""
-        given = [
-            query_likelihood(self._prompts, one.subject.query, *one.subject.passages, who=one.who)
-            for one in questions
-        ]
-        alone = [query_likelihood(self._prompts, one.subject.query, who=one.who) for one in questions]
-        wanted = list(dict.fromkeys([*given, *alone]))
-        replies = dict(
-            zip(wanted, cast(Sequence[TextAnswer], await self._models.respond(wanted)), strict=True)
-        )
-        found: dict[Question, LabelAnswer] = {}
-        for question, with_it, without in zip(questions, given, alone, strict=True):
-            text = replies[with_it]
-            p = probability(self._verdicts, query_gain(text.logprobs, replies[without].logprobs))
-            found[question] = LabelAnswer(
-                (p, 1.0 - p), "likelihood", truncated=text.truncated, usage=text.usage
-            )
-        return found
 
 
 def probability(verdicts: Verdicts, gain: float) -> float:
