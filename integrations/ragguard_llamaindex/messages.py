@@ -183,21 +183,20 @@ def watch(response: StreamingResponse | AsyncStreamingResponse, on_end: OnEnd, i
     streamed = StreamedAnswer(on_end, inside)
     generator: Generator[Any, None, None] | AsyncGenerator[Any, None]
     if isinstance(response, StreamingResponse):
-        generator = response.response_gen = _listen(response.response_gen, streamed, streamed.token)
+        generator = response.response_gen = _listen(response.response_gen, streamed)
     else:
-        generator = response.response_gen = _alisten(response.response_gen, streamed, streamed.token)
+        generator = response.response_gen = _alisten(response.response_gen, streamed)
     # A generator that was never started runs no code when it is garbage-collected.
-    streamed.gone = weakref.finalize(generator, streamed.end, "cancelled")
-    streamed.gone.atexit = False
+    weakref.finalize(generator, streamed.end, "cancelled").atexit = False
 
 
 def watch_chat(response: StreamingAgentChatResponse, on_end: OnEnd) -> StreamedAnswer:
     """Puts a listener between a chat's stream, which is about to be read in the background, and its reader."""
     streamed = StreamedAnswer(on_end)
     if response.chat_stream is not None:
-        response.chat_stream = _listen(response.chat_stream, streamed, streamed.chat)
+        response.chat_stream = _listen(response.chat_stream, streamed)
     if response.achat_stream is not None:
-        response.achat_stream = _alisten(response.achat_stream, streamed, streamed.chat)
+        response.achat_stream = _alisten(response.achat_stream, streamed)
     return streamed
 
 
@@ -205,41 +204,35 @@ class StreamedAnswer:
     """The part of a streamed answer that its reader has been given so far; `with` it the end of the block is reported
     as the end of the stream."""
 
-    __slots__ = ("_last", "_on_end", "_texts", "gone", "inside")
+    __slots__ = ("_last", "_on_end", "_texts", "inside")
 
     def __init__(self, on_end: OnEnd, inside: Inside = nullcontext) -> None:
         self._on_end: OnEnd | None = on_end
         self.inside = inside
         self._texts: list[str] = []
         self._last: object = None
-        self.gone: weakref.finalize[..., Any] | None = None
 
     @property
     def ended(self) -> bool:
         """True once the end of the stream was reported."""
         return self._on_end is None
 
-    def token(self, token: object) -> None:
-        """Adds the next piece of the answer. Structured output streams growing objects in place of pieces of text;
-        the last object is the answer."""
-        if isinstance(token, str):
-            self._texts.append(token)
+    def heard(self, piece: object) -> None:
+        """Adds the next piece of the answer: a text, or a chat's message, which has the new text beside the text so
+        far. Structured output streams growing objects; the last one is the answer."""
+        if isinstance(piece, ChatResponse):
+            piece = piece.delta or ""
+        if isinstance(piece, str):
+            self._texts.append(piece)
         else:
-            self._last = token
-
-    def chat(self, response: ChatResponse) -> None:
-        """Adds the next piece of a chat's stream, which has the new text beside the text so far."""
-        self._texts.append(response.delta or "")
+            self._last = piece
 
     def end(self, status: Status = "ok", error: BaseException | None = None) -> None:
         """Reports the end of the stream, once."""
         on_end, self._on_end = self._on_end, None
-        if on_end is None:
-            return
-        if self.gone is not None:
-            self.gone.detach()
-        answer = "".join(self._texts) if self._texts or self._last is None else self._last
-        on_end(answer or None, status, error)
+        if on_end is not None:
+            answer = "".join(self._texts) if self._texts or self._last is None else self._last
+            on_end(answer or None, status, error)
 
     def __enter__(self) -> None: ...
 
@@ -250,9 +243,7 @@ class StreamedAnswer:
 _END: Any = object()
 
 
-def _listen(
-    stream: Iterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
-) -> Generator[Item, None, None]:
+def _listen(stream: Iterator[Item], streamed: StreamedAnswer) -> Generator[Item, None, None]:
     try:
         with streamed:
             while True:
@@ -260,16 +251,14 @@ def _listen(
                     item = next(stream, _END)
                 if item is _END:
                     return
-                listen(item)
+                streamed.heard(item)
                 yield item
     finally:
         if isinstance(stream, Generator):
             stream.close()
 
 
-async def _alisten(
-    stream: AsyncIterator[Item], streamed: StreamedAnswer, listen: Callable[[Item], None]
-) -> AsyncGenerator[Item, None]:
+async def _alisten(stream: AsyncIterator[Item], streamed: StreamedAnswer) -> AsyncGenerator[Item, None]:
     try:
         with streamed:
             while True:
@@ -277,7 +266,7 @@ async def _alisten(
                     item = await anext(stream, _END)
                 if item is _END:
                     return
-                listen(item)
+                streamed.heard(item)
                 yield item
     finally:
         if isinstance(stream, AsyncGenerator):

@@ -188,33 +188,6 @@ async def test_many_cancelled_runs_leave_nothing_behind(recorder, captured):
     assert [one for one in remembered() if not any(one is old for old in before)] == []
 
 
-async def test_ten_concurrent_agents_never_mix(recorder, captured):
-    async def one(number):
-        agent = FunctionAgent(
-            tools=[RetrieverTool.from_defaults(ListRetriever(f"shelf{number}"), name="search")],
-            llm=scripted(
-                [call("search", input=f"{number}a"), call("search", input=f"{number}b")],
-                call("search", input=f"{number}c"),
-                f"answer {number}",
-            ),
-        )
-        await agent.run(user_msg=f"question {number}")
-
-    await asyncio.gather(*(one(number) for number in range(10)))
-    assert len(captured.runs) == 10
-    for run in captured.runs:
-        number = run.question.split()[1]
-        assert run.answer == f"answer {number}"
-        assert sorted((one.query, one.turn) for one in run.steps) == [
-            (f"{number}a", 0),
-            (f"{number}b", 0),
-            (f"{number}c", 1),
-        ]
-        assert {passage.metadata["source"] for one in run.steps for passage in one.passages} == {
-            f"shelf{number}"
-        }
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_forked_child_begins_without_the_open_calls_of_its_parent(recorder, captured):

@@ -13,7 +13,7 @@ from llama_index.core.agent.workflow import FunctionAgent
 from llama_index.core.base.base_retriever import BaseRetriever
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.schema import NodeWithScore, TextNode
-from llama_index.core.tools import QueryEngineTool, RetrieverTool
+from llama_index.core.tools import RetrieverTool
 from llama_index_instrumentation import get_dispatcher
 from llama_index_instrumentation.dispatcher import instrument_tags
 from opentelemetry.sdk.trace import TracerProvider
@@ -23,7 +23,6 @@ from support.foreign import foreign
 from support.guards import guarding
 from support.llamaindex_parts import ListRetriever, Says, call, scripted
 from support.otlp_receiver import otlp_receiver
-from support.scripted_engine import ScriptedEngine
 from support.telemetry import assert_told, exporting, outline
 
 from ragguard import RagGuard, world
@@ -152,36 +151,6 @@ async def test_beside_others_their_spans_are_scored(told, rg, first, name, tree)
     run, scores = await beside(name, told, rg, first)
     assert outline(told[0].spans, "ragguard") == tree
     assert_told(told[0], run, scores, foreign=True)
-
-
-@pytest.fixture
-def scoring(tmp_path):
-    scoring = RagGuard(
-        engine=ScriptedEngine(label=lambda text, label: 0.4), scorers=("utility",), store=tmp_path / "runs.db"
-    )
-    instrument(scoring)
-    yield scoring
-    uninstrument()
-    scoring.close()
-
-
-async def test_an_agents_hops_are_scored_in_the_run_that_the_user_opened(scoring):
-    engine = RetrieverQueryEngine.from_args(ListRetriever(), llm=Says(text="Nordlys"))
-    tool = QueryEngineTool.from_defaults(engine, name="ask")
-    model = scripted(call("ask", input="firm in Oslo"), call("ask", input="founder of Nordlys"), "Ada Berg")
-    async with scoring.run("Who founded the firm in Oslo?", references=["Ada Berg"]) as run:
-        await FunctionAgent(tools=[tool], llm=model).run(user_msg="Who founded it?")
-    assert await scoring.aflush(timeout=30)
-    (got,) = scoring.runs()
-    assert (got.id, got.question, got.references, got.answer) == (
-        run.id, "Who founded the firm in Oslo?", ["Ada Berg"], "Ada Berg",
-    )  # fmt: skip
-    assert [(step.query, step.tool) for step in got.steps] == [
-        ("firm in Oslo", "ask"),
-        ("founder of Nordlys", "ask"),
-    ]
-    udcg = {score.step_id for score in scoring.scores(run.id) if score.name == "udcg"}
-    assert udcg == {step.id for step in got.steps}
 
 
 def guarded_engine(guard):

@@ -8,18 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from openinference.instrumentation.langchain import LangChainInstrumentor
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
 )
 from support.polling import aeventually
-from support.traced import TRACE, documents, exported, ids, instrumented, otlp_json, span
+from support.traced import TRACE, documents, ids, otlp_json, span
 
-import ragguard_langchain.demo
-from ragguard import RagGuard, world
+from ragguard import RagGuard
 from ragguard.traces import spool
-from ragguard.traces.trace_spans import packed, spans_of_protobuf
+from ragguard.traces.trace_spans import packed
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
 QUESTION, TRUE, FALSE = (
@@ -140,15 +138,6 @@ async def test_more_traces_than_may_be_open_are_refused_in_the_form_of_the_reque
         reply = await asked.post("/v1/traces", content=raw, headers={"content-type": "application/json"})
         assert "more open traces" in reply.json()["partialSuccess"]["errorMessage"]
         assert asked.ingest.spool.counts["of more open traces than 1"] == 1
-
-
-async def test_an_empty_request_in_protobuf_is_answered_in_protobuf(client):
-    async with client() as asked:
-        reply = await asked.post(
-            "/v1/traces", content=gzip.compress(b""), headers={**PROTOBUF, "content-encoding": "gzip"}
-        )
-        assert (reply.status_code, reply.headers["content-type"]) == (200, PROTOBUF["content-type"])
-        assert not ExportTraceServiceResponse.FromString(reply.content).HasField("partial_success")
 
 
 GZIP = {**PROTOBUF, "content-encoding": "gzip"}
@@ -402,24 +391,6 @@ async def test_steps_of_a_trace_that_is_not_complete_are_scored_as_they_end(clie
         (ended,) = asked.rg.runs()
         assert (ended.id, ended.status, ended.answer) == (run.id, "ok", "Ada")
         assert {score.provisional for score in asked.rg.scores(ended)} == {False}
-
-
-async def test_hops_of_an_agent_appear_one_by_one_in_the_run_that_it_becomes(client):
-    case, search = world.cases(1, hops=2)[0], world.retriever(k=3)
-    plan, read_first = (lambda _: case.sub_questions), (lambda _, lines: lines[0].split()[0])
-    with instrumented(LangChainInstrumentor()) as exporter:
-        ragguard_langchain.demo.agent(plan, search, read_first, None)(case.question)
-    shown = []
-    async with client() as asked:
-        for ended in sorted(spans_of_protobuf(exported(exporter)), key=lambda one: one.ended_ns):
-            asked.clock[0] += 1
-            await asked.ingest.take(lambda ended=ended: [packed(ended)])
-            await asked.ingest.show_open()
-            shown += [(run.id, run.question, run.status, len(run.steps)) for run in asked.rg.runs()]
-        assert [len(found) for found in await steps(asked, 6)] == [2]
-        (run,) = asked.rg.runs()
-    assert set(shown) == {(run.id, case.question, "open", 1), (run.id, case.question, "open", 2)}
-    assert shown == sorted(shown)
 
 
 async def test_an_open_run_goes_where_a_trace_becomes_a_run_of_another_root(client):
