@@ -38,10 +38,7 @@ def parsed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if value.startswith(("{'", "{}")) and len(value) < _LONGEST_REPR:
-        try:
-            return ast.literal_eval(value)
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            return value
+        return _literal(value, value)
     return json_of(value)
 
 
@@ -118,7 +115,9 @@ def _messages(value: Any, depth: int) -> Iterator[ChatText]:
     if isinstance(value, str):
         for logged in _CHAT_MESSAGE.finditer(value):
             blocks = _TEXT_BLOCK.findall(logged[0])
-            yield ChatText(logged[1].lower(), "\n".join(map(_literal, blocks)))
+            yield ChatText(
+                logged[1].lower(), "\n".join(str(_literal(block, block[1:-1])) for block in blocks)
+            )
     elif isinstance(value, list):
         if (
             len(value) == 2
@@ -141,8 +140,9 @@ def _messages(value: Any, depth: int) -> Iterator[ChatText]:
                 return
 
 
-def _literal(text: str) -> str:
+def _literal(text: str, otherwise: str) -> Any:
+    """Returns the value that a text is in Python."""
     try:
-        return str(ast.literal_eval(text))
+        return ast.literal_eval(text)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        return text[1:-1]
+        return otherwise

@@ -85,25 +85,6 @@ async def test_agents_that_hand_over_are_one_run(recorder, captured):
     ]
 
 
-async def test_an_agent_inside_an_agents_tool_is_a_part_of_its_run(recorder, captured):
-    inner = FunctionAgent(
-        tools=[search()], llm=scripted(call("search", input="one"), call("search", input="two"), "Nordlys")
-    )
-
-    async def delegate(task: str) -> str:
-        """Asks another agent."""
-        return str(await inner.run(user_msg=task))
-
-    outer = FunctionAgent(
-        tools=[delegate, search("other")],
-        llm=scripted([call("delegate", task="find the firm"), call("other", input="three")], "Ada Berg"),
-    )
-    await outer.run(user_msg=QUESTION)
-    run = captured.run
-    assert (run.question, run.answer) == (QUESTION, "Ada Berg")
-    assert {one.query: one.turn for one in run.steps} == {"one": 0, "three": 0, "two": 1}
-
-
 async def test_the_choice_of_tools_is_no_hop(recorder, captured):
     found = ObjectIndex.from_objects(
         [search(), ask()], index_cls=VectorStoreIndex, embed_model=MockEmbedding(embed_dim=4)

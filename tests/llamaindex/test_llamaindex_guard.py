@@ -7,8 +7,6 @@ import copy
 import pickle
 
 import pytest
-from llama_index.core.chat_engine import CondensePlusContextChatEngine
-from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.query_engine import RetrieverQueryEngine
 from llama_index.core.retrievers import QueryFusionRetriever
@@ -65,19 +63,6 @@ async def test_a_guarded_retriever_is_one_step_too(recorder, captured, mode):
     assert [(part.name, len(part.passages)) for part in step.sub_steps] == [("ListRetriever", 4)]
 
 
-@MODES
-async def test_a_chat_is_judged_by_its_condensed_question(recorder, captured, mode):
-    model = ScriptedEngine(label=judging)
-    chat = CondensePlusContextChatEngine.from_defaults(
-        retriever=ListRetriever(), llm=Says(text="Who founded Nordlys?"), memory=ChatMemoryBuffer.from_defaults(),
-        node_postprocessors=[DistractorPostprocessor(guarding(model))],
-    )  # fmt: skip
-    for message in ("hello", "and who founded it?"):
-        chat.chat(message) if mode == "sync" else await chat.achat(message)
-    assert [step.query for run in captured.runs for step in run.steps][-1] == "Who founded Nordlys?"
-    assert all("Who founded Nordlys?" in text for text in model.calls[-1].texts)
-
-
 async def test_a_retriever_tool_without_capture_judges_by_the_agents_words():
     judge = ScriptedEngine(label=judging)
     output = await search(guarding(judge)).acall(query="firm in Oslo")
@@ -119,28 +104,6 @@ def guarded_engine(guard, retriever=None):
     return RetrieverQueryEngine.from_args(
         retriever or ListRetriever(), llm=Says(), node_postprocessors=[DistractorPostprocessor(guard)]
     )
-
-
-@pytest.mark.parametrize(
-    ("how", "status", "parts"), [("postprocessor", "ok", []), ("retriever", "cancelled", ["ok"])]
-)
-async def test_a_query_that_is_cancelled_in_its_guard_is_cancelled(recorder, captured, how, status, parts):
-    model = ScriptedEngine(label=judging, gate=asyncio.Event())
-    guarded = GuardedRetriever(ListRetriever(), guarding(model))
-    asked = (
-        guarded.aretrieve(QUESTION)
-        if how == "retriever"
-        else guarded_engine(guarding(model)).aquery(QUESTION)
-    )
-    task = asyncio.create_task(asked)
-    await model.until_running(1)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    await model.until_running(0)
-    (step,) = captured.run.steps
-    assert (captured.run.status, step.status, step.decision) == ("cancelled", status, None)
-    assert [part.status for part in step.sub_steps] == parts
 
 
 async def test_the_sync_hook_on_a_running_loop_waits_and_does_not_hang(recorder, captured):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -37,24 +36,6 @@ def declare(recorder):
         instrument(SimpleNamespace(recorder=recorder), **options)
 
     return declared
-
-
-async def test_a_failure_that_a_tool_hides_is_no_failed_step(recorder, captured):
-    async def lookup(place: str) -> str:
-        """Asks a broken tool, and then retrieves by itself."""
-        with suppress(ValueError):
-            await FunctionTool.from_defaults(async_fn=broken).acall(place=place)
-        return (await ListRetriever("firms").aretrieve(place))[0].node.text
-
-    async def broken(place: str) -> str:
-        """Retrieves and fails."""
-        await ListRetriever("lost").aretrieve(place)
-        raise ValueError("gone")
-
-    await asked(lookup)
-    lost, kept = captured.run.steps
-    assert (lost.status, lost.passages) == ("error", [])
-    assert (kept.status, ids(kept.passages)) == ("ok", ["firms-0"])
 
 
 @pytest.mark.parametrize(

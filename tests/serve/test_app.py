@@ -17,7 +17,6 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard import RagGuard
 from ragguard.traces import spool
-from ragguard.traces.trace_spans import packed
 
 ROOT = span(1, at=(1, 99), openinference__span__kind="CHAIN", input__value="Who?", output__value="Ada")
 QUESTION, TRUE, FALSE = (
@@ -117,16 +116,6 @@ async def test_runs_are_made_while_spans_come_without_a_break(client):
         ended.set()
         await taking
         working.cancel()
-
-
-async def test_spans_are_kept_for_the_latest_traces_alone(client, monkeypatch):
-    monkeypatch.setattr(spool, "MOST_LATE", 1)
-    async with client() as asked:
-        for trace in (TRACE, "1" * 32):
-            raw = json.dumps(otlp_json(ROOT, hop(2, "a"))).replace(TRACE, trace)
-            await asked.post("/v1/traces", content=raw, headers=JSON)
-        assert await steps(asked, 6) == [[["a"]], [["a"]]]
-        assert [len(asked.ingest.spool.spans(trace)) for trace in (TRACE, "1" * 32)] == [0, 2]
 
 
 async def test_more_traces_than_may_be_open_are_refused_in_the_form_of_the_request(client, monkeypatch):
@@ -316,17 +305,6 @@ async def test_page_of_another_site_is_refused(client, headers, token, status):
 def test_spool_is_readable_by_its_owner_alone(tmp_path):
     kept = spool.Spool(tmp_path / "spans.db")
     assert {one.stat().st_mode & 0o077 for one in tmp_path.iterdir()} == {0}
-    kept.close()
-
-
-def test_log_of_the_spool_is_moved_into_its_file_and_begins_anew(tmp_path):
-    kept = spool.Spool(tmp_path / "spans.db")
-    for number in range(3):
-        text, trace = "x" * 1_000_000, f"{number + 1:032x}"
-        kept.add([packed(span(n, trace=trace, input__value=text)) for n in range(1, 21)])
-        kept.checkpoint()
-    assert (tmp_path / "spans.db-wal").stat().st_size < 30_000_000 < (tmp_path / "spans.db").stat().st_size
-    assert [len(kept.spans(trace)) for trace in kept.traces()] == [20] * 3
     kept.close()
 
 
