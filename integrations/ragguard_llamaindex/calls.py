@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextvars import ContextVar, Token
 from dataclasses import replace
 from enum import Enum, auto
@@ -194,6 +194,13 @@ class Call:
         return self.parent is None or self.parent.kind is Kind.HANDLE
 
 
+def chain(call: Call | None) -> Iterator[Call]:
+    """Yields a call and those around it, the innermost first."""
+    while call is not None:
+        yield call
+        call = call.parent
+
+
 class ProcessCalls:
     """The open calls of one process. A forked child begins without any: its parent ends them."""
 
@@ -210,10 +217,9 @@ class ProcessCalls:
 
 def note_step(call: Call | None, step_id: str) -> None:
     """Notes a step with every tool that it was made in."""
-    while call is not None:
-        if call.kind is Kind.TOOL:
-            call.retrieved = [*(call.retrieved or ())[-STEPS_KEPT:], step_id]
-        call = call.parent
+    for one in chain(call):
+        if one.kind is Kind.TOOL:
+            one.retrieved = [*(one.retrieved or ())[-STEPS_KEPT:], step_id]
 
 
 def inner_call(
@@ -300,10 +306,9 @@ def given_in(kind: Kind, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def hand_verdicts_on(around: Call, verdicts: Sequence[Verdict], *, parts: bool = False) -> None:
     """Adds verdicts to those of the innermost retrieval or postprocessor around, which reports them at its end."""
-    holder: Call | None = around
-    while holder is not None and holder.kind is not Kind.RETRIEVER and holder.kind is not Kind.POSTPROCESSOR:
-        holder, parts = holder.parent, True
+    holder = next((one for one in chain(around) if one.kind in (Kind.RETRIEVER, Kind.POSTPROCESSOR)), None)
     if holder is not None:
+        parts = parts or holder is not around
         holder.verdicts = [*holder.verdicts, *(replace(one, part=one.part or parts) for one in verdicts)]
 
 

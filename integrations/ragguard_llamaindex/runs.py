@@ -33,7 +33,16 @@ from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of
 from ragguard.records import Status, TraceContext
 from ragguard.runtime.faults import Faults, never_raises
-from ragguard_llamaindex.calls import ASKING, Call, Invocation, Kind, given_in, hand_verdicts_on, hexadecimal
+from ragguard_llamaindex.calls import (
+    ASKING,
+    Call,
+    Invocation,
+    Kind,
+    chain,
+    given_in,
+    hand_verdicts_on,
+    hexadecimal,
+)
 from ragguard_llamaindex.messages import RESPONSES, OnEnd, StreamedAnswer, answer_of, watch, watch_chat
 from ragguard_llamaindex.nodes import Taken, are_nodes, taken, taken_bare, unpacked
 
@@ -195,10 +204,9 @@ class RunWriter:
             splitter=call.splitter,
             inside=call.retrieved or (),
         )
-        around: Call | None = call
         if not tool_ended(self.recorder, ends, result, "error" if status == "ok" else status):
-            while around is not None:
-                around.calls_tools, around = around.kind is Kind.WORKFLOW, around.parent
+            for around in chain(call):
+                around.calls_tools = around.kind is Kind.WORKFLOW
 
     def _result(self, given: object, declared: bool) -> ToolResult:
         output = given.raw_output if isinstance(given, ToolOutput) else given
@@ -284,9 +292,8 @@ def _span_in(handler: Any, kept: Any, call: str) -> Any:
 
 def retrieves(call: Call | None) -> None:
     """Notes that something is retrieved in a call, and in those around it."""
-    while call is not None and not call.retrieves:
-        call.retrieves = call.kind is not Kind.HANDLE
-        call = call.parent
+    for one in chain(call):
+        one.retrieves = one.kind is not Kind.HANDLE
 
 
 def about(call: Call, retriever: str = "") -> dict[str, Any]:

@@ -36,6 +36,7 @@ from ragguard_llamaindex.calls import (
     Kind,
     ProcessCalls,
     asked_in,
+    chain,
     describe_call,
     hand_verdicts_on,
     hexadecimal,
@@ -210,11 +211,10 @@ class Spans:
     def _asked(self, span_id: str, around: Call, arguments: Mapping[str, Any]) -> None:
         """Notes that a model is asked: of what was retrieved, those passages count as read that it is given."""
         asked, run_id = self._open.get().asked, around.run.id
-        caller: Call | None = around
-        while caller is not None and caller.kind is not Kind.WORKFLOW and caller.kind is not Kind.TOOL:
-            caller = caller.parent
-        if caller is not None:
-            caller.replies += 1
+        for caller in chain(around):
+            if caller.kind is Kind.WORKFLOW or caller.kind is Kind.TOOL:
+                caller.replies += 1
+                break
         asked[span_id] = run_id
         if len(asked) > OPEN_KEPT:
             asked.pop(next(iter(asked)), None)
