@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from opentelemetry.trace import (
 
 from ragguard._version import __version__
 from ragguard.errors import InvalidInput
-from ragguard.records import Advice, Decision, RetrievalStep, Run, ScoredRun, TraceContext
+from ragguard.records import RetrievalStep, Run, ScoredRun, TraceContext
 from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import in_daemon_thread
 from ragguard.scorers.explanation import explain
@@ -126,7 +125,7 @@ class OtelSink:
         here = self._here.get()
         here.instruments.record(scored)
         run = scored.run
-        known = here.traces.take(run.id)
+        known = here.traces.pop(run.id, None) or RunTrace()
         parent = self._parent(run, known)
         self._evaluation(scored, parent, None)
         targets = {"": parent}
@@ -134,7 +133,9 @@ class OtelSink:
             targets[step.id] = self._target(step, parent, known)
             self._evaluation(scored, targets[step.id], step)
         if run.status == "open":
-            here.traces.keep(run.id, known)
+            here.traces[run.id] = known
+            if len(here.traces) > KEPT:
+                here.traces.pop(next(iter(here.traces))).end()
         return targets
 
     async def flush(self) -> None:
@@ -155,7 +156,9 @@ class OtelSink:
         here = self._here.made
         if here is None:  # nothing was written in this process
             return
-        here.traces.end()
+        for known in here.traces.values():
+            known.end()
+        here.traces.clear()
         try:
             if here.exporting is not None:
                 await asyncio.to_thread(here.exporting.close)
@@ -198,34 +201,34 @@ class OtelSink:
         known.targets[step.id] = target
         if step.decision is not None and step.id not in known.decided:
             known.decided.add(step.id)
-            self._decision_span(step, step.decision, target)
+            decision = step.decision
+            length = int(decision.elapsed_ms * 1e6)
+            self._write_span(
+                "guard",
+                target,
+                decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length),
+                length,
+                attributes=lambda: self._write.decision(decision, step),
+                error=_line(decision.reason) if decision.status == "error" else None,
+            )
         if step.advice is not None and (given := (step.id, step.advice.started_ns)) not in known.advised:
             known.advised.add(given)
-            self._advice_span(step, step.advice, target)
+            advice = step.advice
+            self._write_span(
+                "ragguard.advice",
+                target,
+                advice.started_ns or step.ended_ns or time.time_ns(),
+                int(advice.elapsed_ms * 1e6),
+                attributes=lambda: self._write.advice(advice, step),
+                error=_line(*advice.reasons[:1]) if advice.status == "error" else None,
+            )
         return target
 
     def _step_span(self, step: RetrievalStep, above: SpanContext) -> SpanContext:
         error = _line(step.error.partition(":")[0]) if step.status == "error" else None
         return self._write_span(
-            _line("retrieval", source(step)), above, step.started_ns, max(step.started_ns, step.ended_ns),
+            _line("retrieval", source(step)), above, step.started_ns, max(0, step.ended_ns - step.started_ns),
             attributes=lambda: self._write.step(step), error=error, kind=SpanKind.CLIENT,
-        )  # fmt: skip
-
-    def _decision_span(self, step: RetrievalStep, decision: Decision, target: SpanContext) -> None:
-        length = int(decision.elapsed_ms * 1e6)
-        start = decision.started_ns or max(step.started_ns, (step.ended_ns or time.time_ns()) - length)
-        self._write_span(
-            "guard", target, start, start + length,
-            attributes=lambda: self._write.decision(decision, step),
-            error=_line(decision.reason) if decision.status == "error" else None,
-        )  # fmt: skip
-
-    def _advice_span(self, step: RetrievalStep, advice: Advice, target: SpanContext) -> None:
-        start = advice.started_ns or step.ended_ns or time.time_ns()
-        self._write_span(
-            "ragguard.advice", target, start, start + int(advice.elapsed_ms * 1e6),
-            attributes=lambda: self._write.advice(advice, step),
-            error=_line(*advice.reasons[:1]) if advice.status == "error" else None,
         )  # fmt: skip
 
     def _write_span(
@@ -233,12 +236,12 @@ class OtelSink:
         name: str,
         above: SpanContext,
         start: int,
-        end: int,
+        length: int,
         attributes: Callable[[], Attributes],
         error: str | None,
         kind: SpanKind = SpanKind.INTERNAL,
     ) -> SpanContext:
-        """Writes a span with its times; `attributes` are asked for only where the span is recorded."""
+        """Writes a span that took `length` nanoseconds; `attributes` are asked for only where it is recorded."""
         span = self._here.get().tracer.start_span(
             name, context=_under(above), kind=kind, start_time=start or None
         )
@@ -246,7 +249,7 @@ class OtelSink:
             span.set_attributes(attributes().values)
             if error is not None:
                 span.set_status(Status(StatusCode.ERROR, error))
-        span.end(end or None)
+        span.end(start + length or None)
         return span.get_span_context()
 
     def _evaluation(self, scored: ScoredRun, target: SpanContext, step: RetrievalStep | None) -> None:
@@ -295,31 +298,10 @@ class RunTrace:
     advised: set[tuple[str, int]] = field(default_factory=set)
     """The advice that has a span: the id of the step, and when the advice was asked for."""
 
-
-class OpenTraces:
-    """The traces of open runs, by the run's id."""
-
-    def __init__(self) -> None:
-        self._traces: OrderedDict[str, RunTrace] = OrderedDict()
-
-    def take(self, run_id: str) -> RunTrace:
-        """Removes and returns the spans of a run; an empty trace where there are none."""
-        return self._traces.pop(run_id, None) or RunTrace()
-
-    def keep(self, run_id: str, trace: RunTrace) -> None:
-        """Keeps the spans of a run until more of the run is known."""
-        self._traces[run_id] = trace
-        if len(self._traces) > KEPT:
-            self._end(self._traces.popitem(last=False)[1])
-
     def end(self) -> None:
-        """Ends the spans of all runs that are still open."""
-        while self._traces:
-            self._end(self._traces.popitem()[1])
-
-    def _end(self, trace: RunTrace) -> None:
-        if trace.span is not None:
-            trace.span.end()
+        """Ends the run's own span as it stands."""
+        if self.span is not None:
+            self.span.end()
 
 
 @dataclass(slots=True)
@@ -331,7 +313,8 @@ class _Outlets:
     tracer: Tracer
     instruments: Instruments
     gauge: BacklogGauge
-    traces: OpenTraces = field(default_factory=OpenTraces)
+    traces: dict[str, RunTrace] = field(default_factory=dict)
+    """The spans of open runs, by the run's id, the oldest first."""
 
 
 def _line(*words: object) -> str:
