@@ -149,8 +149,6 @@ def check(
     labels: str | Path | None = None,
     corrected: bool = False,
     trust_failed: bool = False,
-    draws: int = 9999,
-    seed: int = 0,
 ) -> GateCheck:
     """Compares two stores, folders of parts or score files, and holds the differences to bounds.
 
@@ -162,8 +160,6 @@ def check(
         labels: A file of labels of people, of both sides.
         corrected: True: the bounds are on the differences that the labels correct.
         trust_failed: True: bounds may rest on numbers of a model that failed its examination in them.
-        draws: See `compare`.
-        seed: See `compare`.
     """
     wanted = [fail_if] if isinstance(fail_if, str) else fail_if
     if not isinstance(wanted, list | tuple):
@@ -179,7 +175,7 @@ def check(
     elif after is None:
         raise InvalidInput("AFTER", None, "a second side, or --baseline NAME")
     sides = read_questions(before, spans[0]), read_questions(after, spans[1])
-    found = compare(*sides, draws, seed)
+    found = compare(*sides)
     changes = None
     if people is not None:
         changes = corrected_changes((before, spans[0]), (after, spans[1]), people)

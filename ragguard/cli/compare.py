@@ -18,7 +18,6 @@ from ragguard.analysis.gate_check import GateCheck, check, comment_of
 from ragguard.analysis.labels.corrected import CorrectedChanges
 from ragguard.analysis.wording import as_markup, question_line
 from ragguard.cli.terminal import Column, LabelFile, say, screen, show_table
-from ragguard.errors import InvalidInput
 from ragguard.runtime.arguments import output_path
 from ragguard.storage.sqlite import baselines
 
@@ -51,13 +50,6 @@ def run(
             "contested.run where steps have that score, too; may be repeated.",
         ),
     ] = None,
-    draws: Annotated[
-        int,
-        typer.Option(
-            min=99, help="Random patterns of signs that are tried where there are over 14 questions."
-        ),
-    ] = 9999,
-    seed: Annotated[int, typer.Option(help="The seed of these patterns.")] = 0,
     every: Annotated[
         bool, typer.Option("--all", help="Show every metric, and the questions that changed most.")
     ] = False,
@@ -93,8 +85,6 @@ def run(
         labels=labels,
         corrected=on_corrected,
         trust_failed=trust_failed,
-        draws=draws,
-        seed=seed,
     )
     if markdown is not None:
         markdown.write_text(comment_of(checked), encoding="utf-8")
@@ -213,7 +203,6 @@ def name_runs(
     name: Annotated[
         str | None, typer.Argument(help="The name to set; without one, the baselines are listed.")
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Forget the name; its runs stay.")] = False,
 ) -> None:
     """Name the runs since the last baseline, or all where there is none; then: compare STORE [AFTER] --baseline NAME.
 
@@ -221,13 +210,6 @@ def name_runs(
 
     Exit code 0: done. 2: there is no such store or baseline, or no run to name.
     """
-    if remove:
-        if not name:
-            known = ", ".join(baselines.baselines(store)) or "there is none"
-            raise InvalidInput("--remove", "no name", f"the name of a baseline: {known}")
-        baselines.remove_baseline(store, name)
-        say(f"{name} is no baseline of {store} any more; its runs stay")
-        return
     before = baselines.baselines(store)
     shown = before.values() if name is None else [baselines.set_baseline(store, name)]
     for one in shown:

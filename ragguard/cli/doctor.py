@@ -41,9 +41,6 @@ _EXACTNESS = {
 
 def run(
     engine: Annotated[str, typer.Argument(help=f"{ENGINES}.")] = "auto",
-    model: Annotated[
-        str | None, typer.Option("--model", help="The model, where a server has several.")
-    ] = None,
     prompts: PromptSetName = None,
     timeout: Annotated[float, typer.Option("--timeout", help="Seconds to wait for one answer.")] = 120.0,
     speed: Annotated[
@@ -69,11 +66,11 @@ def run(
     """
 
     if exam:
-        show_exam(engine, model=model, timeout_s=timeout, prompts=prompts, as_json=as_json)
+        show_exam(engine, timeout_s=timeout, prompts=prompts, as_json=as_json)
         return
     found = Findings(quiet=as_json)
     try:
-        asyncio.run(_examine(engine, model, timeout, prompts, found, speed=speed))
+        asyncio.run(_examine(engine, timeout, prompts, found, speed=speed))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not ready\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
@@ -106,12 +103,12 @@ class Findings:
 
 
 async def _examine(
-    address: str, model: str | None, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
+    address: str, timeout_s: float, prompts: str | None, found: Findings, *, speed: bool
 ) -> None:
     chosen = None if prompts is None else load_prompts(prompts)
     # Nothing is repeated but what a server asks to repeat later.
     patient = Patience(attempts=1)
-    async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s), patient)) as engine:
+    async with aclosing(Retry(open_engine(address, timeout_s=timeout_s), patient)) as engine:
         info = await engine.info()
         chosen = chosen or load_prompts(info.prompts)
         capabilities = sorted(info.capabilities)
@@ -239,16 +236,14 @@ def _verdict(data: dict[str, Any]) -> str:
     )
 
 
-def show_exam(
-    engine: str, *, model: str | None, timeout_s: float, prompts: str | None, as_json: bool
-) -> None:
+def show_exam(engine: str, *, timeout_s: float, prompts: str | None, as_json: bool) -> None:
     """Examines an engine, shows its figures and keeps them. Exits with 1 where it failed in something.
 
     A stopped examination goes on where it was when it is started again.
     """
-    answers = answers_file(f"{engine} {model or ''}")
+    answers = answers_file(f"{engine} ")
     try:
-        record, path = asyncio.run(_examined(engine, model, timeout_s, prompts, answers, quiet=as_json))
+        record, path = asyncio.run(_examined(engine, timeout_s, prompts, answers, quiet=as_json))
     except EngineError as error:
         say(f"{without_secrets(engine)}: not examined\n{type(error).__name__}: {error}", error=True)
         raise typer.Exit(1) from error
@@ -269,7 +264,7 @@ def show_exam(
 
 
 async def _examined(
-    address: str, model: str | None, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
+    address: str, timeout_s: float, prompts: str | None, answers: Path, *, quiet: bool
 ) -> tuple[ExamRecord, Path]:
     try:
         answers.parent.mkdir(parents=True, exist_ok=True)
@@ -277,9 +272,9 @@ async def _examined(
     except OSError:  # nothing is kept there, and a stopped examination begins anew
         cache = None
     once = Patience(attempts=1)  # a server that is not there is said at once
-    async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s), once)) as first:
+    async with aclosing(Retry(open_engine(address, timeout_s=timeout_s), once)) as first:
         info = await first.info()
-    async with aclosing(connect(address, model=model, timeout_s=timeout_s, cache=cache)) as asked:
+    async with aclosing(connect(address, timeout_s=timeout_s, cache=cache)) as asked:
         given = load_prompts(prompts or info.prompts)
         if given.name == "nano":
             raise EngineRejected(
@@ -288,7 +283,7 @@ async def _examined(
             )
         spread = {}
         if info.location.startswith("http"):  # a model in this process repeats itself
-            async with aclosing(Retry(open_engine(address, model=model, timeout_s=timeout_s))) as uncached:
+            async with aclosing(Retry(open_engine(address, timeout_s=timeout_s))) as uncached:
                 spread = await repeated(uncached, given)
         with progress_bar(notes(), "examining", total=1, quiet=quiet) as update:
             record = await examine_model(asked, given, lambda done, of: update(total=of, completed=done))

@@ -78,7 +78,6 @@ def run(
         ),
     ] = None,
     labels: LabelFile = None,
-    seed: Annotated[int, typer.Option(help="The seed of drawn answers and of the tests.")] = 0,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables there as Markdown.")] = None,
     as_json: Annotated[Path | None, typer.Option("--json", help="Write the tables there as JSON.")] = None,
 ) -> None:
@@ -115,15 +114,13 @@ def run(
             judged = open_source(data).scored_runs()
             tables = judge_tables(judged, read_label_file(labels, models=True), data)
         elif named is not None:
-            tables, failed = asyncio.run(_entailers(data, named, seed))
+            tables, failed = asyncio.run(_entailers(data, named))
         else:
             contexts = read_dataset(data, format, k, remarks=remarks)
             if engine and len(engine) > 1:
-                tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, seed, tell))
+                tables, failed = asyncio.run(_readers(contexts, engine, judge, chosen, tell))
             else:
-                tables = asyncio.run(
-                    _data(contexts, data, engine, judge, chosen, metric, seed, tell, remarks)
-                )
+                tables = asyncio.run(_data(contexts, data, engine, judge, chosen, metric, tell, remarks))
         tables = [
             replace(table, notes=(*table.notes, *(f"{remark}." for remark in remarks))) for table in tables
         ]
@@ -138,16 +135,16 @@ def run(
         raise typer.Exit(1)
 
 
-async def _entailers(data: str, addresses: Sequence[str], seed: int) -> tuple[list[Table], list[str]]:
+async def _entailers(data: str, addresses: Sequence[str]) -> tuple[list[Table], list[str]]:
     pairs = read_pairs(data)
     async with AsyncExitStack() as stack:
         opened = {one: await stack.enter_async_context(aclosing(entailer_of(one))) for one in addresses}
-        return await compare_entailers(opened, pairs, seed=seed)
+        return await compare_entailers(opened, pairs)
 
 
 async def _data(
     contexts: list[Context], path: str, engine: Sequence[str] | None, judge: str | None, scorers: Sequence[str],
-    metric: str | None, seed: int, tell: Progress, remarks: list[str],
+    metric: str | None, tell: Progress, remarks: list[str],
 ) -> list[Table]:  # fmt: skip
 
     if not engine:
@@ -156,11 +153,11 @@ async def _data(
         scored = await score_contexts(contexts, None, scorers=())
     else:
         scored = await scored_by_engine(contexts, path, engine[0], judge, scorers, tell, remarks)
-    return tables(measured(scored), metric, seed=seed)
+    return tables(measured(scored), metric)
 
 
 async def _readers(
-    contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str], seed: int,
+    contexts: Sequence[Context], addresses: Sequence[str], judge: str | None, scorers: Sequence[str],
     tell: Progress,
 ) -> tuple[list[Table], list[str]]:  # fmt: skip
 
@@ -174,7 +171,6 @@ async def _readers(
             {one: opened[one] for one in addresses},
             judge=opened[judge] if judge else None,
             scorers=scorers,
-            seed=seed,
             progress=tell,
         )
 

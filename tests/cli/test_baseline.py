@@ -74,10 +74,6 @@ def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
     unknown = ragguard("compare", store, other, "--baseline", "master")
     assert "master" in unknown.output
     assert "main" in unknown.output
-    assert "its runs stay" in ragguard("baseline", store, "main", "--remove").output
-    gone = ragguard("compare", store, other, "--baseline", "main")
-    assert gone.exit_code == 2
-    assert "none yet" in gone.output
     assert "letters, digits" in ragguard("baseline", store, "a b").output
     assert ragguard("baseline", tmp_path / "none.db", "main").exit_code == 2
     assert not (tmp_path / "none.db").exists()
@@ -136,8 +132,7 @@ def test_a_name_that_is_taken_moves_and_is_said_to(tmp_path, ragguard):
     assert len(ragguard("baseline", store).output.splitlines()) == 1
 
 
-@pytest.mark.parametrize("words", [("baseline", "STORE", ""), ("baseline", "STORE", "--remove"),
-                                   ("baseline", "STORE", "", "--remove"), ("compare", "STORE", "--baseline", ""),
+@pytest.mark.parametrize("words", [("baseline", "STORE", ""), ("compare", "STORE", "--baseline", ""),
                                    ("report", "STORE", "--run", "")])  # fmt: skip
 def test_a_name_that_is_empty_or_missing_is_refused(tmp_path, ragguard, words):
     store = stored(tmp_path / "a.db", seen(side(0)))

@@ -144,7 +144,7 @@ def test_a_password_in_the_address_is_not_shown():
 
 def test_a_model_that_is_not_there_is_not_ready():
     with serving(FakeModel(models=("one", "two")).handle) as url:
-        result = doctor(url, "--model", "three")
+        result = doctor(f"{url}#three")
     assert result.exit_code == 1
     assert "it has: one, two" in result.stderr
 

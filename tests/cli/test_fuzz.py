@@ -46,10 +46,10 @@ ENGINES = [
 PATH: list[str] = []
 COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
     "report": (1, {"--html": PATH, "--run": ["r1", "r", "s"], "--sort": ["harm", "new"], "--most": ["1", "5"]}),
-    "compare": (2, {"--fail-if": ["udcg < 0", "t>1"], "--draws": ["100"], "--seed": ["3"]}),
+    "compare": (2, {"--fail-if": ["udcg < 0", "t>1"]}),
     "validate": (1, {
         "--format": ["runs", "beir", "crux", "trec", "udcg", "responses"], "--k": ["5"], "--metric": ["udcg"],
-        "--seed": ["1"], "--markdown": PATH, "--json": PATH,
+        "--markdown": PATH, "--json": PATH,
     }),
     "score": (1, {
         "--store": PATH, "--scorers": ["utility", ""], "--prompts": ["nano", "default"], "--references": PATH,
@@ -57,7 +57,7 @@ COMMANDS: dict[str, tuple[int, dict[str, list[str]]]] = {
     }),
     "calibrate": (1, {"--max-gold-loss": ["0.1"], "--confidence": ["0.9"], "--min-keep": ["2"], "--out": PATH}),
     "questions": (1, {"--engine": ["nano"], "--prompts": ["nano", "default"], "--out": PATH}),
-    "doctor": (1, {"--model": ["m"], "--timeout": ["0.1"], "--prompts": ["nano"]}),
+    "doctor": (1, {"--timeout": ["0.1"], "--prompts": ["nano"]}),
     "metrics": (1, {}),
     "export-nano": (1, {}),
 }  # fmt: skip

@@ -86,12 +86,6 @@ def set_baseline(path: str | Path, name: str) -> Baseline:
     return made
 
 
-def remove_baseline(path: str | Path, name: str) -> None:
-    """Takes the name from its runs, which stay; raises UnknownName where there is none."""
-    baseline(path, name)
-    _write(path, "DELETE FROM meta WHERE key = ?", _KEY + name)
-
-
 def count_runs(path: str | Path, span: range) -> int:
     """Returns how many runs of a span the store has."""
     with _read(path) as db:
