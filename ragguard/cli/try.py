@@ -191,7 +191,7 @@ def _ask(
     for hop, passages in enumerate((first, second), 1):
         for number, passage in enumerate(passages, 1):
             best = "  fits the question best; the model read this one" if fits and passage in read else ""
-            say(f"  {hop}.{number} is from {passage.id or '(no id)'}{best}")
+            say(f"  {hop}.{number}  {passage.id or '(no id)'}{best}")
     return bool(done) and not rg.failures(run.id), means_of(question, rg.scores(run.id), fits)
 
 

@@ -32,7 +32,7 @@ def test_question_is_searched_twice_answered_scored_and_written_to_a_page(texts)
     done, out = tried(texts, QUESTION, "--engine", "nano")
     assert done.exit_code == 0, done.output
     assert "2 files, 2 passages" in done.output
-    for expected in ("hop 1:", "hop 2:", "ΔSePer", "1.1 is from people.md#1", "2.1 is from places.md#1"):
+    for expected in ("hop 1:", "hop 2:", "ΔSePer", "1.1  people.md#1", "2.1  places.md#1"):
         assert expected in done.output, expected
     assert QUESTION not in done.output.partition("hop 2:")[2], "the second search has a query of its own"
     assert QUESTION in (out / "report.html").read_text()
