@@ -26,6 +26,7 @@ from ragguard.analysis.wording import (
 )
 from ragguard.cli.terminal import Column, LabelFile, refuse_together, say, screen, show_table
 from ragguard.errors import InvalidInput
+from ragguard.records import ScoredRun
 from ragguard.runtime.arguments import output_path
 from ragguard.scorers.exam.record import remarks_on
 from ragguard.scorers.run_facts import BeliefGain
@@ -84,10 +85,22 @@ def run(
         title = f"ragguard: {Path(data).name}"
         count = write_html(source.overviews(MISLEADS), html, title, lambda: source.remarks)
         say(f"{_runs(count)} written to {html}; open it in a browser")
-    elif as_json:
-        _print_json(source, run_id, found, sort, most)
     elif run_id:
-        _show_run(source, run_id)
+        scored = _meant(source, run_id)
+        if as_json:
+            (line,) = (_as_data(one) for one in source.overviews(MISLEADS) if one.line.id == scored.run.id)
+            results = {
+                name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")
+            }
+            typer.echo(json.dumps(line | results, indent=2, default=str))
+        else:
+            screen().print(hop_table(scored.run, scored.scores, scored.failures))
+    elif as_json:
+        lines = list(map(_as_data, source.overviews(MISLEADS)))
+        shown: object = (sorted(lines, key=_ORDERS[sort][1]) if sort is not None else lines)[:most]
+        if found is not None:
+            shown = {"runs": shown, "corrected": found.as_dict()}
+        typer.echo(json.dumps(shown, indent=2, default=str))
     else:
         _show_runs(source.overviews(MISLEADS, texts=False), sort or "harm", most or _MOST)
         if found is not None:
@@ -178,41 +191,17 @@ def _show_corrected(found: Corrections, labels: Path | None) -> None:
         console.print(f"{as_markup(remark)}.")
 
 
-def _id_of(source: ScoredSource, wanted: str) -> str:
-    """Returns the id of the run that is meant by a part of its id, or by the id that the application gave it."""
-    found = source.scored_run(wanted)
-    return run_of_part(wanted, source.run_ids()) if found is None else found.run.id
+def _meant(source: ScoredSource, wanted: str) -> ScoredRun:
+    """Returns the run that is meant by a part of its id, or by the id that the application gave it."""
+    found = source.scored_run(wanted) or source.scored_run(run_of_part(wanted, source.run_ids()))
+    if found is None:  # removed since its id was read
+        raise InvalidInput("--run", wanted, "the id of a run that is there")
+    return found
 
 
-def _show_run(source: ScoredSource, wanted: str) -> None:
-    scored = source.scored_run(_id_of(source, wanted))
-    if scored is not None:
-        screen().print(hop_table(scored.run, scored.scores, scored.failures))
-
-
-def _print_json(
-    source: ScoredSource,
-    wanted: str | None,
-    corrected: Corrections | None,
-    sort: str | None,
-    most: int | None,
-) -> None:
-    only = _id_of(source, wanted) if wanted else ""
-    found: list[dict[str, Any]] = []
-    for overview in source.overviews(MISLEADS):
-        line = overview.line
-        if only in ("", line.id):
-            found.append({**summary(line), **explanation_of(overview).as_dict()})
-    scored = source.scored_run(only) if only else None
-    if scored is None:
-        if sort is not None:
-            found.sort(key=_ORDERS[sort][1])
-        found = found[:most]
-        shown = found if corrected is None else {"runs": found, "corrected": corrected.as_dict()}
-        typer.echo(json.dumps(shown, indent=2, default=str))
-        return
-    scores = {name: [asdict(one) for one in getattr(scored, name)] for name in ("scores", "failures")}
-    typer.echo(json.dumps(found[0] | scores, indent=2, default=str))
+def _as_data(overview: Overview) -> dict[str, Any]:
+    """Returns a run of the list as plain data, with its explanation."""
+    return {**summary(overview.line), **explanation_of(overview).as_dict()}
 
 
 def _runs(count: int) -> str:
