@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 
 import pytest
-from support.program import run_program
 from typer.testing import CliRunner
 
 from ragguard import world, write_runs
@@ -25,11 +24,6 @@ def some_ray(monkeypatch):
     monkeypatch.setattr("ragguard_ray.find_spec", lambda name: object())
 
 
-def test_importing_ragguard_imports_no_ray():
-    imports = "import sys, ragguard, ragguard_ray, ragguard.cli.score"
-    assert run_program(f"{imports}; print('ray' in sys.modules)").stdout.strip() == "False"
-
-
 def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
     write_runs((world.make_run(case) for case in world.cases(2)), tmp_path / "runs.jsonl")
     done = CliRunner().invoke(
@@ -38,20 +32,6 @@ def test_without_ray_one_sentence_says_how_to_get_it(no_ray, tmp_path):
     assert done.exit_code == 2
     assert done.output == "ragguard score: scoring on a Ray cluster needs ray: pip install 'ragguard[ray]'\n"
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize(
-    ("wrong", "says"),
-    [
-        ({"actors": 0}, "actors: got 0"),
-        ({"actors": (1, 4)}, "actors: got"),
-        ({"gpus": -1}, "gpus: got -1"),
-    ],
-    ids=str,
-)
-def test_wrong_argument_of_ray_actors_is_refused(some_ray, wrong, says):
-    with pytest.raises(InvalidInput, match=says):
-        RayActors(**wrong)
 
 
 @pytest.mark.parametrize(

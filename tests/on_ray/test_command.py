@@ -99,25 +99,6 @@ async def test_a_server_that_goes_away_completes_no_part_and_the_same_goes_on(dr
         assert report["failures"] == 0
 
 
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        (("--address", "127.0.0.1:9"), "HOST:PORT of the head of a Ray cluster"),
-        (("--engine", "http://127.0.0.1:9/v1"), "127.0.0.1:9"),
-    ],
-)
-def test_impossible_option_is_one_sentence_and_nothing_is_written(
-    alone, cluster, tmp_path, options, sentence
-):
-    address = () if "--address" in options else ("--address", cluster.address)
-    said = score(alone / "runs.jsonl", "--on", "ray", *address, "--out", tmp_path / "out", *options, code=2)
-    assert sentence in said
-    assert "Traceback" not in said
-    assert said.splitlines()[-1].startswith("ragguard score: ")
-    assert said.count("\n") <= 2  # an engine that does not answer is warned about as well
-    assert not (tmp_path / "out").exists()
-
-
 pytestmark = [
     pytest.mark.skipif(find_spec("ray") is None, reason="NO RAY HERE: run `make test-ray`"),
     pytest.mark.slow,

@@ -87,15 +87,6 @@ def test_failures_are_asked_again_when_it_is_said_and_only_their_parts(engine, j
     assert prepare([runs], job, retry_failures=True).left == []
 
 
-def test_another_model_does_not_mend_failures(engine, job, runs, monkeypatch):
-    engine.fault = lambda call: ValueError("odd")
-    score([runs], job)
-    other = ScriptedEngine(label=lambda text, label: 0.4, model="another")
-    monkeypatch.setattr("ragguard.scorers.settings.connect", lambda *args, **more: other)
-    with pytest.raises(EngineError, match="was scored by another model"):
-        prepare([runs], job, retry_failures=True)
-
-
 def test_more_files_are_added_and_changed_ones_are_refused(engine, job, runs, tmp_path):
     score([runs], job)
     write_runs([a_run("new")], tmp_path / "more.jsonl")
@@ -204,16 +195,6 @@ def test_second_driver_on_a_folder_is_refused_with_the_way_out(engine, job, runs
             carry_out(prepared, ExecutorHere())
         assert job.folder.settings() is None
     assert carry_out(prepared, ExecutorHere()).now.runs == 40
-
-
-def test_leftovers_of_interrupted_attempts_are_removed_at_the_end(engine, job, runs, tmp_path):
-    with pytest.raises(KeyboardInterrupt):
-        score([runs], job, ExecutorHere(stop_after=3), size=4000)
-    (key, *_), out = job.folder.finished(), tmp_path / "out"
-    left = out / "parts" / f".{key}.db.abc"
-    left.touch()
-    score([runs], job)
-    assert not left.exists()
 
 
 def test_executor_that_cannot_connect_raises_before_anything_is_written(runs, job):

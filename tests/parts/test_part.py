@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from support.runs import a_run
 
 from ragguard.errors import InvalidInput, StoreError
-from ragguard.parts.part import LARGEST_PART, SMALLEST_PART, find_runs, part_bytes, plan_parts, read_part
+from ragguard.parts.part import find_runs, plan_parts, read_part
 from ragguard.storage.files import runfile
 from ragguard.storage.files.runfile import read_lines, write_runs
 from ragguard.storage.sqlite.store import Store
@@ -80,19 +80,6 @@ def test_line_that_is_read_in_pieces_or_is_too_long_is_one_line(tmp_path, monkey
         assert parts_of(path, size) == expected
 
 
-def test_part_that_begins_its_file_names_the_number_of_a_line_too(tmp_path):
-    path = tmp_path / "runs.jsonl"
-    path.write_bytes(b"\n" + GOOD[0] + b"\n{\n[]\n")
-    second = len(GOOD[0]) + 2
-
-    def problems(size):
-        lines = [line for part in plan_parts(find_runs([path]), size) for line in read_part(part)]
-        return [str(line.problem).partition(", JSON")[0] for line in lines if line.problem]
-
-    assert problems(10**6)[0] == f"line 3, byte {second}"
-    assert problems(second)[0] == f"byte {second}"
-
-
 def test_a_packed_file_is_one_part_and_tells_bytes_of_what_was_packed(tmp_path):
     content = b"\n".join([GOOD[0], b"{", b"", GOOD[1]])
     (tmp_path / "runs.jsonl.gz").write_bytes(gzip.compress(content))
@@ -114,14 +101,6 @@ def test_a_file_that_was_changed_since_the_plan_is_not_read(tmp_path):
         list(read_part(part))
 
 
-def test_a_packed_file_that_breaks_off_is_one_sentence(tmp_path):
-    path = tmp_path / "runs.jsonl.gz"
-    path.write_bytes(gzip.compress((GOOD[0] + b"\n") * 9999)[:-9])
-    (part,) = plan_parts(find_runs([tmp_path]), 10**6)
-    with pytest.raises(StoreError, match=r"runs\.jsonl\.gz could not be read"):
-        list(read_part(part))
-
-
 @pytest.fixture
 def folder(tmp_path):
     """Runs in all forms, among other files."""
@@ -140,10 +119,6 @@ def test_a_folder_is_searched_for_files_with_runs(folder):
     names = [str(file.relative_to(folder)) for file in find_runs([folder])]
     assert names == ["a.jsonl", "below/b.jsonl.gz", "below/deep/c.ndjson"]
     assert [part.packed for part in plan_parts(find_runs([folder]), 10**6)] == [False, True, False]
-
-
-def test_file_that_is_given_twice_is_one(folder):
-    assert find_runs([folder, folder / "a.jsonl"]) == find_runs([folder])
 
 
 def lines_file(path, count=10):
@@ -189,12 +164,6 @@ def test_part_key_depends_on_content_and_settings_alone(tmp_path):
     assert [mine == theirs for mine, theirs in zip(keys, (part.key("s") for part in cut(moved, 300)), strict=True)] == [
         True, False, True, False,
     ]  # fmt: skip
-
-
-def test_parts_are_sized_for_inputs_and_processes():
-    assert part_bytes(10, 4) == SMALLEST_PART
-    assert part_bytes(64 * 2**20, 4) == 2**20
-    assert part_bytes(2**50, 4) == LARGEST_PART
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from support.parts import scored_in, scores_in
 from support.runs import a_run
 from support.scripted_engine import ScriptedEngine
 
-from ragguard.errors import EngineUnreachable, StoreError, WorkerLost
+from ragguard.errors import EngineUnreachable, WorkerLost
 from ragguard.parts import PartJob, ScoringSettings
 from ragguard.parts.part import find_runs, plan_parts
 from ragguard.parts.part_scorer import PartScorer
@@ -149,16 +149,3 @@ async def test_part_of_which_no_run_is_answered_ends_the_job(engine, job, part):
         EngineUnreachable, match=r"no run of a part was answered: EngineUnreachable: .*: not these"
     ):
         await attempt(job, part)
-
-
-async def test_a_full_disk_is_one_sentence_and_no_part(engine, job, part, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    job.folder.begin({}, 1, [])
-    monkeypatch.setattr("ragguard.storage.files.partfolder.os.fsync", full)
-    with pytest.raises(
-        StoreError, match=r"could not be written .*No space left.* free the disk and run the same"
-    ):
-        await PartScorer(job).attempt(part)
-    assert job.folder.finished() == []

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from support.parts import scores_in
 from support.polling import eventually
-from support.process_scorers import Deadly, DeadlyToMove
+from support.process_scorers import Deadly
 from support.program import command, environment
 
 from ragguard import read_runs, read_scored, world, write_runs
-from ragguard.errors import RagguardError, WorkerLost
+from ragguard.errors import WorkerLost
 from ragguard.parts import PartFolder, PartJob, Processes, ScoringSettings, carry_out, prepare
 from ragguard.parts.part import plan_parts
 from ragguard.records import Usage
@@ -196,22 +196,3 @@ def group_lives(group):
     except ProcessLookupError:
         return False
     return True
-
-
-@pytest.mark.parametrize(
-    ("scoring", "says"),
-    [
-        (dataclasses.replace(UTILITY, engine="nonsense"), "engine: got .nonsense.; allowed: nano"),
-        (ScoringSettings(scorers=(DeadlyToMove(),)), "3 processes were lost with it, the last one "
-         "ended with exit code 9"),
-    ],
-    ids=["refused", "lost"],
-)  # fmt: skip
-def test_processes_that_cannot_start_end_the_job(runs, tmp_path, monkeypatch, scoring, says):
-    monkeypatch.setenv("PYTHONPATH", environment()["PYTHONPATH"])
-    monkeypatch.setattr("ragguard.parts.job._check_engine", lambda job, complete: None)
-    job = PartJob(scoring=scoring, out=str(tmp_path / "out"))
-    with pytest.raises(RagguardError, match=says):
-        carry_out(prepare([runs], job), Processes(1))
-    assert active_children() == []
-    assert job.folder.finished() == []

@@ -2,10 +2,8 @@
 
 import os
 import sqlite3
-import time
 
 import pytest
-from support.child import in_child
 from support.runs import a_run, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 
@@ -86,16 +84,6 @@ def test_two_stores_whose_file_is_deleted_meet_in_the_new_one(path):
         assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def test_a_file_that_is_deleted_across_a_fork_is_said(path, caplog):
-    store = in_use(path)
-    in_child(lambda: True)
-    path.unlink()
-    captured(store, a_run("after"))
-    assert "moved, deleted or replaced" in caplog.text
-    assert store.counts["files_lost"] == 1
-    assert ids(path) == ["after"]
-
-
 def test_a_reader_follows_a_file_that_was_replaced(path, tmp_path):
     in_use(path).close()
     other = Store(tmp_path / "other.db")
@@ -157,13 +145,6 @@ def test_file_of_another_program_is_never_written(path, make):
     assert path.read_bytes() == before
 
 
-def test_a_reader_of_a_damaged_store_is_told_how_to_save_it(path):
-    filled(path)
-    flip(path, 0, 16)
-    with pytest.raises(StoreError, match=r"damaged.*\.recover"):
-        StoreReader(path)
-
-
 # Who reads it, and what is gone
 
 
@@ -177,13 +158,6 @@ def test_a_new_store_is_its_owners_alone(path):
     finally:
         os.umask(before)
     assert modes == {"s.db": 0o600, "s.db-wal": 0o600, "s.db-shm": 0o600}
-
-
-def test_a_mode_that_somebody_chose_is_kept(path):
-    path.touch()
-    path.chmod(0o640)
-    captured(Store(path), a_run())
-    assert path.stat().st_mode & 0o777 == 0o640
 
 
 def test_a_deletion_is_not_said_to_be_done_while_the_log_holds_the_text(path, monkeypatch):
@@ -201,21 +175,6 @@ def test_a_deletion_is_not_said_to_be_done_while_the_log_holds_the_text(path, mo
     reader.close()
     assert store.delete("secret") is True
     assert store.delete("secret") is False
-    assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
-
-
-def test_pages_deleted_beside_a_reader_are_freed_once_the_reader_has_gone(path, monkeypatch):
-    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
-    store = Store(path)
-    secret = a_run("secret")
-    secret.question = "where are the jewels?"
-    captured(store, secret)
-    reader = sqlite3.connect(path, isolation_level=None)
-    reader.execute("BEGIN")
-    reader.execute("SELECT count(*) FROM runs").fetchone()
-    assert store.prune(time.time_ns()) == 1
-    reader.close()
-    store.housekeep()
     assert b"jewels" not in b"".join(one.read_bytes() for one in path.parent.iterdir())
 
 
@@ -264,14 +223,3 @@ def test_a_reader_leaves_no_log_behind_and_none_is_taken_from_a_writer(path):
     assert ids(path) == ["done", "open", "waits"]
     assert os.listdir(path.parent) == [path.name]
     assert (path.read_bytes(), path.stat().st_mtime_ns) == before
-
-
-def test_an_idle_writer_keeps_its_log_beside_a_reader(path):
-    writer = in_use(path)
-    assert writer.housekeep() is None
-    with closed_after(path) as db:
-        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    assert ids(path) == ["done", "open", "waits"]
-    captured(writer, a_run("later"))
-    assert "later" in ids(path)
-    writer.close()

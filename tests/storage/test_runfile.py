@@ -1,9 +1,7 @@
 """Run files and score files: written, read, and lines that cannot be read."""
 
-import gzip
 import io
 import json
-import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -12,16 +10,10 @@ from support.runs import a_run, scores_of
 
 from ragguard.errors import InvalidInput, RunFormatError, StoreError
 from ragguard.records import (
-    Decision,
-    Dropped,
     Failure,
     Passage,
-    RetrievalStep,
-    Run,
     Score,
     ScoredRun,
-    SubStep,
-    TraceContext,
     Usage,
 )
 from ragguard.storage.files import runfile
@@ -34,8 +26,6 @@ from ragguard.storage.files.runfile import (
     write_scores,
 )
 from ragguard.storage.source import read_scored
-from ragguard.storage.sqlite.ledger import ScoringOutcome
-from ragguard.storage.sqlite.store import Store
 from ragguard.telemetry.sink import JsonlSink
 from ragguard.text.plain import without_surrogates
 
@@ -73,26 +63,6 @@ def test_equal_lines_without_an_id_are_the_same_run():
     assert parse_line(first).run.id != parse_line(other).run.id
 
 
-def test_a_whole_run_comes_back_as_it_was(tmp_path):
-    passages = [Passage("a text", "p1", 0.0, {"tags": ["x"]}, 4), Passage("another 😀 \x00")]
-    step = RetrievalStep(
-        "s1", "r1", 0, 3, "a query", passages[:1], passages, 10, 20, "error", "search",
-        [SubStep("rewritten", [passages[1]], "arm", 11, 12, "cancelled")], "it broke",
-        Decision([passages[0]], [Dropped(passages[1], 2, "utility", 0.0, 0.1, 0.2)], "pruned", 3.5, "why", "m", 9),
-        TraceContext("ab", "cd", True, True), {"k": "v"},
-    )  # fmt: skip
-    run = Run(
-        "r1", "a question", [], "", [step], "interrupted", {"a": {"b": [1, None]}}, ["q1"],
-        [Passage("pooled", grade=5)], "named", 5, 30, TraceContext("ab", "ef", False),
-    )  # fmt: skip
-    write_runs([run, a_run()], tmp_path / "runs.jsonl")
-    assert list(read_runs(tmp_path / "runs.jsonl")) == [run, a_run()]
-    write_runs([run, a_run()], tmp_path / "runs.jsonl.gz")
-    assert list(read_runs(tmp_path / "runs.jsonl.gz")) == [run, a_run()]
-    with gzip.open(tmp_path / "runs.jsonl.gz", "rt") as packed:
-        assert packed.read() == (tmp_path / "runs.jsonl").read_text()
-
-
 @pytest.mark.parametrize(
     ("text", "says"),
     [
@@ -101,7 +71,6 @@ def test_a_whole_run_comes_back_as_it_was(tmp_path):
         (b"\x89PNG\r\n\x1a\n\x00\x00\xff", "line 7, text: .*UTF-8"),
         ("[" * 100_000, "line 7, JSON: .*less deeply nested"),
         (line(question=""), "line 7, question: got ''; allowed: a question that is not empty"),
-        (line(question="  \n"), "question that is not empty"),
         ('{"steps": []}', "line 7, question: got None; allowed: needed; it is missing"),
         ('{"question": "who?"}', "line 7, steps: .*missing"),
         (line(steps=[{}]), r"line 7, steps\[0\]\.passages: .*missing"),
@@ -110,17 +79,9 @@ def test_a_whole_run_comes_back_as_it_was(tmp_path):
         (line(format="ragguard.run/2"), "line 7, format: got 'ragguard.run/2'; allowed: 'ragguard.run/1'"),
         (line(refrences=["x"]), "refrences.*did you mean 'references'"),
         (line(mine=1), "your own data go into `metadata`"),
-        (line(references=[3]), r"references\[0\]: got 3; allowed: a text"),
-        (line(answer=["x"]), r"answer: .*allowed: a text"),
-        (line(status="fine"), "status: got 'fine'; allowed: open, ok, error"),
-        (line(started_ns=-1), "started_ns: got -1; allowed: a whole number, 0 or more"),
-        (line(started_ns=2**63), "started_ns"),
         (line(steps=[{"passages": [{"text": "x", "grade": 6}]}]), r"grade: got 6; allowed: a whole number from 1 to 5"),
-        (line(steps=[{"passages": [{"text": "x", "score": "high"}]}]), "score: got 'high'; allowed: a number"),
-        (line(steps=[{"passages": [{"text": "x", "score": 10**400}]}]), "score: .*a number"),
         ('{"question": "q", "steps": [{"passages": [{"text": "x", "score": NaN}]}]}', "NaN is no number of JSON's"),
         (line(steps=[{"passages": [], "id": "a"}, {"passages": [], "id": "a"}]), "steps with different ids"),
-        (line(id=1.5), "id: got 1.5; allowed: a text, or a whole number"),
     ],
 )  # fmt: skip
 def test_wrong_line_of_a_run_file_is_named(text, says):
@@ -141,21 +102,6 @@ def test_a_line_that_is_too_long_is_skipped_without_being_held(monkeypatch):
     found = [(one.number, one.run is not None) for one in read_lines(file)]
     assert found == [(1, True), (2, False), (4, True)]
     assert "over 200 bytes" in str(next(read_lines(io.BytesIO(b"y" * 401))).problem)
-
-
-@pytest.mark.parametrize("packed", [False, True])
-def test_of_a_line_that_is_too_long_nothing_is_held(tmp_path, monkeypatch, packed):
-    monkeypatch.setattr(runfile, "LONGEST_LINE", 2**20)
-    path = tmp_path / ("runs.jsonl.gz" if packed else "runs.jsonl")
-    with runfile.text_file(path) as file:
-        for _ in range(40):
-            file.write(" " * 2**20)
-        file.write("\n" + json.dumps(LEAST))
-    tracemalloc.start()
-    assert [one.run is not None for one in read_lines(path)] == [False, True]
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 * 2**20
 
 
 def test_a_line_of_more_values_than_memory_has_room_for_is_refused_before_it_is_parsed(monkeypatch):
@@ -188,12 +134,6 @@ def test_a_file_that_cannot_be_read_or_written_is_said(tmp_path):
         list(read_lines(tmp_path / "bad.gz"))
     with pytest.raises(StoreError, match="could not be written"):
         write_runs([a_run()], tmp_path / "none" / "runs.jsonl")
-
-
-def test_the_problem_is_an_invalid_input_with_a_number():
-    found = parse_line("{", 3).problem
-    assert isinstance(found, InvalidInput)
-    assert found.line == 3
 
 
 json_like = st.recursive(
@@ -256,15 +196,6 @@ def test_score_file_that_cannot_be_written_is_refused_beforehand(tmp_path):
         check_score_file(tmp_path / "scores.parquet")
 
 
-def test_a_store_reads_like_a_score_file(tmp_path):
-    store = Store(tmp_path / "s.db")
-    store.add_scored([ScoredRun(a_run())])
-    store.store_outcome(ScoringOutcome("r1", "x", 1, scores_of(a_run())))
-    store.close()
-    [one] = read_scored(tmp_path / "s.db")
-    assert one.scores == scores_of(a_run())
-
-
 def test_a_line_that_is_none_is_said_with_its_number(tmp_path):
     write_scores(scored(), tmp_path / "scores.jsonl")
     with (tmp_path / "scores.jsonl").open("a") as file:
@@ -278,17 +209,9 @@ def test_a_line_that_is_none_is_said_with_its_number(tmp_path):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"metadata": [1]}, r"metadata: got \[1\]; allowed: an object"),
         ({"value": "high"}, "value: got 'high'; allowed: a number"),
-        ({"value": None}, "value: got None; allowed: needed"),
         ({"value": float("nan")}, "value: got nan; allowed: a finite number"),
-        ({"value": 10**400}, "value: .*a number"),
-        ({"level": "page"}, "level: got 'page'; allowed: passage, step, run"),
-        ({"name": ["a"]}, r"name: got \['a'\]; allowed: a text"),
         ({"usage": {"prompts": -1}}, "usage.prompts: got -1; allowed: a whole number, 0 or more"),
-        ({"usage": 5}, "usage: got 5; allowed: an object"),
-        ({"stderr": "wide"}, "stderr: got 'wide'; allowed: a number"),
-        ({"position": 1.5}, "position: got 1.5; allowed: a whole number"),
         ({"question": 5}, "question: got 5; allowed: a text"),
         ({"odd": 1}, "odd: got 1; allowed: no field of that name"),
     ],

@@ -48,14 +48,6 @@ def test_a_store_and_its_records_have_the_same_means(tmp_path):
     check_same_means(read_means(tmp_path / "s.db"), map(means_of, runs))
 
 
-def test_a_score_file_has_them_too(tmp_path):
-    one = scored("r1", 0.5)
-    write_scores([one], tmp_path / "scores.jsonl")
-    [found] = read_means(tmp_path / "scores.jsonl")
-    assert found.means == means_of(one).means
-    assert (found.question, found.failures) == ("who is r1?", 1)
-
-
 def test_scores_of_two_versions_are_never_mixed(tmp_path):
     run = a_run("r1", steps=1)
     of = {"run_id": "r1", "step_id": run.steps[0].id, "scorer": "utility"}
@@ -70,17 +62,6 @@ def test_scores_of_two_versions_are_never_mixed(tmp_path):
     [found] = read_means(tmp_path / "s.db")
     assert found == means_of(one)
     assert list(found.means.values()) == [0.6]
-
-
-def test_places_are_counted_beside_passages(tmp_path):
-    run = a_run("r1", steps=2)
-    run.steps[0].k, run.steps[1].passages = 5, []
-    store = Store(tmp_path / "s.db")
-    store.add_scored([ScoredRun(run)])
-    store.store_outcome(ScoringOutcome("r1", "x", 1, [Score("udcg", 0.5, "step", "r1", run.steps[0].id)], []))
-    store.close()
-    [found] = read_means(tmp_path / "s.db")
-    assert (found.passages, found.places) == (3, 5 + 3)
 
 
 COST = Usage(1, 4, 100, 8, 0.5)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import sqlite3
 import subprocess
 import time
 from dataclasses import replace
-from hashlib import sha256
 
 import pytest
 from support.program import command, environment, run_program
@@ -17,25 +15,18 @@ from support.runs import a_run, a_step, as_events, scores_of
 from support.stored import captured, closed_after, store_scores
 from typer.testing import CliRunner
 
-from ragguard.capture.events import Delivered, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Delivered, RunEnded, StepAmended, StepEnded
 from ragguard.cli.app import app
 from ragguard.errors import Closed, InvalidInput, StoreError
 from ragguard.records import (
     Decision,
-    Dropped,
     Failure,
     Passage,
     RetrievalStep,
     Run,
-    Score,
     ScoredRun,
-    SubStep,
-    TraceContext,
 )
-from ragguard.storage.sqlite import passages
-from ragguard.storage.sqlite.passages import PassageTable
 from ragguard.storage.sqlite.reader import StoreReader
-from ragguard.storage.sqlite.schema import DIGEST_BYTES, dump
 from ragguard.storage.sqlite.store import Store
 from ragguard.text.plain import CUT
 
@@ -54,22 +45,6 @@ def test_a_captured_run_is_read_back_as_it_was(store):
     assert list(store.runs()) == [run]
     assert store.run_count() == 1
     assert store.run("another") is None
-
-
-def test_everything_a_run_can_hold_is_read_back(store):
-    passages = [Passage("a text", "p1", 0.5, {"tags": ["x"], "page": 3}, 4), Passage("another")]
-    step = RetrievalStep(
-        "s1", "r1", 0, 0, "a query", passages[:1], passages, 10, 20, "ok", "search",
-        [SubStep("rewritten", [passages[1]], "arm", 11, 12)], "",
-        Decision([passages[0]], [Dropped(passages[1], 2, "utility", -0.4, 0.1, 0.2)], "pruned", 3.5, "why", "m", 9),
-        TraceContext("ab", "cd", True, True), {"k": "v"},
-    )  # fmt: skip
-    run = Run(
-        "r1", "a question", ["gold"], "an answer", [step], "error", {"a": {"b": [1, None]}}, ["q1", "q2"],
-        [Passage("pooled", grade=5), passages[0]], "named", 5, 30, TraceContext("ab", "ef"),
-    )  # fmt: skip
-    store.add_scored([ScoredRun(run)])
-    assert store.run("r1") == run
 
 
 def test_values_that_json_and_sqlite_cannot_hold_are_stored_as_text(store):
@@ -213,32 +188,6 @@ def test_failures_stand_until_the_next_attempt(store):
     assert store.failures("r1") == []
     assert len(store.scores("r1")) == 3
     assert store.left().pending == 0
-
-
-def test_a_score_reads_back_whole(store):
-    run = a_run(steps=1)
-    captured(store, run)
-    score = Score(
-        "answerability", 4.0, "passage", "r1", "r1-s0", "p1", 2, 0.25, "4", "why", "gold", "m/seq", "nano/1",
-        scorer="coverage", version="2", references_hash="ff", sub_question=0, expectation=3.7,
-        metadata={"n": 10}, stage="candidates",
-    )  # fmt: skip
-    store_scores(store, run, [score])
-    assert store.scores("r1") == [score]
-
-
-def test_many_pages_are_walked_in_order(store):
-    runs = [a_run(f"r{number}", steps=1) for number in range(450)]
-    store.record([event for run in runs for event in as_events(run)])
-    for run in runs[::100]:
-        store_scores(store, run, scores_of(run))
-    assert list(store.runs()) == runs
-    scored = list(store.scored_runs(texts=False))
-    assert [one.run.id for one in scored] == [run.id for run in runs]
-    assert sum(len(one.scores) for one in scored) == 10
-    assert scored[0].run.steps[0].passages[0].text == ""
-    assert isinstance(scored[0], ScoredRun)
-    assert store.runs_by_rank(449, 5) == [runs[-1]]
 
 
 # Work
@@ -512,11 +461,6 @@ def test_reading_only_needs_a_file_and_leaves_it_alone(tmp_path):
     writer.close()
 
 
-def test_the_first_event_is_a_start(store):
-    store.record([RunStarted(Run("r1", "q", status="open"))])
-    assert store.run("r1").status == "open"
-
-
 @pytest.fixture(params=["body = 'no JSON'", "body = '[1]'"])
 def path(tmp_path, request):
     """A store of three runs, of which r1 cannot be read."""
@@ -569,13 +513,6 @@ def kept(path):
         )
 
 
-def items_of(*passages):
-    """Returns the items of a row of these passages."""
-    table = PassageTable({})
-    table.positions_of(passages)
-    return json.loads(dump(table.within({})))["items"]
-
-
 def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_path):
     path = tmp_path / "s.db"
     store = Store(path)
@@ -592,39 +529,3 @@ def test_texts_by_the_hundred_are_stored_once_and_go_with_their_last_run(tmp_pat
     assert list(store.runs()) == [second]
     store.delete("second")
     assert kept(path) == (0, 0)
-
-
-def test_a_text_is_known_by_its_address_only_while_the_text_is_kept():
-    for number in range(5000):  # texts that come and go use the same addresses
-        text = f"{number} " * 600
-        for _ in range(2):
-            assert items_of(Passage(text))[0][0] == sha256(text.encode()).hexdigest()[: 2 * DIGEST_BYTES]
-    assert sum(len(given) for *_, given in passages._digested.known.values()) <= 4 * 2**20
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"id": "q"}, {"score": None}, {"score": 1}, {"score": 0.25}, {"score": float("nan")}, {"grade": 3},
-        {"metadata": {}},
-        {"metadata": {"page": True}}, {"metadata": {"page": 1.0}}, {"metadata": {"page": [1]}},
-        {"metadata": {"page": 1, "more": 1}}, {"metadata": {"sheet": 1}},
-    ],
-    ids=str,
-)  # fmt: skip
-def test_passages_with_one_text_are_one_item_only_where_all_else_is_the_same(change):
-    passage = Passage("one text", "p", 1.0, {"page": 1})
-    other = replace(passage, **change)
-    first, second = items_of(passage, other, replace(passage), replace(other))
-    for item, one in ((first, passage), (second, other)):
-        score = None if one.score != one.score else one.score
-        assert item[1:] == [one.id, score, one.metadata or None, one.grade]
-        assert [type(value) for value in item[1:3]] == [type(one.id), type(score)]
-    assert dump(first) != dump(second)
-
-
-def test_metadata_that_change_after_they_were_written_are_written_anew():
-    passage = Passage("one text", metadata={"page": 1})
-    assert items_of(passage)[0][3] == {"page": 1}
-    passage.metadata["page"] = 2
-    assert items_of(passage)[0][3] == {"page": 2}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sqlite3
 from contextlib import closing
 from dataclasses import replace
@@ -78,25 +77,6 @@ def test_runs_of_one_transaction_stand_in_the_order_of_their_starts(tmp_path):
         assert store.run_ids() == [f"r{number}" for number in range(5)]
 
 
-def test_a_batch_is_read_once_and_each_event_let_go_before_the_next():
-    """What waits for the end of a batch is visited by the garbage collector again and again."""
-    alive = []
-
-    def events():
-        for number in range(20):
-            run = a_run(f"r{number}", steps=1, passages=10)
-            yield OneStepRun(replace(run, steps=[]), run.steps[0])
-            del run
-            alive.append(sum(type(one) is Passage for one in gc.get_objects()) - before)
-
-    with closing(Store(scored=False)) as store:
-        gc.collect()
-        before = sum(type(one) is Passage for one in gc.get_objects())
-        store.record(events())
-        assert store.run_count() == 20
-    assert max(alive) <= 20
-
-
 def test_a_run_in_one_event_becomes_a_part_of_what_is_there_under_its_id(tmp_path):
     run = a_run("r", steps=1)
     whole = OneStepRun(replace(run, steps=[]), run.steps[0])
@@ -167,11 +147,3 @@ def test_another_process_deletes_it(tmp_path):
     assert (owner.run_count(), owner.counts["events_of_deleted"]) == (0, 1)
     owner.close()
     other.close()
-
-
-def test_of_a_run_that_had_ended_nothing_is_noted(tmp_path):
-    with RagGuard("nano", store=tmp_path / "s.db", scorers=()) as rg:
-        with rg.run("q") as run:
-            run.retrieved("q", ["x"])
-        assert rg.delete(run)
-        assert rg.flush(30).events_of_deleted_runs == 0

@@ -1,4 +1,4 @@
-"""Scorers that end the process that uses them, or tell of it."""
+"""A scorer that ends the process that uses it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,3 @@ class Deadly:
         if view.run.id == self.run_id:
             os._exit(7)
         return [Score("deadly", 1.0, "run", view.run.id)]
-
-
-@dataclass(frozen=True)
-class DeadlyToMove(Deadly):
-    """Ends each process that it is sent to."""
-
-    run_id: str = ""
-
-    def __reduce__(self):
-        return os._exit, (9,)

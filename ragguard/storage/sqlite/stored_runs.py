@@ -8,7 +8,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import Sequence
 
-from ragguard.storage.sqlite.passages import digests_in, release
+from ragguard.storage.sqlite.passages import change_uses, digests_in
 from ragguard.storage.sqlite.schema import storable
 
 _DELETED = "deleted:"
@@ -64,7 +64,7 @@ def delete_runs(connection: sqlite3.Connection, seqs: Sequence[int]) -> None:
             connection.execute(f"DELETE FROM {table} WHERE run = ?", (seq,))
         _forget_names(connection, seq)
         connection.execute("DELETE FROM runs WHERE seq = ?", (seq,))
-    release(connection, uses)
+    change_uses(connection, uses, {})
 
 
 def _digests(body: str) -> list[bytes]:

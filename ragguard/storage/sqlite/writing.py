@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -30,7 +31,7 @@ from ragguard.records import FEEDBACK, Run
 from ragguard.runtime.deadline import now_ns
 from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
-from ragguard.storage.sqlite.passages import NeededTexts, PassageTable, digests_in
+from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
 from ragguard.storage.sqlite.run_row import WRITE_RUN, RunRow, stored_row
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
@@ -120,7 +121,8 @@ class Writing:
         """The number of steps and amendments of runs that were deleted while they were open."""
         self.texts: dict[bytes, str] = {} if texts is None else texts
         """The texts of the written passages, by digest."""
-        self._needed = NeededTexts(self.texts)
+        self._uses: Counter[bytes] = Counter()
+        """The change in how many rows need a text, by its digest."""
 
     def write(self, events: Iterable[EventRow]) -> None:
         """Takes events; `finish` writes them."""
@@ -171,7 +173,7 @@ class Writing:
     def finish(self) -> None:
         """Writes the runs, their texts, and how often each is needed; deletes texts that nobody needs any more."""
         self._write_rows()
-        self._needed.write(self._db)
+        change_uses(self._db, self._uses, self.texts)
 
     def _started(self, run: Run) -> None:
         part = self._part(run.id)
@@ -343,7 +345,7 @@ class Writing:
     def _begin(self, row: RunRow, run: Run) -> None:
         """Takes what the start of a run says in place of what was known of it."""
         if not row.is_new:
-            self._needed.remove(digests_in(row.body))
+            self._uses.subtract(digests_in(row.body))
         row.begin(run, self.texts)
 
     def _step(self, row: RunRow, id: str) -> tuple[Any, ...] | None:
@@ -361,7 +363,7 @@ class Writing:
         if there == [step.columns for step in steps.values()]:
             return False
         for one in stored:
-            self._needed.remove(digests_in(json.loads(one["body"])))
+            self._uses.subtract(digests_in(json.loads(one["body"])))
         self._db.execute("DELETE FROM steps WHERE run = ?", (row.seq,))
         row.steps = steps
         return True
@@ -378,9 +380,9 @@ class Writing:
             runs.append(row.columns())
             for step in row.steps.values():
                 steps.append((row.seq, *step.columns))
-                self._needed.add(step.digests)
+                self._uses.update(step.digests)
             names += [(*name, row.seq) for name in row.names]
-            self._needed.add(row.digests)
+            self._uses.update(row.digests)
             time_slice.rest_if_used()
         self._rows, self._parts = {}, {}  # what comes later reads them again
         self._db.executemany(WRITE_RUN, runs)
