@@ -94,21 +94,19 @@ class Templates:
     async def render(
         self, prompts: Sequence[Prompt], deadline: float | None = None, *, as_ids: bool = False
     ) -> list[Rendered]:
-        """Returns each prompt as the model gets it, `ending` included: as text where that is possible, else as ids."""
+        """Returns each prompt as the model gets it, `ending` included: as text where all can be, else as ids."""
         conversations = [self._turns(prompt.messages) for prompt in prompts]
-        shapes: dict[tuple[Role, ...], Shape | None] = {}
-        for messages in () if as_ids else conversations:
-            roles = _roles(messages)
-            if roles not in shapes:
-                shapes[roles] = await self.shape(roles, deadline)
-        found: dict[tuple[Message, ...], Rendered] = {
-            messages: shape.render(messages) + self.ending
-            for messages in conversations
-            if (shape := shapes.get(_roles(messages))) is not None
-        }
-        by_server = [messages for messages in dict.fromkeys(conversations) if messages not in found]
-        found.update(zip(by_server, await self._in_parallel(by_server, deadline), strict=True))
-        return [found[messages] for messages in conversations]
+        shapes = [None if as_ids else await self.shape(_roles(one), deadline) for one in conversations]
+        texts: list[Rendered] = [
+            shape.render(messages) + self.ending
+            for shape, messages in zip(shapes, conversations, strict=True)
+            if shape is not None
+        ]
+        if len(texts) == len(conversations):
+            return texts
+        distinct = list(dict.fromkeys(conversations))
+        ids = dict(zip(distinct, await self._in_parallel(distinct, deadline), strict=True))
+        return [ids[messages] for messages in conversations]
 
     async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
         """Returns the tokens of each prompt, template and ending included; one small request for each."""

@@ -98,8 +98,7 @@ class VllmModel:
     async def next_tokens(self, request: Request, asks: Asks) -> NextTokens:
         """Asks for all tokens behind all prompts, each followed by the first tokens of labels, in one call."""
         texts = [await self._text(ask.after, request.deadline) for ask in asks]
-        as_text = None not in texts
-        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=not as_text)
+        rendered = await self.tokens.render(request.prompts, request.deadline, as_ids=None in texts)
         continued = [
             [*prompt, *ask.after] if isinstance(prompt, list) else prompt + (text or "")
             for ask, text in zip(asks, texts, strict=True)
@@ -191,24 +190,14 @@ class VllmModel:
         if request.priority and self._takes_priority:
             common["priority"] = request.priority
         parts = list(_parts(prompts, n))
-        answers = await in_parallel(
-            [
-                partial(
-                    self._client.post,
-                    "/completions",
-                    {**common, "prompt": [prompts[i] for i in part]},
-                    deadline=request.deadline,
-                )
-                for part in parts
-            ]
-        )
-        choices: list[Mapping[str, Any]] = [{}] * (len(prompts) * n)
-        usage = Usage()
-        for part, answer in zip(parts, answers, strict=True):
-            found = _ordered(answer, len(part) * n, self._url)
+        calls = [
+            partial(self._client.post, "/completions", {**common, "prompt": part}, deadline=request.deadline)
+            for part in parts
+        ]
+        choices, usage = list[Mapping[str, Any]](), Usage()
+        for part, answer in zip(parts, await in_parallel(calls), strict=True):
+            choices += _ordered(answer, len(part) * n, self._url)
             usage += usage_of(answer, len(part))
-            for place, index in enumerate(part):
-                choices[index * n : (index + 1) * n] = found[place * n : (place + 1) * n]
         return choices, usage
 
     async def _text(self, ids: tuple[int, ...], deadline: float | None) -> str | None:
@@ -249,19 +238,15 @@ def _sample(choice: Mapping[str, Any], url: str) -> Sample:
     return Sample(_text(choice, url).strip(), tuple(values), finished)
 
 
-def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[int]]:
-    """Yields the indices of the prompts of each request: all texts or all ids, within the size that a server takes."""
-    for kind in (str, list):
-        part: list[int] = []
-        size = 0
-        for index, prompt in enumerate(prompts):
-            if not isinstance(prompt, kind):
-                continue
-            length = len(prompt) if isinstance(prompt, str) else 6 * len(prompt)
-            if part and ((len(part) + 1) * n > MOST_CHOICES or size + length > MOST_CHARACTERS):
-                yield part
-                part, size = [], 0
-            part.append(index)
-            size += length
-        if part:
+def _parts(prompts: Sequence[Rendered], n: int) -> Iterator[list[Rendered]]:
+    """Yields the prompts of each request, within the size that a server takes."""
+    part, size = list[Rendered](), 0
+    for prompt in prompts:
+        length = len(prompt) if isinstance(prompt, str) else 6 * len(prompt)
+        if part and ((len(part) + 1) * n > MOST_CHOICES or size + length > MOST_CHARACTERS):
             yield part
+            part, size = [], 0
+        part.append(prompt)
+        size += length
+    if part:
+        yield part
