@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from support.decision_server import FORMS, DecisionServer, overlap
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.misbehaving_server import MisbehavingServer, Reply, engine_on
 
 from ragguard import DistractorGuard, Passage, RagGuard
 from ragguard.engines import decision_models
@@ -213,8 +213,7 @@ def both_faces(form, top=0, mass=None):
 @pytest.mark.parametrize("form", FORMS)
 async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(form, caplog):
     handle, face = both_faces(form)
-    async with MisbehavingServer(handle) as server:
-        engine = connect(server.url)
+    async with engine_on(handle, connect) as (server, engine):
         info = await engine.info()
         face.asked.clear()
         step = RetrievalStep(id="s", run_id="r", query=QUERY, passages=[Passage(PASSAGE)])
@@ -225,7 +224,6 @@ async def test_server_that_has_both_reads_by_chat_and_judges_by_typed_questions(
             QUERY, [Passage(PASSAGE)]
         )
         plan = await pipeline.plan(run)
-        await engine.aclose()
     ((state, questions),) = face.asked  # the guard's question was answered before
     assert (state, questions) == (f"<document 1>\n{PASSAGE}\n</document>", 3)
     told = overlap(state, ASKED[0].prompt.messages[0].content, ["yes", "no"])
@@ -261,10 +259,8 @@ async def test_labels_judge_where_typed_questions_are_not_answered_and_doubt_is_
 @pytest.mark.parametrize("mass", [None, 0.9])
 async def test_labels_that_are_shown_are_given_up_for_typed_questions_with_a_label_mass_alone(mass):
     handle, _ = both_faces("systemone", top=20, mass=mass)
-    async with MisbehavingServer(handle) as server:
-        engine = open_engine(server.url)
+    async with engine_on(handle, open_engine) as (_, engine):
         info = await engine.info()
-        await engine.aclose()
     assert info.prompts == ("default" if mass is None else "default+decisions")
     assert ("label_mass" in info.capabilities) is (mass is not None)
 

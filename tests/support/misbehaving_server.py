@@ -10,8 +10,8 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -172,6 +172,13 @@ async def read_request(reader: asyncio.StreamReader) -> Request | None:
         headers[name.lower()] = value.strip()
     body = await reader.readexactly(int(headers.get("content-length", "0")))
     return Request(method, path, headers, body, query)
+
+
+@asynccontextmanager
+async def engine_on(handler: Handler, make: Callable[..., Any], **settings: Any) -> AsyncIterator[Any]:
+    """Yields a server and an engine on it, which `make` makes of the server's address."""
+    async with MisbehavingServer(handler) as server, aclosing(make(server.url, **settings)) as engine:
+        yield server, engine
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.misbehaving_server import MisbehavingServer, Reply, engine_on
 from support.polling import aeventually
 
 from ragguard.engines.connect import connect, open_engine
@@ -108,10 +108,7 @@ async def test_slow_headers_and_a_slow_body_meet_the_deadline(pair, slow):
 
 
 async def test_without_a_deadline_the_engines_own_patience_counts():
-    async with (
-        MisbehavingServer(FakeModel().handle) as server,
-        aclosing(VllmEngine(server.url, timeout_s=0.5)) as engine,
-    ):
+    async with engine_on(FakeModel().handle, VllmEngine, timeout_s=0.5) as (server, engine):
         await engine.info()
         server.script([Reply({}, wait_s=30)])
         assert isinstance(await failure(engine), EngineTimeout)

@@ -7,7 +7,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer, Reply, serving
+from support.misbehaving_server import MisbehavingServer, Reply, engine_on, serving
 from support.providers import KEY, PROVIDERS
 from typer.testing import CliRunner
 
@@ -56,10 +56,7 @@ async def test_empty_reply_gives_the_labels_no_mass_and_a_reply_without_tokens_i
     reply = Reply(
         {"choices": [{"message": {"content": ""}, "finish_reason": "stop", "logprobs": {"content": content}}]}
     )
-    async with (
-        MisbehavingServer(FakeModel(face="openai").handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(face="openai").handle, OpenAIEngine) as (server, engine):
         await engine.info()
         server.script([reply])
         if content is None:
@@ -85,10 +82,7 @@ async def test_without_log_probabilities_answers_are_sampled(model):
 
 @pytest.mark.parametrize("many", ["ignored", "refused"])
 async def test_server_of_one_answer_a_request_gets_one_request_a_sample(many):
-    async with (
-        MisbehavingServer(FakeModel(face="openai", many=many).handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(face="openai", many=many).handle, OpenAIEngine) as (server, engine):
         info = await engine.info()
         assert "n_samples" not in info.capabilities
         assert any("one answer a request" in note for note in info.notes)
@@ -179,10 +173,7 @@ async def test_a_thought_that_cannot_be_switched_off_is_cut_off(in_field):
 async def test_a_thought_without_end_is_no_answer(monkeypatch):
     monkeypatch.setattr("ragguard.engines.http.openai.THINKING_TOKENS", 1)
     monkeypatch.setattr(FakeModel, "next", lambda self, prompt, said: {" hmm" if said else "<think>": 1.0})
-    async with (
-        MisbehavingServer(FakeModel(face="openai", thinks="always").handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(face="openai", thinks="always").handle, OpenAIEngine) as (_, engine):
         with pytest.raises(EngineProtocolError, match="after 1 tokens of thought"):
             await engine.label_probs(["Who?"], LABELS)
         samples = await engine.sample(["Who?"], n=2, max_tokens=3)
@@ -201,11 +192,9 @@ async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_
 
 
 async def test_sequence_mode_without_whole_label_probabilities_is_refused():
-    async with MisbehavingServer(FakeModel(face="openai").handle) as server:
-        engine = OpenAIEngine(server.url)
+    async with engine_on(FakeModel(face="openai").handle, OpenAIEngine) as (server, engine):
         with pytest.raises(EngineRejected, match="vLLM"):
             await engine.label_probs(["Who?"], LABELS, mode="sequence")
-        await engine.aclose()
         with pytest.raises(InvalidInput, match="answers"):
             OpenAIEngine(server.url, answers=1)
 
@@ -214,10 +203,7 @@ async def test_sequence_mode_without_whole_label_probabilities_is_refused():
 async def test_passages_are_cut_by_what_the_server_says_of_them(context):
     text = "word " * 6000
     long = Prompt((Message("user", f"Read: {text} Who?"),), (Span(0, 6, 6 + len(text)),))
-    async with (
-        MisbehavingServer(FakeModel(face="openai", context=context).handle) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(face="openai", context=context).handle, OpenAIEngine) as (server, engine):
         probs = await engine.label_probs(["Who?", long], LABELS)
         assert list(probs.truncated) == [1]
         assert probs.truncated[1] > 6000 - context

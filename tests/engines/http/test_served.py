@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer, Reply
+from support.misbehaving_server import MisbehavingServer, Reply, engine_on
 
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.http.server import OpenAIEngine
@@ -82,10 +82,7 @@ async def test_refusal_that_names_nothing_is_answered_by_the_smallest_body_and_s
 
 
 async def test_refusal_of_the_smallest_body_too_is_final_in_the_words_of_the_first():
-    async with (
-        MisbehavingServer(chat(refusal={"nothing"})) as server,
-        aclosing(OpenAIEngine(server.url)) as engine,
-    ):
+    async with engine_on(chat(refusal={"nothing"}), OpenAIEngine) as (server, engine):
         with pytest.raises(EngineRejected, match="Something is not right"):
             await engine.info()
         assert len(server.paths("/chat/completions")) == 3
@@ -147,10 +144,7 @@ async def test_headers_are_sent_with_each_request_and_stand_in_no_error():
     def handle(request):
         return Reply({"error": f"not with {request.headers.get('x-gateway')}"}, 403)
 
-    async with (
-        MisbehavingServer(handle) as server,
-        aclosing(open_engine(server.url, headers={"X-Gateway": "s3cret-of-mine"})) as engine,
-    ):
+    async with engine_on(handle, open_engine, headers={"X-Gateway": "s3cret-of-mine"}) as (_, engine):
         with pytest.raises(EngineRejected, match="not with …"):
             await engine.info()
 
@@ -173,10 +167,7 @@ def test_headers_that_cannot_be_sent_are_refused_at_once(engine, headers):
     "named", [{"code": "insufficient_quota"}, {"type": "insufficient_quota", "code": None}]
 )
 async def test_quota_that_is_used_up_is_not_asked_again(named):
-    async with (
-        MisbehavingServer(FakeModel(face="openai").handle) as server,
-        aclosing(connect(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(face="openai").handle, connect) as (server, engine):
         await engine.info()
         server.requests.clear()
         server.script([Reply({"error": {"message": "You exceeded your quota", **named}}, 429)] * 9)
@@ -197,9 +188,6 @@ async def test_server_that_says_when_to_come_back_is_asked_until_it_answers():
 
 async def test_long_wait_that_a_server_asks_for_is_said_in_minutes():
     reply = Reply({"error": {"message": "slow down"}}, 429, {"retry-after": "600"})
-    async with (
-        MisbehavingServer(lambda request: reply) as server,
-        aclosing(connect(server.url)) as engine,
-    ):
+    async with engine_on(lambda request: reply, connect) as (_, engine):
         with pytest.raises(EngineOverloaded, match="asks to come back in 10 minutes"):
             await engine.info()

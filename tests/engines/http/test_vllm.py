@@ -7,7 +7,7 @@ from contextlib import aclosing
 import numpy as np
 import pytest
 from support.fake_model import FakeModel
-from support.misbehaving_server import MisbehavingServer
+from support.misbehaving_server import MisbehavingServer, engine_on
 
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.connect import open_engine
@@ -82,10 +82,7 @@ async def test_vllm_without_logprob_token_ids_is_refused_and_served_by_its_chat_
 
 
 async def test_priorities_are_dropped_where_the_server_refuses_them():
-    async with (
-        MisbehavingServer(FakeModel(refuses=frozenset({"priority"})).handle) as server,
-        aclosing(VllmEngine(server.url)) as engine,
-    ):
+    async with engine_on(FakeModel(refuses=frozenset({"priority"})).handle, VllmEngine) as (_, engine):
         assert "priority" not in (await engine.info()).capabilities
         assert any("--scheduling-policy priority" in note for note in (await engine.info()).notes)
         assert len(await engine.label_probs(["Who?"], LABELS, priority=5)) == 1
