@@ -83,7 +83,8 @@ class LabelRequest(Request):
 
     def read(self, probs: LabelProbs) -> Reply:
         """Returns the values of an engine's answer."""
-        rows = zip(probs.p.tolist(), _rows(probs.bound, probs), _rows(probs.stderr, probs), strict=True)
+        size = len(probs.p)
+        rows = zip(probs.p.tolist(), _rows(probs.bound, size), _rows(probs.stderr, size), strict=True)
         values = [
             (
                 tuple(p),
@@ -116,8 +117,8 @@ class LabelRequest(Request):
         )
 
 
-def _rows(numbers: NDArray[Any] | None, probs: LabelProbs) -> list[tuple[Any, ...] | None]:
-    return [None] * len(probs) if numbers is None else [tuple(row) for row in numbers.tolist()]
+def _rows(numbers: NDArray[Any] | None, size: int) -> list[tuple[Any, ...] | None]:
+    return [None] * size if numbers is None else [tuple(row) for row in numbers.tolist()]
 
 
 CONTRASTS = ("No", "Norway", "None", "N")

@@ -209,7 +209,7 @@ class DrawRequest(Request):
     def read(self, answers: Samples) -> Reply:
         """Returns the values of an engine's answers."""
         cuts = answers.truncated
-        rows = [(samples_value(row), cuts.get(index, 0)) for index, row in enumerate(answers.rows)]
+        rows = [(samples_value(row), cuts.get(index, 0)) for index, row in enumerate(answers)]
         return Reply(rows, answers.usage)
 
     def told(self, reply: Reply) -> Samples:

@@ -86,7 +86,7 @@ def parse_address(url: str) -> Address:
     of_path = path.partition("/openai/deployments/")[2].partition("/")[0]
     model = unquote(parts.fragment) or dict(query).get("model") or unquote(of_path)
     return Address(
-        f"{parts.scheme}://{parts.netloc}{path or '/v1'}",
+        f"{parts.scheme}://{parts.netloc.lower()}{path or '/v1'}",
         model or None,
         credentials,
         query=tuple((name, value) for name, value in query if name != "model"),

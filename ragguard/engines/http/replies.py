@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import ssl
 import time
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
@@ -201,6 +202,8 @@ def broken(what: str, error: Exception) -> EngineError:
 def _reason(error: BaseException | None) -> str:
     """Returns the operating system's reason, such as `connection refused`; httpx says only that all attempts failed."""
     while error is not None:
+        if isinstance(error, ssl.SSLError):
+            return f"no TLS connection ({error.reason or error})"
         if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
             return os.strerror(error.errno).lower()
         error = error.__cause__ or error.__context__
