@@ -71,12 +71,10 @@ class LoopAdviser:
 
     def after(self, hops: int) -> HopAdvice:
         """Returns what to do after so many hops; blocks its caller, at most for the budget."""
-        if hops < 1 or hops >= self.max_hops:
-            return self._unasked(hops)
         try:
-            run = _run()
-            if run is None:
-                return HopAdvice(False)
+            run = self._asked(hops)
+            if isinstance(run, HopAdvice):
+                return run
             with paused():  # what an engine of the user's own calls is no part of the run
                 return self.choice(run.advise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
@@ -84,20 +82,24 @@ class LoopAdviser:
 
     async def aafter(self, hops: int) -> HopAdvice:
         """Does what `after` does, without blocking the event loop."""
-        if hops < 1 or hops >= self.max_hops:
-            return self._unasked(hops)
         try:
-            run = _run()
-            if run is None:
-                return HopAdvice(False)
+            run = self._asked(hops)
+            if isinstance(run, HopAdvice):
+                return run
             with paused():
                 return self.choice(await run.aadvise(self.budget_ms))
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
-    def _unasked(self, hops: int) -> HopAdvice:
-        """Returns what to do where no advice is needed: before the first hop, and once all hops are made."""
-        return HopAdvice(True, _NO_MORE) if hops >= self.max_hops else HopAdvice(False)
+    def _asked(self, hops: int) -> RunHandle | FrameworkRun | HopAdvice:
+        """Returns the run that is asked about, or what to do where none is: before the first hop, once all hops are
+        made, and outside of any run, which is said once."""
+        if hops >= self.max_hops:
+            return HopAdvice(True, _NO_MORE)
+        run = current_run() if hops >= 1 else None
+        if run is None and hops >= 1 and not is_paused():
+            NOTICES.once("advice outside a run", _NO_RUN)
+        return HopAdvice(False) if run is None else run
 
     def choice(self, advice: Advice) -> HopAdvice:
         """Returns what to do with advice, which ends a loop also where the latest hops brought nothing."""
@@ -176,14 +178,6 @@ def note_empty_answer() -> None:
         "searching, and wrote no text. What to do: see what the model writes where it is offered no tools, or let "
         "another model answer",
     )
-
-
-def _run() -> RunHandle | FrameworkRun | None:
-    """Returns the run that the caller is inside of; None, which is said once, outside of any."""
-    run = current_run()
-    if run is None and not is_paused():
-        NOTICES.once("advice outside a run", _NO_RUN)
-    return run
 
 
 def _without(error: Exception) -> HopAdvice:

@@ -272,8 +272,8 @@ def explanation_of(overview: Overview) -> Explanation:
     )  # fmt: skip
     of_passages = (
         Number(
-            step=seq,
-            rank=rank,
+            step_id=seq,
+            position=rank,
             name=name,
             value=value / SCALE,
             stderr=None if error is None else error / SCALE,
@@ -284,8 +284,8 @@ def explanation_of(overview: Overview) -> Explanation:
     )
     others = (
         Number(
-            step=seq, rank=None, name=name, value=value / SCALE,
-            stderr=None if error is None else error / SCALE, label=label, source=source,
+            step_id=seq, position=None, name=name, value=value / SCALE,
+            stderr=None if error is None else error / SCALE, label=label, reference_source=source,
         )
         for rows in (summary.of_steps, summary.of_run)
         for seq, name, value, error, label, source, stage in json.loads(rows)

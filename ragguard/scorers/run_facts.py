@@ -145,17 +145,16 @@ def is_clear(value: float, stderr: float | None) -> bool:
 
 
 class Number(NamedTuple):
-    """The part of a score that explanations use."""
+    """The part of a score that explanations use, with the names of `Score`, which will do as well."""
 
-    step: object
+    step_id: object
     """The key of its step; empty for a score of the run."""
-    rank: int | None
+    position: int | None
     name: str
     value: float
     stderr: float | None = None
     label: str = ""
-    source: str = ""
-    """The origin of its reference: gold, the run's own answer, or nowhere."""
+    reference_source: str = ""
     sub_question: int | None = None
 
 
@@ -231,47 +230,39 @@ def facts_of(run: Run, scores: Iterable[Score]) -> RunFacts:
         list(hops.values()),
         sub_questions=run.sub_questions or (),
     )
-    rows = (
-        Number(
-            score.step_id,
-            score.position,
-            score.name,
-            score.value,
-            stderr=score.stderr,
-            label=score.label,
-            source=score.reference_source,
-            sub_question=score.sub_question,
-        )
-        for score in scores
-        if score.stage == "passages" and score.name in READ
-    )
-    return with_numbers(facts, hops, rows)
+    shown = (score for score in scores if score.stage == "passages" and score.name in READ)
+    return with_numbers(facts, hops, shown)
 
 
-def with_numbers(facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterable[Number]) -> RunFacts:
+def with_numbers(
+    facts: RunFacts, hops: Mapping[Any, HopFacts], numbers: Iterable[Score | Number]
+) -> RunFacts:
     """Returns the facts with what scores say of the run, and of its hops by the keys of their steps."""
     answered: set[int] = set()
     rated: set[int] = set()
-    latest: dict[tuple[object, str], Number] = {}
+    latest: dict[tuple[object, str], Score | Number] = {}
     for one in numbers:
-        if one.rank is None:
-            key = one.step or None, one.name
-            if key not in latest or one.source == "gold" or latest[key].source != "gold":
+        if one.position is None:
+            key = one.step_id or None, one.name
+            known = latest.get(key)
+            # What rests on gold stays where what rests on the answer comes later.
+            if known is None or known.reference_source != "gold" or one.reference_source == "gold":
                 latest[key] = one
-        elif (hop := hops.get(one.step)) is None:
+        elif (hop := hops.get(one.step_id)) is None:
             continue
         elif one.name == "utility":
-            hop.utilities[one.rank] = one.value if is_clear(one.value, one.stderr) else 0.0
+            hop.utilities[one.position] = one.value if is_clear(one.value, one.stderr) else 0.0
         elif one.name == "answerability" and one.sub_question is not None:
             rated.add(one.sub_question)
-            if one.value >= ANSWERS and one.rank in hop.read:
+            if one.value >= ANSWERS and one.position in hop.read:
                 answered.add(one.sub_question)
     for step, hop in hops.items():
         hop.gain, hop.alone = (
             BeliefGain(found.value, found.stderr) if (found := latest.get((step, name))) else None
             for name in ("delta_seper", "delta_seper_alone")
         )
-        facts.support = facts.support or getattr(latest.get((step, "delta_seper")), "source", "") == "answer"
+        belief = latest.get((step, "delta_seper"))
+        facts.support = facts.support or (belief is not None and belief.reference_source == "answer")
     verdict, before = latest.get((None, "answer_correct")), latest.get((None, "seper_closed_book"))
     facts.verdict = "" if verdict is None else verdict.label
     facts.before = None if before is None else before.value
