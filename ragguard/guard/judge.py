@@ -152,7 +152,7 @@ class PassageJudge:
         with waiting:
             (engine, prompts), (judge, theirs) = await self._models()
         verdicts = self._examined(engine, prompts, judge, theirs)
-        models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline)
+        models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline, shares=False)
         for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
             if probe in verdicts.failed:
                 raise verdicts.error(probe)

@@ -74,6 +74,8 @@ class Models:
     """None for callers that never compare answers."""
     priority: int = SCORING
     deadline: float | None = None
+    shares: bool = True
+    """False for a caller that reads no usage of labels, so that none is shared out: that takes time."""
 
     @property
     def one_model(self) -> bool:
@@ -96,7 +98,8 @@ class Models:
         engine = self.engine if reads else self.judge
         if isinstance(first, LabelQuestion):
             probs = await engine.label_probs(prompts, first.labels, deadline=deadline, priority=priority)
-            return label_answers(probs, len(asked), len(first.labels), apportion(probs.usage, weights))
+            shares = apportion(probs.usage, weights) if self.shares else ()
+            return label_answers(probs, len(asked), len(first.labels), shares)
         if isinstance(first, TextQuestion):
             request = ContinuationRequest(tuple(prompts), deadline=deadline, priority=priority)
             reply = await send_to(engine, request)
