@@ -12,9 +12,7 @@ failure of an engine, a disk or a sink reaches the application.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, AsyncIterable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -338,7 +336,7 @@ class RagGuard:
         Args:
             timeout: How many seconds to wait at most. What is not done by then goes on, and the report is false.
         """
-        return self._with_guards(self._service.flush(timeout))
+        return self._service.flush(timeout)
 
     async def aflush(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as flush
         """Does what `flush` does, without blocking the event loop."""
@@ -353,7 +351,7 @@ class RagGuard:
         Args:
             timeout: How many seconds to wait at most.
         """
-        return self._with_guards(self._service.close(timeout))
+        return self._service.close(timeout)
 
     async def aclose(self, timeout: float = 10.0) -> Report:  # noqa: ASYNC109 - the same as close
         """Does what `close` does, without blocking the event loop."""
@@ -375,15 +373,6 @@ class RagGuard:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         await self.aclose()
-
-    def _with_guards(self, report: Report) -> Report:
-        """Returns the report with what guards could not judge that share an engine with this RagGuard."""
-        health = sys.modules.get("ragguard.guard.health")
-        if health is None:  # no guard was ever made
-            return report
-        built = self._service.pipeline.made
-        engines = [*(built.engines if built else ()), *self.recorder.guard_engines]
-        return replace(report, unguarded=health.unjudged(engines))
 
     def _stored_id(self, run: str | UUID | Run | RunHandle) -> str:
         return self._service.on_demand.stored_id(_id_of(run))

@@ -185,7 +185,6 @@ class CallTree:
 
     def guard_decided(self, parent_id: UUID | None, report: VerdictReport) -> None:
         """Records a guard's decision that was made in the call with this id, or in plain code inside a run."""
-        self.recorder.guard_engines.add(report.verdict.engine)
         if (call := self.parent(parent_id)) is not None:
             call.decided(report)
         elif (handle := innermost(self.recorder)) is not None:

@@ -330,7 +330,6 @@ class Spans:
     @never_raises
     def decided(self, verdict: Verdict) -> None:
         """Notes the verdict of a guard on the nodes that the current postprocessor was given."""
-        self.recorder.guard_engines.add(verdict.engine)
         call = self._open.get().current.get()
         if call is not None and call.kind is Kind.POSTPROCESSOR:
             call.verdicts = [*call.verdicts, verdict]

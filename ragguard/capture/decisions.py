@@ -8,12 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ragguard.records import Decision, Dropped, GuardStatus, Passage, RetrievalStep
-
-if TYPE_CHECKING:
-    from ragguard.engines.base import Engine
 
 _TELLING: tuple[GuardStatus, ...] = ("error", "timeout", "unfit", "pruned", "shadow", "kept_all")
 """The order of precedence: the status of several guards together is the first of these that one of them has."""
@@ -25,8 +21,6 @@ class Verdict:
 
     decision: Decision
     judged: list[Passage]
-    engine: Engine
-    """The engine that the guard judges with, by which a RagGuard's report finds what could not be judged."""
     part: bool = False
     """True where the retrieval has several sub-retrievals and the guard judged the passages of one of them only."""
 

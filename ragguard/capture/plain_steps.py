@@ -155,7 +155,6 @@ def guard_decided(
 ) -> bool:
     """Adds a guard's decision to the latest retrievals of an open run that found the passages it judged; returns False
     where none did. A decision about a tool call's result can only be about retrievals of that call."""
-    recorder.guard_engines.add(verdict.engine)
     ended = [(event.step, decision) for event, decision in recorder.retrievals(run_id)]
     before = {step.id: decision for step, decision in ended}
     steps = [step for step, _ in ended if not tool_call or step.metadata.get(TOOL_CALL) == tool_call]

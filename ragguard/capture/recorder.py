@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import time
-import weakref
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -76,8 +75,6 @@ class Recorder:
         whole_number("max_open", max_open, 1)
         self.intake = intake
         self.count_late = count_late  # counts what came after the end of its run, and so is not recorded
-        self.guard_engines: weakref.WeakSet[object] = weakref.WeakSet()
-        """The engines of the guards whose verdicts were recorded."""
         self.advise: Advise | None = None
         """Gives advice about open runs; None where there is no RagGuard."""
         self.aadvise: AdviseAsync | None = None

@@ -113,7 +113,7 @@ class DistractorGuard:
             lambda: _GuardState(
                 PassageJudge(self.engine, self.judge, asked),
                 CircuitBreaker(pause_after, pauses),
-                DecisionCounts(self.engine),
+                DecisionCounts(),
             )
         )
         self._here.get()
@@ -223,7 +223,7 @@ class DistractorGuard:
             would_drop=chosen if self.shadow else [],
         )
         self._here.get().counts.count(decision, outcome.cause, len(call.given) - len(call.readable))
-        decided(Verdict(decision, call.given, engine=self.engine))
+        decided(Verdict(decision, call.given))
         return decision
 
     def _in_background(self, query: object, call: _GuardCall) -> GuardOutcome:

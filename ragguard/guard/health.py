@@ -8,13 +8,11 @@ from __future__ import annotations
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
-from weakref import WeakKeyDictionary
 
 from ragguard._version import __version__
-from ragguard.engines.base import Engine
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
@@ -96,8 +94,7 @@ class GuardHealth:
 class DecisionCounts:
     """Counts the decisions of one guard, warns about those that could not judge, and adds them to OpenTelemetry."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self) -> None:
         self._statuses: Counter[str] = Counter()
         self._causes: Counter[str] = Counter()
         self._reasons: dict[str, str] = {}
@@ -105,21 +102,19 @@ class DecisionCounts:
 
     def count(self, decision: Decision, cause: str, without_text: int = 0) -> None:
         """Counts a decision; warns, at most once a minute a cause, where there is a cause."""
-        unjudged = _unjudged.get()
-        with unjudged.lock:
+        with _lock.get():
             self._statuses[decision.status] += 1
             self._without_text += without_text
             if cause:
                 self._causes[cause] += 1
                 self._reasons[cause] = decision.reason
-                unjudged.causes.setdefault(self._engine, Counter())[cause] += 1
         _measure(decision.status, cause)
         if cause:
             NOTICES.warn(f"guard {cause}", lambda: self._warning(cause, decision.reason))
 
     def snapshot(self) -> GuardHealth:
         """Returns the numbers so far."""
-        with _unjudged.get().lock:
+        with _lock.get():
             return GuardHealth(
                 self._statuses.total(), dict(self._statuses), dict(self._causes), dict(self._reasons),
                 without_text=self._without_text
@@ -133,16 +128,6 @@ class DecisionCounts:
 def cause_of(error: BaseException) -> str:
     """Returns the word under which a decision that failed with this error is counted."""
     return next((cause for kind, cause in _CAUSES if isinstance(error, kind)), type(error).__name__)
-
-
-def unjudged(engines: Iterable[Engine]) -> dict[str, int]:
-    """Returns how many decisions of guards on these engines could not judge, by cause; each engine counts once."""
-    total: Counter[str] = Counter()
-    here = _unjudged.get()
-    with here.lock:
-        for engine in {id(engine): engine for engine in engines}.values():
-            total += here.causes.get(engine, Counter())
-    return dict(total)
 
 
 def _measure(status: str, cause: str) -> None:
@@ -159,13 +144,5 @@ def _measure(status: str, cause: str) -> None:
 _counter: list[MetricCounter] = []
 
 
-class _Unjudged:
-    """The decisions of this process's guards that could not judge."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.causes: WeakKeyDictionary[Engine, Counter[str]] = WeakKeyDictionary()
-        """The number of decisions by cause, by the engine of their guard."""
-
-
-_unjudged = PerProcess(_Unjudged)
+_lock = PerProcess(threading.Lock)
+"""The lock of all counts, which a forked child must not share with its parent."""

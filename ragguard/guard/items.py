@@ -56,4 +56,4 @@ def _failed(given: list[Passage], error: Exception) -> Decision:
 def _kept(
     guard: DistractorGuard, items: Sequence[Item], given: list[Passage], decision: Decision
 ) -> tuple[list[Item], Verdict]:
-    return decision.of(items), Verdict(decision, given, engine=guard.engine)
+    return decision.of(items), Verdict(decision, given)

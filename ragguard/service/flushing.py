@@ -14,9 +14,9 @@ import atexit
 import concurrent.futures.thread  # noqa: F401 - registers its own end, which must come after ours
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from ragguard.runtime.deadline import seconds_left
@@ -164,9 +164,6 @@ class Report:
     """Events of runs that were deleted while they were open; they are not stored."""
     files_lost: int = 0
     """How often the store's file was found moved, deleted or replaced while it was in use."""
-    unguarded: Mapping[str, int] = field(default_factory=dict)
-    """Retrievals that a guard let through unjudged, by cause, since the process began: of the guards that share an
-    engine with this RagGuard or were captured by it. `guard.health()` has the reasons in full."""
 
     def __bool__(self) -> bool:
         return self.complete
@@ -237,8 +234,5 @@ class Report:
             )
         elif self._verdict() == _UNSCORED and not (self.pending or self.dropped):
             yield "how much is left was not known in time"
-        if self.unguarded:
-            causes = ", ".join(f"{cause} {number:,}" for cause, number in self.unguarded.items())
-            yield f"{sum(self.unguarded.values()):,} retrievals went past a guard unjudged ({causes})"
         if self.no_capture_reason:
             yield self.no_capture_reason

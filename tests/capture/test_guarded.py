@@ -38,7 +38,7 @@ def dropping(number, *judged):
     """Returns the verdict of a guard that drops the passage of this number."""
     kept = [one for place, one in enumerate(judged, 1) if place != number]
     return Verdict(
-        Decision(kept, [Dropped(judged[number - 1], number, "off topic")], "pruned", 1.0), [*judged], object
+        Decision(kept, [Dropped(judged[number - 1], number, "off topic")], "pruned", 1.0), [*judged]
     )
 
 

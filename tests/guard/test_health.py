@@ -10,7 +10,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard
+from ragguard import DistractorGuard
 from ragguard.errors import (
     BudgetExceeded,
     CircuitOpen,
@@ -106,24 +106,3 @@ async def test_decisions_are_counted_for_opentelemetry(monkeypatch):
         (("status", "kept_all"),): 1,
         (("cause", "rejected"), ("status", "error")): 2,
     }
-
-
-def test_flush_says_how_often_a_guard_on_its_engine_could_not_judge():
-    faulty = [EngineRejected("no such model")]
-    engine = ScriptedEngine(label=lambda text, label: 0.5, fault=lambda call: faulty[0] if faulty else None)
-    with RagGuard(engine=engine, scorers=(), store=None) as rg:
-        watching = DistractorGuard(rg.engine, budget_ms=20_000)
-        assert rg.flush().unguarded == {}
-        for n in range(2):
-            watching.prune(f"q{n}", PASSAGES)
-        report = rg.flush()
-        assert report.unguarded == {"rejected": 2}
-        assert report  # nothing that was captured is missing
-        assert "2 retrievals went past a guard unjudged (rejected 2)" in str(report)
-
-
-def test_flush_leaves_out_guards_that_have_nothing_to_do_with_it():
-    other = DistractorGuard(ScriptedEngine(fault=lambda call: EngineRejected("no")), budget_ms=20_000)
-    with RagGuard(engine=ScriptedEngine(), scorers=(), store=None) as rg:
-        other.prune("q", PASSAGES)
-        assert rg.flush().unguarded == {}

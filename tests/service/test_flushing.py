@@ -133,6 +133,19 @@ def test_where_nothing_was_captured_the_sentence_says_what_was_seen(make):
     assert "'search'" not in str(rg.flush(5))
 
 
+@pytest.mark.parametrize("error", [EngineUnreachable("nobody"), EngineRejected("no such model")])
+async def test_run_that_is_given_and_not_scored_brings_no_advice_to_attach_callbacks(make, error):
+    def fails(*args, **kwargs):
+        raise error
+
+    rg = make(rejecting(fails))
+    assert not await rg.score(a_run())
+    report = str(rg.flush(0.2))
+    assert "1 pending" in report or "1 with scores that failed for good" in report
+    assert "RagGuardCallback" not in report
+    assert "waits for the thread" not in report
+
+
 def test_scores_failures_and_delete_take_the_run_itself(make):
     rg = make()
     handle = capture(rg)
