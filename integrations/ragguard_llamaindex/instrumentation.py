@@ -74,8 +74,8 @@ def instrument(
             a retrieval whose output has the shape of a search result; it is read in the hook, and a log line says
             once which tools it took. Retrievers inside tools, and tools that return nodes or documents, need no
             declaration.
-        question: Where a pipeline of your own has its question: a key of its start event (`"report.summary"` looks
-            inside), or a function of it, which runs inside the application. None: the usual places.
+        question: Where a pipeline of your own has its question: a key of its start event, or a function of
+            it, which runs inside the application. None: the usual places.
         answer: Where a pipeline of your own has its answer: a key of its result, or a function of it, which runs
             inside the application. None: the usual places.
     """

@@ -6,7 +6,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, Literal, TypeAlias, TypeVar
 
 from ragguard.capture.splitters import Splitter, found
@@ -86,13 +85,12 @@ def checked_text_of(text_of: TextOf | None) -> TextOf | None:
 
 
 def locate(argument: str, given: str | Locate | None) -> Locate | None:
-    """Returns the function that finds the question or the answer, as `argument` names it. A key becomes a function that
-    reads it: `"report.summary"` looks inside."""
+    """Returns the function that finds the question or the answer, as `argument` names it; a key becomes one."""
     if given is None or callable(given):
         return given
     if not isinstance(given, str) or not given:
         raise InvalidInput(argument, given, f"the key that holds the {argument}, or a function that gives it")
-    return lambda value: _under(given, value, argument)
+    return lambda value: _named(given, fields_of(value), argument)
 
 
 def located(argument: str, locate: Locate | None, value: object, faults: Faults) -> object:
@@ -114,47 +112,29 @@ def fields_of(value: object) -> Mapping[str, Any]:
     if isinstance(value, (list, tuple)):
         return {name: part for item in value if isinstance(item, Mapping) for name, part in item.items()}
     fields = dict(getattr(value, "__dict__", {}) or {})
-    to_dict = getattr(
-        value, "to_dict", None
-    )  # an event of LlamaIndex keeps values without a field in a mapping
-    if callable(to_dict) and hasattr(value, "_data"):
-        fields |= to_dict()
+    if hasattr(value, "_data") and callable(to_dict := getattr(value, "to_dict", None)):
+        fields |= to_dict()  # an event of LlamaIndex keeps values without a field in a mapping
     return fields
 
 
-def _under(key: str, value: object, argument: str) -> object:
-    inner = value
-    for name in key.split("."):
-        fields = fields_of(inner)
-        if name not in fields:
-            warn_of_missing(argument, key, fields_of(value))
-            return None
-        inner = fields[name]
-    return inner
+def _named(key: str, fields: Mapping[str, Any], argument: str) -> object:
+    if key not in fields:
+        NOTICES.once(
+            f"{argument} {key}",
+            f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read. There: "
+            f"{', '.join(sorted(map(str, fields))) or 'nothing with a name'}",
+        )
+    return fields.get(key)
 
 
 def warn_of_unknown(given: Mapping[Any, object], what: str, known: Iterable[str]) -> None:
     """Warns once of each key with ragguard's prefix that nothing reads; `what` describes such keys in words."""
     for key in given:
         if type(key) is str and key.startswith(_PREFIX) and key not in known:
-            NOTICES.once(f"{what} {key}", partial(unknown_key, key, known))
-
-
-def warn_of_missing(argument: str, key: str, there: Iterable[object]) -> None:
-    """Warns once that the key which an argument names is not among those that are there."""
-    names = sorted(map(str, there))
-    NOTICES.once(
-        f"{argument} {key}",
-        f"{argument}={key!r} is not in what the pipeline was given or gives, so the usual places are read. There: "
-        f"{', '.join(names) or 'nothing with a name'}",
-    )
-
-
-def unknown_key(key: str, known: Iterable[str]) -> str:
-    """Returns the warning about a `ragguard_...` key of metadata, or a tag, that nothing reads."""
-    return (
-        f"{key!r} is not a key that ragguard reads, so it is ignored. Known keys: {', '.join(sorted(known))}"
-    )
+            NOTICES.once(
+                f"{what} {key}",
+                f"{key!r} is not a key that ragguard reads, so it is ignored. Known keys: {', '.join(sorted(known))}",
+            )
 
 
 TOOL = "tool"

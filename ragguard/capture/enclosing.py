@@ -9,6 +9,8 @@ from __future__ import annotations
 import asyncio
 import sys
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,44 +28,27 @@ def current_task() -> weakref.ref[asyncio.Task[Any]] | None:
     return None if task is None else weakref.ref(task)
 
 
-class paused:  # noqa: N801 - reads as a word in a with statement
+_paused: ContextVar[bool] = ContextVar("ragguard_paused", default=False)
+
+
+@contextmanager
+def paused() -> Iterator[None]:
     """Pauses capture inside `with ragguard.paused():`, in sync and async code, in plain code and in frameworks.
 
-    A run that is open stays open; what it retrieves meanwhile is not recorded.
+    A run that is open stays open; what it retrieves meanwhile is not recorded. A task that begins in the pause stays
+    paused.
     """
-
-    __slots__ = ("_outer", "over")
-
-    def __init__(self) -> None:
-        self._outer: paused | None = None
-        self.over = True
-
-    def __enter__(self) -> paused:
-        self.over, self._outer = False, _pause.get()
-        _pause.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.over = True
-        if _pause.get() is self:
-            _pause.set(self._outer)
-
-    @property
-    def holds(self) -> bool:
-        """True inside of this pause, or of a pause around this one."""
-        pause: paused | None = self
-        while pause is not None and pause.over:
-            pause = pause._outer
-        return pause is not None
-
-
-_pause: ContextVar[paused | None] = ContextVar("ragguard_paused", default=None)
+    before = _paused.get()
+    _paused.set(True)
+    try:
+        yield
+    finally:
+        _paused.set(before)
 
 
 def is_paused() -> bool:
     """True inside `with ragguard.paused()`."""
-    pause = _pause.get()
-    return pause is not None and pause.holds
+    return _paused.get()
 
 
 class EnclosingStep(NamedTuple):

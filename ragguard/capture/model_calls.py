@@ -20,9 +20,9 @@ from __future__ import annotations
 import json
 import re
 import unicodedata
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, NamedTuple, TypeAlias
 
 from ragguard.capture.events import Delivered, StepEnded
@@ -133,6 +133,8 @@ JUDGED_ONLY = "ragguard.judged_only"
 answer, such as a grader's, and in none that did."""
 MOST_CALLS = 256
 """The most model calls of an open run whose inputs are kept; beyond it the oldest are forgotten."""
+STEPS_KEPT = 1024
+"""The number of ended steps of an open run that are remembered, so that they can be amended."""
 GUARDED_KEPT = 64
 """The number of a run's latest retrievals to which a guard's decision may belong."""
 _VERDICTS = frozenset(
@@ -165,6 +167,23 @@ class ModelCall:
     reply_of: TextsOf | None = None
 
 
+@dataclass(slots=True, eq=False)
+class EndedStep:
+    """A retrieval of an open run that has ended."""
+
+    event: StepEnded
+    first: int
+    """The number of the first model call that may have read it."""
+    bodies: Callable[[], Sequence[str]] | None = None
+    """Returns the texts of the candidates without what stands before them there."""
+    is_followed: bool = True
+    """True where its passages are sought in the inputs of model calls."""
+    has_failed: bool = False
+    """True where it gave nothing, or the tool that made it failed afterwards: nothing of it was read."""
+    decision: Decision | None = None
+    """What the guards behind it have decided."""
+
+
 class ModelCalls:
     """The model calls of one open run, and the retrievals before them."""
 
@@ -172,15 +191,8 @@ class ModelCalls:
         self._calls: dict[object, ModelCall] = {}
         """The latest calls, by their keys, in the order in which they began."""
         self.asked_so_far = 0
-        self._steps: dict[str, tuple[StepEnded, int, Callable[[], Sequence[str]] | None]] = {}
-        """Each retrieval that has ended, with the number of the first call that may have read it."""
-        self._latest: deque[tuple[str, StepEnded]] = deque(maxlen=GUARDED_KEPT)
-        """The latest retrievals, from which a guard may still drop passages."""
-        self._decisions: dict[str, Decision] = {}
-        self._failed: set[str] = set()
-        """The retrievals whose tool failed afterwards: nothing was read from them, whatever else brought the same."""
-        self._unread: list[str] = []
-        """The retrievals that have ended since a model was last asked."""
+        self.steps: dict[str, EndedStep] = {}
+        """The latest retrievals that have ended, in the order of their ends."""
         self.answer = ""
         self._words: dict[str, str] = {}
         """The texts of inputs and replies as they are compared: most of a conversation is in every input."""
@@ -192,31 +204,24 @@ class ModelCalls:
         bodies: Callable[[], Sequence[str]] | None = None,
         *,
         followed: bool = True,
+        failed: bool = False,
     ) -> None:
         """Notes a retrieval that has ended; one that is not `followed` is remembered for guards alone."""
-        self._latest.append((step_id, event))
-        if not followed:
-            return
-        self._steps[step_id] = event, self.asked_so_far, bodies
-        self._unread.append(step_id)
-
-    def decided(self, step_id: str, decision: Decision) -> None:
-        """Notes what a guard has decided about a retrieval: a passage that it dropped and that stands in a prompt came
-        there by another retrieval."""
-        self._decisions[step_id] = decision
-
-    def failed(self, step_id: str) -> None:
-        """Notes that the tool which made a retrieval has failed after it."""
-        self._failed.add(step_id)
+        self.steps[step_id] = EndedStep(
+            event, self.asked_so_far, bodies, is_followed=followed and not failed, has_failed=failed
+        )
+        if len(self.steps) > STEPS_KEPT:
+            del self.steps[next(iter(self.steps))]
 
     def asked(self, key: object, given: Any, texts_of: TextsOf) -> list[str]:
         """Notes that a model is asked; returns the ids of the retrievals that ended since one was asked before."""
-        unread, self._unread = self._unread, []
+        since = takewhile(lambda item: item[1].first == self.asked_so_far, reversed(self.steps.items()))
+        unread = [step_id for step_id, step in since if step.is_followed]
         self._calls[key] = ModelCall(self.asked_so_far, given, texts_of)
         self.asked_so_far += 1
         if len(self._calls) > MOST_CALLS:
             del self._calls[next(iter(self._calls))]
-        return unread
+        return unread[::-1]
 
     def replied(self, key: object, reply: Any, texts_of: TextsOf) -> None:
         """Notes the reply of a model call."""
@@ -226,30 +231,36 @@ class ModelCalls:
 
     def latest(self) -> list[tuple[StepEnded, Decision | None]]:
         """Returns the latest retrievals, the latest first, each with what the guards behind it have decided."""
-        return [(event, self._decisions.get(step_id)) for step_id, event in reversed([*self._latest])]
+        found = [(step.event, step.decision) for step in reversed(self.steps.values()) if not step.has_failed]
+        return found[:GUARDED_KEPT]
 
     def open_questions(self) -> list[str]:
         """Returns the ids of the retrievals of which the end of the run tells more: those after which no model was
         asked, or several times."""
-        return [step_id for step_id, (_, first, _) in self._steps.items() if self.asked_so_far - first != 1]
+        return [
+            step_id
+            for step_id, step in self.steps.items()
+            if step.is_followed and self.asked_so_far - step.first != 1
+        ]
 
     def read(self, step_id: str) -> Delivered:
         """Returns the passages of a retrieval that count as read, in the order in which the model was given them."""
-        if step_id in self._failed:
+        ended = self.steps[step_id]
+        if ended.has_failed:
             return Delivered([], {})
-        event, first, bodies = self._steps[step_id]
-        decision = self._decisions.get(step_id, event.step.decision)
+        event = ended.event
+        decision = event.step.decision if ended.decision is None else ended.decision
         gone = () if decision is None else {drop.position for drop in decision.dropped}
         left = [rank for rank in range(1, len(event.step.candidates) + 1) if rank not in gone]
         candidates = [event.step.candidates[rank - 1] for rank in left]
-        later = [call for call in list(self._calls.values()) if call.number >= first]
+        later = [call for call in list(self._calls.values()) if call.number >= ended.first]
         if not candidates:
             return Delivered(None, {})
         if not later:
             return Delivered(None, {DELIVERED: UNKNOWN})
         counts, sought = (
             self._counting(later),
-            Sought(candidates, self._bodies(event, bodies, decision, left)),
+            Sought(candidates, self._bodies(ended, decision, left)),
         )
         read: dict[int, Passage] = {}
         other: set[int] = set()
@@ -268,17 +279,11 @@ class ModelCalls:
             return Delivered(None, {**about, DELIVERED: UNKNOWN})
         return Delivered(list(read.values()), about)
 
-    def _bodies(
-        self,
-        event: StepEnded,
-        bodies: Callable[[], Sequence[str]] | None,
-        decision: Decision | None,
-        ranks: Sequence[int],
-    ) -> list[str]:
+    def _bodies(self, ended: EndedStep, decision: Decision | None, ranks: Sequence[int]) -> list[str]:
         """Returns other texts by which the candidates of these ranks may stand in a prompt: their texts without what
         stands before them, or those that a guard judged."""
-        candidates = event.step.candidates
-        found = [] if bodies is None else list(bodies())
+        candidates = ended.event.step.candidates
+        found = [] if ended.bodies is None else list(ended.bodies())
         if len(found) != len(candidates):
             found = [""] * len(candidates)
         judged = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}

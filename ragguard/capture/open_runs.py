@@ -73,8 +73,6 @@ _TOO_MANY = (
     "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
     "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
 )
-ENDED_KEPT = 1024
-"""The number of ended steps of an open run that are remembered, so that they can be amended."""
 UNDECIDED_KEPT = 16
 """The number of decisions of a run that wait for their retrievals."""
 CUT_SHORT_KEPT = 65_536
@@ -100,8 +98,6 @@ class OpenRun:
     turns: Turns = field(default_factory=Turns)
     steps: dict[str, Retrieval] = field(default_factory=dict)
     """Open retrievals and parts of retrievals, in the order of their starts."""
-    ended: dict[str, None] = field(default_factory=dict)
-    """The ids of the latest steps that have ended."""
     emitting: int = 0
     """Events on their way to the intake; the run's end waits for them."""
     final: RunEnded | None = None
@@ -146,16 +142,6 @@ class OpenRun:
         if answer and self.answers > 1:
             self.notes = {**self.notes, ANSWERS: self.answers}
             NOTICES.once("several answers in a run", f"run {self.id!r} {_SEVERAL_ANSWERS}. (Logged once)")
-
-    def note_ended(self, retrieval: Retrieval, event: StepEnded) -> None:
-        """Remembers a step, so that it can be amended while the run is open."""
-        self.ended[retrieval.id] = None
-        if len(self.ended) > ENDED_KEPT:
-            del self.ended[next(iter(self.ended))]
-        if self.collected is not None:
-            self.collected.append(event)
-        if retrieval.status == "ok":
-            self.model_calls.retrieved(retrieval.id, event, retrieval.bodies, followed=retrieval.followed)
 
     def has_open(self, turn: int) -> bool:
         """Returns whether a step of the turn is still open."""
@@ -273,21 +259,23 @@ class OpenRuns:
             self.counts.steps += 1
             turn_open = run.has_open(retrieval.turn) if run.steps else False
             event = StepEnded(retrieval.as_step, run.id, turn_open=turn_open)
-            run.note_ended(retrieval, event)
+            if run.collected is not None:
+                run.collected.append(event)
+            run.model_calls.retrieved(
+                retrieval.id, event, retrieval.bodies, followed=retrieval.followed, failed=status != "ok"
+            )
             run.emitting += 1
         self.emit(run, event)
 
     def amend(self, event: StepAmended, run: OpenRun | None = None) -> None:
         """Hands on what the model got of a step that has ended in an open run, or in the `run` that is closed now."""
         with self.lock:
-            if run is None:
-                run = self.runs.get(event.run_id)
-                if run is None or event.step_id not in run.ended:
-                    return
-            if event.decision is not None:
-                run.model_calls.decided(event.step_id, event.decision)
-            if event.error is not None:
-                run.model_calls.failed(event.step_id)
+            run = run or self.runs.get(event.run_id)
+            step = None if run is None else run.model_calls.steps.get(event.step_id)
+            if run is None or step is None:
+                return
+            step.decision = event.decision or step.decision
+            step.has_failed = step.has_failed or event.error is not None
             if run.collected is not None:
                 run.collected.append(event)
             run.emitting += 1

@@ -125,7 +125,7 @@ class Recorder:
 
     def ended_steps(self, run_id: str) -> list[str]:
         """The ids of the latest steps of an open run that have ended, in the order of their ends."""
-        return [] if (run := self._runs.runs.get(run_id)) is None else [*run.ended]
+        return [] if (run := self._runs.runs.get(run_id)) is None else [*run.model_calls.steps]
 
     def retrievals(self, run_id: str) -> list[tuple[StepEnded, Decision | None]]:
         """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""

@@ -203,8 +203,6 @@ def score_of(score: Any, metadata: Mapping[str, Any]) -> float | None:
     if score is None or isinstance(score, (str, bytes, bool)):
         return None
     try:
-        if getattr(score, "imag", 0):
-            return None
         return float(score)  # also of NumPy scalars and the like
     except Exception:  # noqa: BLE001 - a number of the user's may raise anything
         return None

@@ -8,7 +8,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard import RagGuard
-from ragguard.capture.declarations import CallLog, checked_tools, unknown_key, what_to_do
+from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown, what_to_do
 from ragguard.capture.events import RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
@@ -105,8 +105,9 @@ def test_empty_run_warns_though_others_have_retrieved(caplog):
     assert f"the run {empty.id!r} ended without a retrieval" in caplog.text
 
 
-def test_unknown_key_is_named_beside_the_known_ones():
-    sentence = unknown_key("ragguard_qestion", ["ragguard_run_id", "ragguard_question"])
+def test_unknown_key_is_named_beside_the_known_ones(caplog):
+    warn_of_unknown({"ragguard_qestion": 1, "other": 2}, "tag", ["ragguard_run_id", "ragguard_question"])
+    (sentence,) = warnings(caplog)
     assert sentence.startswith("'ragguard_qestion' is not a key")
     assert sentence.endswith("Known keys: ragguard_question, ragguard_run_id")
 
