@@ -164,19 +164,6 @@ def test_outside_of_any_run_it_is_said_once_with_the_way_out_and_nothing_is_reco
     assert "asyncio.to_thread" in warning.getMessage()
 
 
-def test_error_while_reading_a_result_does_not_reach_the_caller(captured):
-    class Broken:
-        def __getattribute__(self, name):
-            raise RuntimeError(name)
-
-    recorder = Recorder(captured)
-    with RunHandle(recorder, "who?"):
-        ragguard.retrieved("hop", Broken())
-        ragguard.retrieved(Broken(), ["a"])
-        search("next")
-    assert [step.query for step in captured.run.steps] == ["hop", "next"]
-
-
 def test_nothing_is_captured_in_a_pause(recorder, captured, caplog):
     with RunHandle(recorder, "who?") as run:
         search("before")

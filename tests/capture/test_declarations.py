@@ -8,7 +8,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard import RagGuard
-from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown, what_to_do
+from ragguard.capture.declarations import CallLog, checked_tools, warn_of_unknown
 from ragguard.capture.events import RunNames
 from ragguard.capture.recorder import Recorder
 from ragguard.errors import InvalidInput
@@ -71,13 +71,6 @@ def test_names_and_runs_without_end_are_not_kept_without_end():
     assert len(log._of_run) == 256
     assert len(log.total) == 51
     assert log.total.total() == 1000
-
-
-def test_many_names_are_cut_with_their_number():
-    log = CallLog()
-    for number in range(20):
-        log.seen("run", "tool", f"t{number}")
-    assert "and 12 more" in what_to_do(log.total)
 
 
 def test_a_part_that_continues_a_run_need_not_retrieve(caplog):

@@ -89,44 +89,11 @@ def test_an_exception_goes_on_and_is_noted(recorder, captured):
     assert (step.status, step.error) == ("error", "ValueError: index gone")
 
 
-def test_references_that_become_known_later(recorder, captured):
-    with RunHandle(recorder) as run:
-        run.question, run.references, run.sub_questions = "who?", ["Ada"], ["where?"]
-        run.metadata["note"] = "late"
-    assert (captured.run.question, captured.run.references) == ("who?", ["Ada"])
-    assert captured.run.metadata == {"note": "late"}
-    assert captured.events[-1].sub_questions == ["where?"]
-
-
 @pytest.mark.parametrize(("answer", "kept"), [({"verdict": "Ursula"}, '{"verdict": "Ursula"}'), (42, "42")])
 def test_an_answer_that_is_no_text_is_kept_as_json(recorder, captured, answer, kept):
     with RunHandle(recorder, "q") as run:
         run.answered(answer)
     assert captured.run.answer == kept
-
-
-@pytest.mark.parametrize("passages", [None, "text", 12, [None, b"x", object()], {"a": 1}])
-def test_whatever_is_retrieved_is_recorded(recorder, captured, passages):
-    with RunHandle(recorder, "q") as run:
-        run.retrieved("hop", passages)
-        run.retrieved(None, passages)
-    assert len(captured.run.steps) == 2
-    assert recorder.faults.count == 0
-
-
-def test_passages_that_break_while_they_are_read_are_kept_up_to_there(recorder, captured):
-    def broken():
-        yield "a"
-        raise OSError("gone")
-
-    with RunHandle(recorder, "q") as run:
-        run.retrieved("hop", broken())
-        run.retrieved("next", ["b"])
-    assert recorder.faults.count == 0
-    first, second = captured.run.steps
-    assert (first.status, [passage.text for passage in first.passages]) == ("ok", ["a", ""])
-    assert first.passages[1].metadata == {"ragguard.content": "generator, unreadable: OSError"}
-    assert [passage.text for passage in second.passages] == ["b"]
 
 
 def test_ids_names_and_queries_that_are_no_texts_are_made_texts(recorder, captured):
@@ -201,15 +168,6 @@ def test_the_current_run_is_the_innermost_of_the_same_recorder(recorder):
             assert inner.metadata["parent_run_id"] == outer.id
         assert innermost(recorder) is outer
     assert innermost(recorder) is None
-
-
-def test_call_after_the_end_of_a_run_changes_nothing(recorder, captured):
-    with RunHandle(recorder, "q") as run:
-        pass
-    run.retrieved("late", ["a"])
-    run.answered("late")
-    assert captured.run.steps == []
-    assert len(recorder._runs.steps) == 0
 
 
 @pytest.fixture

@@ -69,19 +69,6 @@ def test_passage_that_is_cut_makes_what_was_read_unknown(recorder, captured, tex
     assert read(captured) == ([text, "Another one."], "unknown")
 
 
-@pytest.mark.parametrize("size", [8, 12, 20])
-def test_first_characters_of_a_script_without_spaces_make_it_unknown(recorder, captured, size):
-    retrieve(recorder, HAN)
-    ask(recorder, f"Titles: {HAN[:size]}…")
-    assert read(captured) == ([HAN], "unknown")
-
-
-def test_passage_that_is_a_part_of_another_one_is_read_where_it_stands_by_itself(recorder, captured):
-    retrieve(recorder, OSLO, "Ada Berg")
-    ask(recorder, OSLO)
-    assert read(captured)[0] == [OSLO]
-
-
 def test_retrieval_without_a_later_model_call_is_unknown(recorder, captured):
     ask(recorder, "Rewrite the question.", "founder of Nordlys")
     retrieve(recorder, OSLO)

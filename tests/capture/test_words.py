@@ -31,10 +31,6 @@ def ids(output, found=FOUND):
     return None if got is None else [passage.id for passage in got]
 
 
-def test_delivered_passage_is_the_candidate_itself_with_its_score():
-    assert delivered(FOUND, BERGEN)[0] is FOUND[1]
-
-
 def test_words_that_near_misses_share_count_for_the_one_that_is_there():
     near = "Fjord is a shipping firm that is based in Oslo; it was founded by Per Lund in 1899."
     assert ids(f"Result: {near}", [*FOUND, Passage(near, "near")]) == ["near"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from types import SimpleNamespace
 
 import pytest
@@ -27,13 +26,6 @@ def attached(rg):
 def test_calls_are_captured_without_their_config(captured):
     ListRetriever().invoke(QUESTION)
     assert (captured.run.question, len(captured.run.steps)) == (QUESTION, 1)
-
-
-def test_calls_in_threads_are_captured_without_their_config(captured):
-    thread = threading.Thread(target=ListRetriever().invoke, args=(QUESTION,))
-    thread.start()
-    thread.join(30)
-    assert captured.run.question == QUESTION
 
 
 def test_a_callback_beside_it_counts_nothing_twice(captured, rg):

@@ -5,21 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from types import SimpleNamespace
 from uuid import uuid4
 
 import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.retrievers import BaseRetriever
-from support.captured import Captured
-from support.langchain_agents import QUESTION, search_tool
+from support.langchain_agents import QUESTION
 from support.langchain_parts import ListRetriever, call, documents
 
-from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import LOST
 from ragguard.records import CONTENT_KIND, Passage
-from ragguard_langchain import RagGuardCallback
 from ragguard_langchain.messages import answer_of, question_of, tool_query
 
 
@@ -74,13 +70,6 @@ def test_retriever_with_any_result_is_recorded(captured, config, given, texts, m
     assert [dict(p.metadata) for p in step.passages] == metadata
 
 
-def test_a_stream_of_documents_is_left_to_its_reader(captured, config):
-    stream = Gives(what=iter(documents("shelf"))).invoke(QUESTION, config)
-    assert len(list(stream)) == 2
-    (step,) = captured.run.steps
-    assert [dict(p.metadata) for p in step.passages] == [{CONTENT_KIND: "list_iterator"}]
-
-
 class Sealed(Document):
     def __getattribute__(self, name):
         if name == "page_content":
@@ -102,17 +91,6 @@ def test_documents_that_raise_cost_only_themselves(captured, config):
         ("text", {"page": 1}),
         ("fine", {}),
     ]
-
-
-@pytest.mark.parametrize("references", [12, {"a": 1}, [1, 2]])
-def test_references_that_cannot_be_right_cost_only_themselves(references):
-    captured = Captured()
-    recorder = Recorder(captured)
-    handler = RagGuardCallback(SimpleNamespace(recorder=recorder))
-    ListRetriever().invoke(
-        QUESTION, {"callbacks": [handler], "metadata": {"ragguard_references": references}}
-    )
-    assert (captured.run.references, len(captured.run.steps), recorder.faults.count) == (None, 1, 1)
 
 
 async def test_a_cancellation_out_of_a_hook_stays_in_it(captured, config, recorder, monkeypatch):
@@ -208,9 +186,3 @@ def test_the_answer_in_anything(outputs, text, kind):
 )
 def test_a_tool_without_a_text_to_ask_was_asked_what_it_was_given(inputs, text, query):
     assert tool_query(inputs, text) == query
-
-
-def test_hostile_text_is_only_text(captured, config):
-    hostile = "\ud800 <script> \x00 NO-RESPONSE"
-    search_tool(Gives(what=[Document(hostile)])).invoke({"query": hostile}, config)
-    assert captured.run.steps[0].passages[0].text == hostile

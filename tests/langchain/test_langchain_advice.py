@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.structured_output import ToolStrategy
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import AIMessage
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -26,12 +24,10 @@ from support.langchain_advised import (
 )
 from support.langchain_agents import agent, asked
 from support.langchain_parts import Says, call
-from support.polling import eventually
-from support.scripted_engine import ScriptedEngine
 
-from ragguard import DistractorGuard, RagGuard, connect
+from ragguard import RagGuard, connect
 from ragguard.errors import InvalidInput
-from ragguard_langchain import AdviceMiddleware, GuardMiddleware
+from ragguard_langchain import AdviceMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
 
@@ -120,52 +116,6 @@ async def test_advice_knows_what_was_found_before_an_interrupt(rg, mode):
         (first, "continue"),
         (second, "answer"),
     ]
-
-
-@pytest.mark.parametrize(
-    "prompt", ["Be brief.", SystemMessage([{"type": "text", "text": "Be brief."}])], ids=["text", "blocks"]
-)
-async def test_the_system_message_stays_in_front_of_the_note(rg, prompt):
-    model = searching("a", "b")
-    built = create_agent(model, [search], system_prompt=prompt, middleware=[AdviceMiddleware(max_hops=1)])
-    await go(built, asked(CASE.question), watching(rg))
-    assert model.heard[0][1] == "Be brief."
-    assert model.heard[1][1].startswith("Be brief.\n\nNo further search")
-
-
-async def test_advice_is_about_what_a_guard_let_through(rg, nano):
-    guard = GuardMiddleware(DistractorGuard(nano, threshold=0.5, budget_ms=PATIENT))
-    built = create_agent(searching(*PLAN), [search], middleware=[AdviceMiddleware(budget_ms=PATIENT), guard])
-    messages = await go(built, asked(CASE.question), watching(rg), "ainvoke")
-    assert len(searches(messages)) == 2
-    rg.flush(timeout=60)
-    (run,) = rg.runs()
-    assert [(len(step.candidates), len(step.passages)) for step in run.steps] == [(2, 1), (2, 1)]
-    assert run.steps[1].advice.action == "answer"
-
-
-async def test_an_agent_that_is_cancelled_while_it_waits_for_advice(nano):
-    engine = ScriptedEngine(gate=asyncio.Event())
-    with RagGuard(engine, store=None, scorers=()) as rg:
-        built = create_agent(searching("a", "b"), [search], middleware=[AdviceMiddleware(budget_ms=PATIENT)])
-        task = asyncio.create_task(built.ainvoke(asked(CASE.question), watching(rg)))
-        await asyncio.to_thread(eventually, lambda: engine.running)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-        await asyncio.to_thread(eventually, lambda: not engine.running)
-        rg.flush(timeout=5)
-        assert [run.status for run in rg.runs()] == ["cancelled"]
-
-
-async def test_a_conversation_counts_each_question_anew(rg):
-    built = create_agent(
-        searching("a", "b", "c"), [search], middleware=[AdviceMiddleware(max_hops=1)], checkpointer=InMemorySaver()
-    )  # fmt: skip
-    config = {**watching(rg), "configurable": {"thread_id": "t"}}
-    for turn in (1, 2):
-        messages = await go(built, {"messages": [HumanMessage(CASE.question)]}, config)
-        assert len(searches(messages)) == turn
 
 
 async def test_a_model_that_searches_without_a_tool_is_stopped_all_the_same(rg, caplog):

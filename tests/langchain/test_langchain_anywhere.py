@@ -8,7 +8,6 @@ from typing import TypedDict
 import pytest
 from langchain.agents import create_agent
 from langchain_core.documents import Document
-from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.config import ContextThreadPoolExecutor
 from langchain_core.tools import tool
@@ -127,15 +126,6 @@ async def test_a_tool_that_searches_is_one_step_whatever_it_returns(captured, co
     assert {s.metadata["tool_call_id"] for s in captured.run.steps} == {"call-lookup-1", "call-as_text-2"}
 
 
-def test_search_inside_a_custom_retriever_is_a_step_beside_it(captured, config):
-    class Own(BaseRetriever):
-        def _get_relevant_documents(self, query, *, run_manager):
-            return search(query)
-
-    RunnableLambda(lambda q: Own().invoke(q)).invoke("in a chain", config)
-    assert [(step.query, step.sub_steps) for step in captured.run.steps] == [("in a chain", [])] * 2
-
-
 def test_a_framework_retriever_inside_a_decorated_function_is_a_part_of_it(captured, config):
     @ragguard.retrieval
     def rewritten(query: str):
@@ -174,15 +164,6 @@ def test_a_run_of_ones_own_inside_a_call_holds_what_is_called_in_it(captured, re
     assert [(step.query, step.turn) for step in runs["sub"].steps] == [("one", 0), ("two", 1)]
     assert [step.query for step in runs[QUESTION].steps] == ["before", "after"]
     assert (runs["sub"].answer, runs[QUESTION].answer) == ("x", ANSWER)
-
-
-def test_a_stream_that_is_read_inside_a_run_stays_with_its_own(captured, recorder, config):
-    found = RunnableLambda(lambda query: [*ListRetriever().invoke(query), query])
-    stream = (ListRetriever() | RunnableLambda(lambda found: "hop") | found).stream("first", config)
-    next(stream)
-    with RunHandle(recorder, "another"):
-        list(stream)
-    assert [len(run.steps) for run in captured.runs if run.question == "first"] == [2]
 
 
 def test_answer_of_the_application_is_not_overwritten(captured, config):

@@ -200,31 +200,6 @@ def test_a_guarded_retriever_in_a_declared_tool_of_one_string(captured, rg):
 
 
 @MODES
-async def test_a_tool_that_filters_what_it_found_itself(captured, config, mode):
-    keep = DistractorFilter(guarding())
-
-    def find(query: str) -> tuple[str, list[Document]]:
-        """Searches and filters, without a word about callbacks."""
-        found = keep.compress_documents(ListRetriever(count=3).invoke(query), query)
-        return "\n".join(one.page_content for one in found), found
-
-    async def afind(query: str) -> tuple[str, list[Document]]:
-        """The same, on a loop."""
-        found = await keep.acompress_documents(await ListRetriever(count=3).ainvoke(query), query)
-        return "\n".join(one.page_content for one in found), found
-
-    finding = tool("find", response_format="content_and_artifact")(find)
-    finding.coroutine = afind
-    await run(agent(call("find", query="hop"), ANSWER, tools=[finding]), asked(), config, mode)
-    (step,) = captured.run.steps
-    assert told_with_query(step)[1:] == (
-        ["shelf-0", "shelf-1", "shelf-2"],
-        ["shelf-0", "shelf-2"],
-        [(2, "shelf-1")],
-    )
-
-
-@MODES
 async def test_documents_that_nobody_saw_retrieved_are_a_step(captured, config, mode):
     keep = DistractorFilter(guarding())
     chain = RunnableLambda(lambda query: keep.compress_documents(documents("db", 2, query), query))
@@ -248,33 +223,6 @@ async def test_guards_at_every_level_are_one_step(captured, config, mode):
     assert {drop.passage.id for drop in step.decision.dropped} == {"a-0", "a-1", "b-0", "b-1"} - {found[0].id}
     for drop in step.decision.dropped:
         assert step.candidates[drop.position - 1].id == drop.passage.id
-
-
-class Gives(ListRetriever):
-    """Gives what it is told_with_query to."""
-
-    what: object = None
-
-    def _get_relevant_documents(self, query, *, run_manager):
-        return self.what
-
-
-@MODES
-@pytest.mark.parametrize(
-    ("what", "kept"), [(None, 0), ([], 0), (["w 0 about", "w 1 about"], 1), ((A, B), 1), ([A, None], 2)]
-)
-async def test_guard_passes_on_any_result_of_a_retriever(captured, config, mode, what, kept):
-    assert len(await run(GuardedRetriever(Gives(what=what), guarding()), QUESTION, config, mode)) == kept
-    (step,) = captured.run.steps
-    assert step.status == "ok"
-
-
-@MODES
-async def test_an_arm_whose_drops_another_arm_delivers_prunes_nothing(captured, config, mode):
-    arms = [GuardedRetriever(ListRetriever(count=4), guarding()), ListRetriever(count=4)]
-    found = await run(EnsembleRetriever(retrievers=arms, weights=[0.5, 0.5]), QUESTION, config, mode)
-    (step,) = captured.run.steps
-    assert (len(found), step.decision.dropped, step.decision.status) == (4, [], "kept_all")
 
 
 async def test_calls_whose_ids_repeat_have_a_decision_each(captured, config):

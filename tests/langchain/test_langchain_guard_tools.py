@@ -10,7 +10,7 @@ import pytest
 from langchain_core.documents import Document
 from langchain_core.messages import ToolMessage
 from langchain_core.prompts import PromptTemplate
-from langchain_core.runnables import ConfigurableField, RunnablePassthrough
+from langchain_core.runnables import RunnablePassthrough
 from langchain_core.tools import create_retriever_tool, tool
 from langgraph.types import Command
 from pydantic import ValidationError
@@ -65,19 +65,6 @@ async def test_create_retriever_tool_in_both_formats(
         (4, "shelf-3"),
     ]
     assert not_understood(caplog) == []
-
-
-@MODES
-async def test_a_function_that_retrieves_and_hands_on_the_text(mode):
-    shelf = ListRetriever(count=4)
-
-    @tool
-    def search(query: str) -> str:
-        """Searches."""
-        return "Found:\n" + "\n".join(f"* {one.page_content}" for one in shelf.invoke(query)[:3])
-
-    (message,) = await results([search], mode=mode)
-    assert message.content == "shelf 0 about x\n\nshelf 2 about x"
 
 
 async def test_retrieval_of_an_agent_inside_a_tool_is_not_guarded_by_the_outer_one():
@@ -257,15 +244,6 @@ async def test_the_middleware_does_too(mode):
     assert message.content == "Oslo\nshelf 1 about x\n\nOslo\nshelf 3 about x"
 
 
-@pytest.mark.parametrize(
-    ("text_of", "why"), [(lambda one: 1 / 0, "ZeroDivisionError"), (lambda one: None, "NoneType")]
-)
-def test_a_text_that_cannot_be_had_is_the_page_content_and_said(caplog, text_of, why):
-    kept = DistractorFilter(guarding(), text_of=text_of).compress_documents(documents("shelf", 4, "x"), "x")
-    assert [one.id for one in kept] == ["shelf-0", "shelf-2"]
-    assert why in next(record.message for record in caplog.records if "text_of" in record.message)
-
-
 def test_text_of_that_is_no_function_is_refused():
     for make in (
         lambda: DistractorFilter(guarding(), text_of="title"),
@@ -299,20 +277,3 @@ def test_unknown_setting_is_refused_by_name(guard):
         GuardedRetriever(ListRetriever(), guard, textof=str)
     with pytest.raises(ValidationError, match=r"DistractorFilter\ntextof"):
         DistractorFilter(guard, textof=str)
-
-
-def test_settings_of_the_framework_and_of_a_subclass_are_taken(guard):
-    class Mine(GuardedRetriever):
-        shelf: str = "a"
-
-    mine = Mine(ListRetriever(), guard, tags=["a"], metadata={"b": 1}, name="mine", shelf="b")
-    assert (mine.tags, mine.metadata, mine.name, mine.shelf) == (["a"], {"b": 1}, "mine", "b")
-
-
-def test_copies_and_configurable_fields_are_made(guard):
-    retriever = GuardedRetriever(ListRetriever(), guard, tags=["a"])
-    assert retriever.model_copy(update={"tags": ["b"]}).tags == ["b"]
-    assert copy.copy(retriever).guard is guard
-    assert GuardedRetriever.model_validate({"retriever": ListRetriever(), "guard": guard}).guard is guard
-    chosen = retriever.configurable_fields(tags=ConfigurableField(id="tags"))
-    assert len(chosen.invoke("query", {"configurable": {"tags": ["c"]}})) > 0

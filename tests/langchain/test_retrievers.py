@@ -14,7 +14,6 @@ from langchain_core.embeddings import DeterministicFakeEmbedding
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
-from support.captured import Captured
 from support.child import in_child
 from support.guards import guarding
 from support.langchain_parts import ListRetriever, documents
@@ -43,24 +42,11 @@ def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
     assert "changed" not in [p.text for p in step.passages]
 
 
-def test_the_runs_id_is_the_calls_own(captured, config):
-    run_id = uuid4()
-    ListRetriever().invoke(QUESTION, config, run_id=run_id)
-    assert captured.run.id == str(run_id)
-
-
 @pytest.mark.parametrize("times", [2, 3])
 def test_a_handler_that_is_attached_several_times_counts_once(captured, rg, times):
     handler = RagGuardCallback(rg)
     ListRetriever().with_config(callbacks=[handler]).invoke(QUESTION, {"callbacks": [handler] * times})
     assert len(only_step(captured).passages) == 2
-
-
-def test_handlers_of_two_guards_both_see_it(captured, rg):
-    theirs = Captured()
-    other = SimpleNamespace(recorder=Recorder(theirs))
-    ListRetriever().invoke(QUESTION, {"callbacks": [RagGuardCallback(rg), RagGuardCallback(other)]})
-    assert len(captured.runs) == len(theirs.runs) == 1
 
 
 def test_metadata_says_what_the_run_is(captured, config):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import threading
 
 import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
@@ -23,12 +22,6 @@ from ragguard_langchain import RagGuardCallback
 def only_step(captured):
     (step,) = captured.run.steps
     return step
-
-
-@tool
-def as_text(query: str) -> str:
-    """Searches; gives one string."""
-    return "\n\n".join(d.page_content for d in documents("text", 3, query))
 
 
 @tool(response_format="content_and_artifact")
@@ -58,21 +51,6 @@ def with_tool(one, rg, tools=None, **arguments):
     return built.invoke(asked(), {"callbacks": [RagGuardCallback(rg, tools=tools)]})
 
 
-def test_a_splitter_of_ones_own_runs_later_and_may_fail(captured, rg, caplog):
-    calls = []
-
-    def split(text):
-        calls.append(threading.current_thread())
-        raise ValueError("odd text")
-
-    with_tool(as_text, rg, {"as_text": split})
-    assert calls == []
-    step = only_step(captured)
-    assert len(calls) == 1
-    assert (len(step.passages), step.metadata["ragguard.split_error"]) == (1, "ValueError: odd text")
-    assert "what 'as_text' returned could not be taken apart" in caplog.text
-
-
 def test_documents_in_a_command_are_a_step(captured, rg):
     with_tool(in_state, rg)
     assert (only_step(captured).tool, len(only_step(captured).candidates)) == ("in_state", 2)
@@ -88,11 +66,6 @@ def test_a_retriever_in_a_declared_tool_is_a_part(captured, rg):
     step = only_step(captured)
     assert (step.query, len(step.passages)) == ("hop", 1)
     assert [len(sub.passages) for sub in step.sub_steps] == [3]
-
-
-def test_a_tool_by_hand_is_a_run(captured, rg):
-    as_text.invoke({"query": "hop"}, {"callbacks": [RagGuardCallback(rg, tools={"as_text": paragraphs})]})
-    assert (captured.run.question, captured.run.status, len(only_step(captured).passages)) == ("hop", "ok", 3)
 
 
 @pytest.mark.parametrize(
@@ -149,18 +122,6 @@ def with_calls_of(one, rg, times=1, **options):
 
 def ids(passages):
     return [passage.id for passage in passages]
-
-
-def test_a_tool_that_retrieves_four_and_returns_one(captured, rg):
-    @tool
-    def best(query: str) -> str:
-        """Gives the third of four."""
-        return f"Best match: {ListRetriever(count=4).invoke(query)[2].page_content}."
-
-    with_calls_of(best, rg)
-    step = only_step(captured)
-    assert ids(step.passages) == ["shelf-2"]
-    assert ids(step.candidates) == ["shelf-0", "shelf-1", "shelf-2", "shelf-3"]
 
 
 def test_model_inside_a_tool_whose_reply_the_agent_is_given_has_read_what_it_was_given(captured, rg):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import operator
 import random
 import threading
@@ -18,10 +17,8 @@ from langgraph.func import entrypoint, task
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.prebuilt import ToolNode
 from langgraph.types import Send
-from support.langchain_agents import ANSWER, QUESTION, agent, asked
+from support.langchain_agents import ANSWER, QUESTION, asked
 from support.langchain_parts import ListRetriever, call, documents, says
-
-from ragguard.capture.handle import RunHandle
 
 
 @tool(response_format="content_and_artifact")
@@ -106,52 +103,6 @@ async def test_tool_calls_of_one_message_share_a_turn(captured, config, mode):
     await run_graph(create_agent(says(calls, ANSWER), [search]), asked(), config, mode)
     for run in captured.runs:
         assert [step.turn for step in run.steps] == [0] * 6
-
-
-@pytest.mark.parametrize("around", ["node", "run"])
-def test_a_loop_by_hand_has_a_turn_a_message(captured, recorder, config, around):
-    model = says([call("search", query="a"), call("search", query="b")], call("search", query="c"), ANSWER)
-
-    def loop(state, config=None):
-        messages = [*state["messages"]]
-        while (message := model.invoke(messages, config)).tool_calls:
-            messages += [message, *(search.invoke(one, config) for one in message.tool_calls)]
-        return {"messages": [message]}
-
-    if around == "node":
-        StateGraph(MessagesState).add_node(loop).add_edge(START, "loop").compile().invoke(asked(), config)
-    else:
-        with RunHandle(recorder, QUESTION):
-            loop(asked(), config)
-    assert turns(captured) == [("a", 0), ("b", 0), ("c", 1)]
-
-
-async def test_nodes_after_a_retrieval_that_timed_out_have_turns_of_their_own(captured, config):
-    async def impatient(state):
-        try:
-            await asyncio.wait_for(ListRetriever(gate=asyncio.Event()).ainvoke("slow"), 0.01)
-        except TimeoutError:
-            return {"query": "gone"}
-
-    graph = StateGraph(Found).add_sequence(
-        [("impatient", impatient), ("second", node("second")), ("third", node("third"))]
-    )
-    await graph.add_edge(START, "impatient").compile().ainvoke({"query": QUESTION}, config)
-    assert turns(captured) == [("slow", 0), ("second", 1), ("third", 2)]
-
-
-async def test_graphs_side_by_side_in_one_run_and_what_follows_them(captured, recorder, config):
-    def hops(name):
-        return agent(*(call("search", query=f"{name}{n}") for n in range(2)), ANSWER, tools=[search])
-
-    with RunHandle(recorder, QUESTION) as run:
-        run.retrieved("first", ["text"])
-        await asyncio.gather(hops("a").ainvoke(asked(), config), hops("b").ainvoke(asked(), config))
-        await hops("c").ainvoke(asked(), config)
-        run.retrieved("last", ["text"])
-    assert turns(captured) == [
-        ("first", 0), ("a0", 1), ("b0", 1), ("a1", 2), ("b1", 2), ("c0", 3), ("c1", 4), ("last", 5),
-    ]  # fmt: skip
 
 
 def test_a_streamed_chain_of_hops_has_a_turn_a_hop(captured, config):
