@@ -63,7 +63,7 @@ SETTINGS: Mapping[str, Mapping[str, str]] = {
         "ragguard_llamaindex": "instrument DistractorPostprocessor GuardedRetriever AdvisedFunctionAgent advise_step",
     },
     "Capture in plain code": {
-        "ragguard": "retrieved retrieval paused print_hops splitters.separated_by splitters.tagged",
+        "ragguard": "retrieved retrieval paused print_hops splitters.separated_by",
     },
     "Files": {"ragguard": "read_runs write_runs read_lines read_scored write_scores"},
 }

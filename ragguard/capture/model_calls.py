@@ -181,7 +181,7 @@ class EndedStep:
     has_failed: bool = False
     """True where it gave nothing, or the tool that made it failed afterwards: nothing of it was read."""
     decision: Decision | None = None
-    """What the guards behind it have decided."""
+    """The decision of the guards behind it."""
 
 
 class ModelCalls:

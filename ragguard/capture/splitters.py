@@ -39,19 +39,9 @@ ID_NAMES = ("id", "doc_id", "document_id", "id_", "node_id", "url", "href", "lin
 """Names under which an item of such a list holds what identifies it."""
 
 
-def whole(text: str) -> list[str]:
-    """Returns the whole text as one passage."""
-    return [text] if text.strip() else []
-
-
 def paragraphs(text: str) -> list[str]:
     """Splits at blank lines, with which `create_retriever_tool` joins its documents."""
     return [part for part in map(str.strip, _BLANK_LINES.split(text)) if part]
-
-
-def lines(text: str) -> list[str]:
-    """Makes each line a passage."""
-    return [part for part in map(str.strip, text.splitlines()) if part]
 
 
 def numbered(text: str) -> list[str]:
@@ -71,23 +61,6 @@ def separated_by(separator: str) -> Splitter:
 
     def split(text: str) -> list[str]:
         return [part for part in map(str.strip, text.split(separator)) if part]
-
-    return split
-
-
-def tagged(name: str) -> Splitter:
-    """Returns a splitter of texts in which each passage stands in a tag: `<name …>…</name>`.
-
-    Args:
-        name: The tag's name, such as `document`.
-    """
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z][\w.-]*", name):
-        raise InvalidInput("name", name, "the name of a tag, such as document")
-    opening, closing = re.compile(rf"<{re.escape(name)}(?:\s[^<>]*)?>"), f"</{name}>"
-
-    def split(text: str) -> list[str]:
-        parts = [part.partition(closing)[0].strip() for part in opening.split(text)[1:]]
-        return [part for part in parts if part]
 
     return split
 

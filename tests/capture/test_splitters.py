@@ -17,17 +17,11 @@ from ragguard.records import Passage
 @pytest.mark.parametrize(
     ("splitter", "text", "parts"),
     [
-        (splitters.whole, "a\n\nb", ["a\n\nb"]),
-        (splitters.whole, "  ", []),
         (splitters.paragraphs, "a\nb\n\nc\n \t\n\n d", ["a\nb", "c", "d"]),
         (splitters.paragraphs, "", []),
-        (splitters.lines, "a\n\n b \nc", ["a", "b", "c"]),
         (splitters.numbered, "Found:\n1. a\nmore\n2) b\n [3] c\n(4) d", ["a\nmore", "b", "c", "d"]),
         (splitters.numbered, "no list", ["no list"]),
         (splitters.separated_by("---"), "a---b\n---\n", ["a", "b"]),
-        (splitters.tagged("doc"), 'x<doc id="1">a</doc>y<doc>b</doc>', ["a", "b"]),
-        (splitters.tagged("doc"), "<doc>a<doc>b", ["a", "b"]),
-        (splitters.tagged("doc"), "<docs>a</docs>", []),
     ],
 )
 def test_the_usual_ones(splitter, text, parts):
@@ -66,15 +60,9 @@ def test_a_separator_must_be_a_text(separator):
         splitters.separated_by(separator)
 
 
-@pytest.mark.parametrize("name", ["", "<doc>", "a b", None])
-def test_a_tag_must_be_a_name(name):
-    with pytest.raises((InvalidInput, TypeError)):
-        splitters.tagged(name)
-
-
 @given(st.text())
 def test_no_text_breaks_them_and_nothing_is_invented(text):
-    for split in (splitters.paragraphs, splitters.lines, splitters.numbered, splitters.tagged("d")):
+    for split in (splitters.paragraphs, splitters.numbered, splitters.separated_by("d")):
         for part in split(text):
             assert part
             assert part in text
@@ -84,7 +72,7 @@ def test_no_text_breaks_them_and_nothing_is_invented(text):
 def test_hostile_texts_take_linear_time(hostile):
     """Quadratic time would be hours: the limit that every test has would end it."""
     hostile *= 500_000
-    for split in (splitters.paragraphs, splitters.lines, splitters.numbered, splitters.tagged("d")):
+    for split in (splitters.paragraphs, splitters.numbered, splitters.separated_by("d")):
         list(split(hostile))
 
 
