@@ -33,8 +33,8 @@ def pruned(
         with paused():  # what a framework's guard decides is kept by the framework's hooks
             decision = guard.prune(query, passages)
     except Exception as error:  # noqa: BLE001 - whatever a guard of the user's own does, the items get through
-        decision = _failed(passages, error)
-    return _kept(guard, items, passages, decision)
+        decision = Decision(passages, status="error", reason=describe(error))
+    return decision.of(items), Verdict(decision, passages)
 
 
 async def apruned(
@@ -45,15 +45,5 @@ async def apruned(
         with paused():
             decision = await guard.aprune(query, passages)
     except Exception as error:  # noqa: BLE001 - as above
-        decision = _failed(passages, error)
-    return _kept(guard, items, passages, decision)
-
-
-def _failed(given: list[Passage], error: Exception) -> Decision:
-    return Decision(given, status="error", reason=describe(error))
-
-
-def _kept(
-    guard: DistractorGuard, items: Sequence[Item], given: list[Passage], decision: Decision
-) -> tuple[list[Item], Verdict]:
-    return decision.of(items), Verdict(decision, given)
+        decision = Decision(passages, status="error", reason=describe(error))
+    return decision.of(items), Verdict(decision, passages)
