@@ -89,27 +89,22 @@ def _room(prompt: Prompt) -> int:
 
 def shorten(prompt: Prompt, characters: int) -> Prompt:
     """Returns the prompt with at least so many characters cut from its spans, beginning with the first span."""
-    gone: list[Span] = []
-    kept: list[Span] = []
+    ends = {}
     for span in prompt.cuttable:
-        length = span.end - span.start
-        if characters >= length:
-            gone.append(span)
-            characters -= length
-            continue
-        if characters > 0:
-            text = prompt.messages[span.message].content
-            at = _word_end(text, span.start, span.end - characters)
-            gone.append(Span(span.message, at, span.end))
-            span = Span(span.message, span.start, at)
-            characters = 0
-        if span.end > span.start:
-            kept.append(span)
-    messages = tuple(
-        Message(message.role, _without(message.content, [cut for cut in gone if cut.message == index]))
-        for index, message in enumerate(prompt.messages)
-    )
-    return replace(prompt, messages=messages, cuttable=tuple(_moved(span, gone) for span in kept))
+        cut = min(characters, span.end - span.start)
+        at, text = span.end - cut, prompt.messages[span.message].content
+        ends[span] = _word_end(text, span.start, at) if cut else at
+        characters -= cut
+    messages, moved = [], {}
+    for index, (role, text) in enumerate(prompt.messages):
+        pieces, at, gone = [], 0, 0
+        for span in sorted(span for span in ends if span.message == index):
+            pieces.append(text[at : ends[span]])
+            moved[span] = Span(index, span.start - gone, ends[span] - gone)
+            at, gone = span.end, gone + span.end - ends[span]
+        messages.append(Message(role, "".join([*pieces, text[at:]])))
+    kept = [moved[span] for span in prompt.cuttable if ends[span] > span.start]
+    return replace(prompt, messages=tuple(messages), cuttable=tuple(kept))
 
 
 def _word_end(text: str, start: int, at: int) -> int:
@@ -118,17 +113,6 @@ def _word_end(text: str, start: int, at: int) -> int:
         if text[position].isspace():
             return position
     return at
-
-
-def _without(text: str, cuts: Sequence[Span]) -> str:
-    for cut in sorted(cuts, key=lambda span: span.start, reverse=True):
-        text = text[: cut.start] + text[cut.end :]
-    return text
-
-
-def _moved(span: Span, gone: Sequence[Span]) -> Span:
-    shift = sum(c.end - c.start for c in gone if c.message == span.message and c.start < span.start)
-    return Span(span.message, span.start - shift, span.end - shift)
 
 
 def _too_long(index: int, tokens: int, limit: int, why: str) -> PromptTooLong:
