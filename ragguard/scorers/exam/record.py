@@ -46,24 +46,19 @@ ABOUT: Mapping[str, str] = {
     "abstains": "abstains where no passage has the answer",
 }
 """The meaning of each figure, in the order in which they are shown."""
-_RESTING: Mapping[tuple[str, ...], str] = {
-    ("abstention",): "p_abstain",
-    ("relevance",): "p_relevant",
-    (
-        "abstention",
-        "relevance",
-    ): "utility utility_given distracting_effect udcg udcg_context delta_udcg_selection learned_udcg",
-    (
-        "grades",
-    ): "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
-    "delta_coverage alpha_ndcg coverage_total density answerability answer_coverage answer_density",
-    ("entailment",): "seper seper_hard seper_closed_book semantic_entropy delta_seper delta_seper_alone "
-    "delta_seper_total delta_seper_selection delta_semantic_entropy",
-    ("likelihood",): "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
+_BY_BOTH = "utility utility_given distracting_effect udcg udcg_context delta_udcg_selection learned_udcg"
+_RESTING: Mapping[str, str] = {
+    "abstention": f"p_abstain {_BY_BOTH}",
+    "relevance": f"p_relevant {_BY_BOTH}",
+    "query_gain": "query_gain",
+    "likelihood": "likelihood likelihood_total delta_likelihood log_gain delta_likelihood_alone "
     "delta_likelihood_total",
-    ("query_gain",): "query_gain",
+    "grades": "grade ra_nwg proc pct_proc selection_efficiency t n_recall precision_at_grade harm coverage "
+    "delta_coverage alpha_ndcg coverage_total density answerability answer_coverage answer_density",
+    "entailment": "seper seper_hard seper_closed_book semantic_entropy delta_seper delta_seper_alone "
+    "delta_seper_total delta_seper_selection delta_semantic_entropy",
 }
-"""The metrics that rest on examined probes, by these probes."""
+"""The metrics that rest on each examined probe."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +119,7 @@ def failed_behind(metric: str, origins: Iterable[str]) -> str:
     """Returns why a metric must not decide anything, given the engines and settings that scored it: one of the models
     failed in a probe that the metric rests on. "" where none did."""
     texts = list(origins)
-    probes = {probe for tried, metrics in _RESTING.items() if metric in metrics.split() for probe in tried}
+    probes = {probe for probe, metrics in _RESTING.items() if metric in metrics.split()}
     for fingerprint, record in records().items():
         failed = record.failed.keys() - ({"relevance"} if record.replaces_relevance else set())
         if failed & probes and any(fingerprint in text for text in texts):
