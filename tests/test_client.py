@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import threading
 from dataclasses import replace
 
 import pytest
@@ -359,28 +358,6 @@ def test_under_uvloop(make):
         return await rg.score(run)
 
     assert uvloop.run(work())
-
-
-def test_the_host_loop_is_not_held_up(make):
-    gate = threading.Event()
-
-    class Slow(ScriptedEngine):
-        async def _serve(self, call):
-            while not gate.is_set():
-                await asyncio.sleep(0.001)
-            await super()._serve(call)
-
-    rg = make(Slow(label=lambda text, label: 0.4))
-
-    async def host():
-        for number in range(200):
-            capture(rg, f"question {number}")
-            await asyncio.sleep(0)
-
-    asyncio.run(host())
-    assert not rg.flush(0), "nothing can be scored yet, so the loop waited for no score"
-    gate.set()
-    assert rg.flush(30)
 
 
 def test_in_forked_workers_before_anything_was_started(make):

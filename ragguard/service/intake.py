@@ -142,7 +142,8 @@ class Intake:
 
     async def written(self) -> None:
         """Waits without holding the event loop: with `durability="full"` until what was captured so far is on the
-        disk, with `block(SECONDS)` until there is room. Never raises; what was not confirmed is counted."""
+        disk, else for a moment where the queue is more than half full. Never raises; what was not confirmed is
+        counted."""
         if self._thread is None or self.closed:
             return
         if self._full:
@@ -154,9 +155,6 @@ class Intake:
             return
         if self._queue.crowded and self._keeps_up():
             await asyncio.sleep(PACE)
-        until = time.monotonic() + self._bounds.block
-        while self._queue.full and time.monotonic() < until:  # noqa: ASYNC110 - others fill the queue again
-            await asyncio.sleep(0.01)
 
     def not_awaited(self) -> None:
         """Warns that `durability="full"` cannot hold for a run that ends on an event loop without `async with`."""

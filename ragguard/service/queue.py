@@ -206,11 +206,6 @@ class EventQueue:
         """True while the queue is more than half full."""
         return 2 * len(self._items) > self._bounds.items or 2 * self._bytes > self._bounds.bytes
 
-    @property
-    def full(self) -> bool:
-        """True while the bounds allow no further item."""
-        return len(self._items) >= self._bounds.items or self._bytes >= self._bounds.bytes
-
     def fits(self, item: QueueItem, size: int) -> bool:
         """Returns whether the bounds allow an item."""
         count = len(self._items)

@@ -322,29 +322,3 @@ print([thread.name for thread in threading.enumerate() if not thread.daemon])
 def test_a_collector_that_hangs_leaves_no_thread_that_holds_the_process(tmp_path):
     done = run_program(COLLECTOR, tmp_path / "s.db")
     assert done.stdout == "['MainThread']\n"
-
-
-def test_async_calls_work_after_main_has_returned(tmp_path):
-    """The standard thread pools refuse work by then, and with them `asyncio.to_thread`."""
-    code = (
-        "import asyncio, sys, threading; from ragguard import DistractorGuard, Passage, RagGuard\n"
-        "rg = RagGuard(scorers=('utility',), store=sys.argv[1], durability='full')\n"
-        "guard = DistractorGuard(rg.engine, budget_ms=20_000)\n"
-        "async def serve():\n"
-        "    async with rg.run('who?') as run:\n"
-        "        await run.aretrieved('who?', [Passage('Ada')])\n"
-        "    print('flushed', bool(await rg.aflush(30)), flush=True)\n"
-        "    print('scored', len(await rg.score(run)) > 0, flush=True)\n"
-        "    print('guarded', (await guard.aprune('who?', [Passage('Ada')])).status != 'error', flush=True)\n"
-        "    print('closed', bool(await rg.aclose(30)), flush=True)\n"
-        "def late():\n"
-        "    threading.main_thread().join()\n"
-        "    asyncio.run(serve())\n"
-        "threading.Thread(target=late).start()\n"
-    )
-    done = run_program(code, tmp_path / "s.db")
-    if STARTS_NO_THREADS:
-        assert done.stdout.startswith("flushed False\n")
-        assert "what is captured now is lost: Python ends and starts no thread any more" in done.stderr
-    else:
-        assert done.stdout.split("\n") == ["flushed True", "scored True", "guarded True", "closed True", ""]

@@ -200,25 +200,6 @@ def test_the_users_function_is_asked_for_references_once_while_a_run_is_open(mak
     assert asked == [run.question]
 
 
-def test_references_that_were_found_serve_the_end_as_well(make):
-    asked = []
-
-    def find(question):
-        asked.append(question)
-        return "Ada Berg"
-
-    pipeline = ScriptedPipeline(live=("at once",))
-    service = make(pipeline, references=find)
-    run = replace(a_run(), references=None)
-    begin(service, run)
-    eventually(lambda: service.store.scores("r1"))
-    end(service, run)
-    assert service.flush(10)
-    assert len(asked) == 1
-    assert {tuple(run.references) for run, _ in pipeline.seen_open} == {("Ada Berg",)}
-    assert pipeline.seen[-1].references == ["Ada Berg"]
-
-
 def test_an_open_run_is_redacted_before_it_is_scored(make):
     pipeline = ScriptedPipeline(live=("at once",), fault=lambda run: EngineUnreachable("no SECRET there"))
     service = make(pipeline, redact=lambda text: text.replace("says", "[x]").replace("SECRET", "[x]"))

@@ -4,7 +4,6 @@ import asyncio
 import sqlite3
 import threading
 import time
-from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -706,33 +705,3 @@ def test_flush_close_and_readers_come_back_while_the_disk_stands_still(make, tmp
     lock.execute("COMMIT")
     lock.close()
     eventually(lambda: StoreReader(tmp_path / "s.db").run("meanwhile"))
-
-
-@pytest.mark.parametrize("full", [False, True])
-def test_a_lock_that_another_program_holds_loses_nothing(make, tmp_path, monkeypatch, full):
-    monkeypatch.setattr("ragguard.storage.sqlite.schema.PATIENCE", 0.05)
-    durability = "full" if full else "fast"
-    service = make(
-        durability=durability, retry=QUICK, tick_seconds=0.3, run_ttl=3e9
-    )  # the runs began in 1970
-    capture(service, a_run("before"))
-    assert service.flush(10)
-    for turn in range(2):
-        with closing(sqlite3.connect(tmp_path / "s.db", isolation_level=None)) as other:
-            other.execute("BEGIN IMMEDIATE")
-            capture(service, *(a_run(f"r{turn}-{number}") for number in range(6)))
-            report = service.flush(0.5)
-            assert report.degraded
-            assert not report
-            assert (report.pending, report.lost) == (0, 0)
-        eventually(lambda: not service.store.outage)
-    report = service.flush(30)
-    assert report
-    assert report.scored == report.captured == 13
-    assert service.store.counts["outages"] == 2
-    assert service.close(5)
-    store = StoreReader(tmp_path / "s.db")
-    assert {one.run.id: len(one.scores) for one in store.scored_runs()} == dict.fromkeys(
-        ["before", *(f"r{turn}-{number}" for turn in range(2) for number in range(6))], 3
-    )
-    store.close()
