@@ -100,22 +100,15 @@ def judge(changes: Sequence[Change], *, identical: bool, paired: int, metrics: i
         return ComparisonVerdict(
             "identical", f"Identical: {_questions(paired)} with the same {scores} on both sides."
         )
-    by_word = {
-        word: [change for change in changes if change.verdict == word]
-        for word in ("better", "worse", "changed")
-    }
-    words = [word for word, found in by_word.items() if found]
-    if not words:
+    decided: tuple[Word, ...] = ("better", "worse", "changed")
+    of_word = {word: [change for change in changes if change.verdict == word] for word in decided}
+    of_word = {word: some for word, some in of_word.items() if some}
+    if not of_word:
         return ComparisonVerdict("undecided", _undecided(changes, paired))
-    if len(words) == 1:
-        word: Word = "better" if words == ["better"] else "worse" if words == ["worse"] else "changed"
-        return ComparisonVerdict(
-            word, f"{word.capitalize()} on {_questions(paired)}: {_named(by_word[word])}."
-        )
-    said = "; ".join(
-        f"{word} in {', '.join(f'{one.metric} {one.difference:+z.3f}' for one in by_word[word])}"
-        for word in words
-    )
+    if len(of_word) == 1:
+        ((word, some),) = of_word.items()
+        return ComparisonVerdict(word, f"{word.capitalize()} on {_questions(paired)}: {_named(some)}.")
+    said = "; ".join(f"{word} in {_listed(some)}" for word, some in of_word.items())
     return ComparisonVerdict("mixed", f"Mixed on {_questions(paired)}: {said}.")
 
 
@@ -153,8 +146,10 @@ def _undecided(changes: Sequence[Change], paired: int) -> str:
 
 def _named(changes: Sequence[Change]) -> str:
     """Lists metrics with their differences; if there is only one, with its interval."""
-    if len(changes) == 1:
-        return f"{changes[0].metric} {changes[0].shown}"
+    return f"{changes[0].metric} {changes[0].shown}" if len(changes) == 1 else _listed(changes)
+
+
+def _listed(changes: Sequence[Change]) -> str:
     return ", ".join(f"{change.metric} {change.difference:+z.3f}" for change in changes)
 
 
@@ -184,12 +179,11 @@ class Comparison:
     """The result of comparing two sets of runs."""
 
     changes: list[Change]
-    moved: list[MovedQuestion]
-    """The questions that changed most, by their largest change in standard deviations of the metric's changes."""
     fell: list[MovedQuestion]
-    """The questions that became worse in a metric on which the verdict rests, also where its mean did not."""
-    moved_in_all: int
-    """How many questions changed in any metric."""
+    """The questions that became worse in a metric on which the verdict rests, also where its mean did not; first that
+    with the largest change in mean sizes of the metric's changes."""
+    identical: bool
+    """True where no question changed in any metric."""
     paired: int
     only_before: int
     only_after: int
@@ -218,9 +212,7 @@ class Comparison:
     @property
     def verdict(self) -> ComparisonVerdict:
         """The verdict on the two sides."""
-        return judge(
-            self.decisive, identical=not self.moved_in_all, paired=self.paired, metrics=len(self.changes)
-        )
+        return judge(self.decisive, identical=self.identical, paired=self.paired, metrics=len(self.changes))
 
     @property
     def about_p(self) -> str:

@@ -56,7 +56,7 @@ class Condition:
         names = [self.metric, *(f"{self.metric}.{level}" for level in _LEVELS)]
         meant = [name for name in names if name in compared][: 1 if self.metric in compared else None]
         if len(meant) != 1:
-            allowed = f"one of {', '.join(meant or sorted(compared)) or 'none'}: {why}"
+            allowed = f"one of {', '.join(sorted(meant or compared)) or 'none'}: {why}"
             raise UnknownName("--fail-if", self.metric, allowed)
         return meant[0], compared[meant[0]]
 

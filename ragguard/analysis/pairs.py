@@ -94,16 +94,14 @@ def questions_of(runs: Iterable[RunMeans]) -> Questions:
     return found
 
 
-def compare(
-    before: Questions, after: Questions, draws: int = 9999, seed: int = 0, most: int = 5
-) -> Comparison:
-    """Pairs the questions of two sides, metric by metric; names the `most` questions that changed most.
+def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 0) -> Comparison:
+    """Pairs the questions of two sides, metric by metric, and names the questions that fell.
 
     A difference within numerical tolerance, a millionth of the larger value or of 1, is none. Up to 14 questions all
     patterns of signs are tried, beyond that `draws` random ones.
     """
-    for name, value, least in (("draws", draws, 99), ("seed", seed, 0), ("most", most, 0)):
-        whole_number(name, value, least)
+    whole_number("draws", draws, 99)
+    whole_number("seed", seed, 0)
     for name, given in (("before", before), ("after", after)):
         if not isinstance(given, Questions):
             raise InvalidInput(name, given, "what `read_questions(PATH)` returns")
@@ -152,9 +150,8 @@ def compare(
                 fell[question].append((size, move))
     return Comparison(
         changes,
-        _most_moved(moves, after.asked, most),
-        _most_moved(fell, after.asked, len(fell)),
-        moved_in_all=len(moves),
+        _worst_first(fell, after.asked),
+        identical=not moves,
         paired=len(shared),
         only_before=len(before.asked) - len(shared),
         only_after=len(after.asked) - len(shared),
@@ -177,8 +174,8 @@ def _named(side: Questions) -> str:
     return ", ".join(sorted({series.title for series in side.values})) or "no scores"
 
 
-def _most_moved(
-    moves: Mapping[str, list[tuple[float, Move]]], asked: Mapping[str, str], most: int
+def _worst_first(
+    moves: Mapping[str, list[tuple[float, Move]]], asked: Mapping[str, str]
 ) -> list[MovedQuestion]:
     ranked = sorted(moves, key=lambda question: (-max(size for size, _ in moves[question]), question))
     return [
@@ -186,7 +183,7 @@ def _most_moved(
             asked[question],
             [move for _, move in sorted(moves[question], key=lambda one: (-one[0], one[1].metric))],
         )
-        for question in ranked[:most]
+        for question in ranked
     ]
 
 

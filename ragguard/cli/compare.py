@@ -51,7 +51,7 @@ def run(
         ),
     ] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Show every metric, and the questions that changed most.")
+        bool, typer.Option("--all", help="Show every metric, and every question that fell.")
     ] = False,
     trust_failed: Annotated[
         bool,
@@ -143,12 +143,9 @@ def _show(checked: GateCheck, *, every: bool) -> None:
             "[yellow]Not scored alike on both sides[/], so that a difference may be the judge's: "
             f"{', '.join(map(as_markup, found.judged_otherwise))}. {as_markup(first)}: {as_markup('; '.join(origins))}."
         )
-    shown, title, count = (
-        (found.moved, "The questions that changed most:", found.moved_in_all) if every
-        else (found.fell[:_FELL], f"{len(found.fell):,} of {found.paired:,} questions fell:", len(found.fell))
-    )  # fmt: skip
+    shown = found.fell if every else found.fell[:_FELL]
     if shown:
-        console.print(f"\n{title}")
+        console.print(f"\n{len(found.fell):,} of {found.paired:,} questions fell:")
     for item in shown:
         console.print(f"  {as_markup(question_line(item.question))}")
         moves = [
@@ -156,10 +153,8 @@ def _show(checked: GateCheck, *, every: bool) -> None:
         ]
         more = f" … and {len(item.moves) - _MOVES} more metrics" if len(item.moves) > _MOVES else ""
         console.print(f"    {', '.join(moves)}{more}")
-    if count > len(shown):
-        console.print(
-            f"  … and {count - len(shown):,} more questions{' that changed' if every else ': --markdown, --json'}"
-        )
+    if len(found.fell) > len(shown):
+        console.print(f"  … and {len(found.fell) - len(shown):,} more questions: --all, --markdown, --json")
 
 
 def _show_corrected(changes: CorrectedChanges, labels: Path | None) -> None:
