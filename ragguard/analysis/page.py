@@ -262,7 +262,7 @@ def explanation_of(overview: Overview) -> Explanation:
             step.texts,
             read=frozenset(rank for rank, kept in enumerate(step.kept, 1) if kept),
             dropped=frozenset(step.reasons),
-            texts_known=step.texts_known,
+            texts_known=all(text.strip() for text in step.texts),
         )
         for number, step in enumerate(overview.steps, 1)
     }

@@ -101,8 +101,6 @@ class StepLine:
     """K, the number of passages that the prompt had a place for; 0 where the step's K cannot be right."""
     notice: str
     """A notice for readers of the step's numbers where it is unknown what the model read."""
-    texts_known: bool = True
-    """False where the store lacks the text of a passage, as one made from a folder of parts does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +170,7 @@ def overviews_at(
 ) -> dict[int, Overview]:
     """Returns the runs with these `seq`; raises where a row cannot be read."""
     heads, steps = rows_at(connection, seqs)
-    known = texts_of(connection, [body for _, body in steps]) if texts else None
+    known = texts_of(connection, [body for _, body in steps]) if texts else {}
     summaries = _summaries(connection, seqs, misleads)
     failures = failures_at(connection, {row["seq"]: row["id"] for row, _ in heads})
     found = {
@@ -215,7 +213,7 @@ def _count_only_what_was_read(
         )
 
 
-def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> StepLine:
+def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str]) -> StepLine:
     items, given, decision = body.get("items", ()), body["passages"], body.get("decision")
     candidates = body.get("candidates") or given
     reasons = {} if decision is None else {drop[1]: drop[2] for drop in decision["dropped"]}
@@ -226,7 +224,7 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> Step
     kept, rewritten = kept_passages(found, read_as, reasons)
     read = [given[index] for index in rewritten]
     kept += [True] * len(read)
-    shown = [_text(items[position], texts) for position in (*candidates, *read)]
+    shown = [texts.get(items[position][0], "") for position in (*candidates, *read)]
     metadata = body.get("metadata", {})
     guarded = decision or {"kept": (), "dropped": ()}
     k = places_of(
@@ -236,17 +234,7 @@ def _step(row: sqlite3.Row, body: Data, texts: Mapping[str, str] | None) -> Step
         row["seq"], row, shown, kept, reasons=reasons, decision=decision,
         advice=body.get("advice"), error=body.get("error", ""),
         places=0 if K_ERROR in metadata else k, notice=notice(metadata, len(given)),
-        texts_known=texts is not None and all(texts.get(items[at][0], "").strip() for at in (*candidates, *read)),
     )  # fmt: skip
-
-
-def _text(item: Sequence[Any], texts: Mapping[str, str] | None) -> str:
-    """Returns the text of a passage, or its id where the store has no text, as one made from a folder of parts has
-    none; nothing where no texts are wanted."""
-    digest, id = item[:2]
-    if texts is None:
-        return ""
-    return texts.get(digest, f"({id})" if id else "")
 
 
 _UNITS = f"CAST(round({{}} * {SCALE}) AS INTEGER)"

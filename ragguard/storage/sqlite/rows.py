@@ -40,7 +40,7 @@ Items: TypeAlias = Sequence[Passage]
 class Form(NamedTuple):
     """How a field stands in a body."""
 
-    write: Callable[[Any, PassageTable], Any]
+    write: Callable[[PassageTable, Any], Any]
     read: Callable[[Any, Items], Any] = lambda data, _: data
     keeps_empty: bool = False
     """True where an empty value says something else than none."""
@@ -64,7 +64,7 @@ def _passages_at(positions: Iterable[int], items: Items) -> list[Passage]:
     return [items[position] for position in positions]
 
 
-def _sub_steps(subs: Iterable[SubStep], table: PassageTable) -> list[Any]:
+def _sub_steps(table: PassageTable, subs: Iterable[SubStep]) -> list[Any]:
     return [
         [sub.query, table.positions_of(sub.passages), sub.name, sub.started_ns, sub.ended_ns, sub.status]
         for sub in subs
@@ -77,7 +77,7 @@ def _sub_step_of(data: Sequence[Any], items: Items) -> SubStep:
     return SubStep(query, passages, name, started_ns, ended_ns=ended_ns, status=status)
 
 
-def _decision(decision: Decision, table: PassageTable) -> Data:
+def _decision(table: PassageTable, decision: Decision) -> Data:
     def rows(dropped: Iterable[Dropped]) -> list[list[Any]]:
         return [
             [
@@ -111,16 +111,16 @@ def _decision_of(data: Data, items: Items) -> Decision:
     return Decision(**data | lists | {"kept": _passages_at(data["kept"], items)})
 
 
-def _advice(advice: Advice, _: PassageTable) -> Data:
+def _advice(_: PassageTable, advice: Advice) -> Data:
     numbers = {storable(name): value for name, value in advice.numbers.items()}
     return asdict(replace(advice, numbers=numbers)) | {"usage": usage_text(advice.usage)}
 
 
-_LIST = Form(lambda value, _: list(value), keeps_empty=True)
-_PASSAGES = Form(lambda value, table: table.positions_of(value), _passages_at, keeps_empty=True)
-_METADATA = Form(lambda value, _: plain_metadata(value))
+_LIST = Form(lambda _, value: list(value), keeps_empty=True)
+_PASSAGES = Form(PassageTable.positions_of, _passages_at, keeps_empty=True)
+_METADATA = Form(lambda _, value: plain_metadata(value))
 _TRACE = Form(
-    lambda trace, _: [trace.trace_id, trace.span_id, trace.sampled, trace.foreign],
+    lambda _, trace: [trace.trace_id, trace.span_id, trace.sampled, trace.foreign],
     lambda data, _: TraceContext(*data),
 )
 RUN_FORMS: Final = {
@@ -132,7 +132,7 @@ _STEP_FORMS: Final = {
     "sub_steps": Form(_sub_steps, lambda data, items: [_sub_step_of(sub, items) for sub in data]),
     "decision": Form(_decision, _decision_of),
     "advice": Form(_advice, lambda data, _: Advice(**data | {"usage": usage_of(data.get("usage") or "")})),
-    "error": Form(lambda value, _: value),
+    "error": Form(lambda _, value: value),
     "trace": _TRACE,
     "metadata": _METADATA,
 }
@@ -153,7 +153,7 @@ def take(body: Data, record: object, forms: Mapping[str, Form], table: PassageTa
         value = getattr(record, name, None)
         if value is None or not (value or keeps_empty):
             continue
-        written = write(value, table)
+        written = write(table, value)
         body[name] = {**body[name], **written} if name == "metadata" and name in body else written
 
 
@@ -194,9 +194,10 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str], *, turn_open: bool = 
     table = PassageTable(texts)
     body: Data = {}
     take(body, step, _STEP_FORMS if step.candidates is not step.passages else _WHOLE_STEP_FORMS, table)
-    if body.get("candidates") == body["passages"]:
+    if "candidates" in body and body["candidates"] == body["passages"]:
         del body["candidates"]
-    body |= data_of_fields(step, _MORE_OF_STEP)
+    if _MORE_OF_STEP:
+        body |= data_of_fields(step, _MORE_OF_STEP)
     columns = (
         storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
         step.started_ns, step.ended_ns, dump(table.within(body)), step.k,

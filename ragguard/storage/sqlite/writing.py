@@ -33,9 +33,16 @@ from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.threads import TimeSlice
 from ragguard.storage.sqlite.passages import PassageTable, change_uses, digests_in
 from ragguard.storage.sqlite.rows import RUN_FORMS, STEP_COLUMNS, StepRow, amend, step_row, take
-from ragguard.storage.sqlite.run_row import WRITE_RUN, RunRow, stored_row
 from ragguard.storage.sqlite.schema import Data, dump, maybe, storable
-from ragguard.storage.sqlite.stored_runs import delete_runs, find_run, forget_deleted, was_deleted
+from ragguard.storage.sqlite.stored_runs import (
+    WRITE_RUN,
+    RunRow,
+    delete_runs,
+    find_run,
+    forget_deleted,
+    stored_row,
+    was_deleted,
+)
 from ragguard.text.plain import plain_metadata
 
 EventRow: TypeAlias = RunStarted | StepRow | StepAmended | RunEnded
