@@ -10,7 +10,6 @@ from typing import Any
 from ragguard.capture.handle import RunHandle
 from ragguard.errors import EngineError, InvalidInput, RagguardError
 from ragguard.records import FEEDBACK, Failure, Run, ScoredRun
-from ragguard.runtime.faults import NOTICES
 from ragguard.runtime.limiter import bounded
 from ragguard.runtime.threads import BackgroundLoop
 from ragguard.schema import checked_run
@@ -20,12 +19,6 @@ from ragguard.scorers.pipeline import Inquiry
 from ragguard.scorers.plan import Plan
 from ragguard.scorers.view import View
 from ragguard.service.run_scoring import RunScoring
-
-_REDACTED = (
-    "advice is judged from what redact= leaves of questions, queries and passages, and not from what the model reads: "
-    "where it takes out what was asked for, passages answer nothing, and the advice is to search on. (Logged once a "
-    "process)"
-)
 
 
 class ScoringOnDemand:
@@ -140,9 +133,6 @@ class ScoringOnDemand:
     ) -> Coroutine[Any, Any, View]:
         """Returns a coroutine in which inquiries ask the models about a run, for the scorer's event loop; nothing is
         stored. With `redacted` the run comes from `captured_run`, and is not redacted again."""
-
-        if self._redactor.redacts:
-            NOTICES.once("advice on redacted texts", _REDACTED)
         about = run if redacted else self._redacted(run)
         return self._scoring.pipeline.get().inquire(about, inquiries, priority=priority, deadline=deadline)
 

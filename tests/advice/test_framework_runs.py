@@ -56,17 +56,6 @@ async def test_advice_is_awaited_in_asynchronous_code(nano):
         assert await chain.ainvoke(CASE.question, {"callbacks": [RagGuardCallback(rg)]}) == "continue"
 
 
-@pytest.mark.parametrize("redact", [None, lambda text: text])
-def test_advice_on_redacted_texts_is_logged_once(nano, caplog, redact):
-    def research(question):
-        find(0)
-        return [ragguard.current_run().advise(PATIENT) for _ in range(2)]
-
-    with RagGuard(nano, store=None, scorers=(), redact=redact) as rg:
-        advised(rg, research)
-    assert caplog.text.count("advice is judged from what redact= leaves") == (0 if redact is None else 1)
-
-
 def test_advice_is_given_though_nobody_holds_the_ragguard_any_more(nano):
     def research(question):
         find(0)
