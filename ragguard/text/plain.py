@@ -145,11 +145,12 @@ class _Copy:
         try:
             # Another thread may change a dict while it is read, so its keys are listed at once.
             for key in self._first(list(metadata) if type(metadata) is dict else metadata):
-                self._field = self._key(key)
+                self._field = ""
                 try:
+                    self._field = self._key(key)
                     made[self._field] = self.value(metadata[key], 0)
                 except _RAISED as error:
-                    made[self._field] = self._leave(f"unreadable: {type(error).__name__}")
+                    self._leave(f"unreadable: {type(error).__name__}")
         except _RAISED as error:
             self._leave(f"unreadable: {type(error).__name__}")
         return made

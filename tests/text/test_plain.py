@@ -124,11 +124,11 @@ def test_unreadable_field_costs_no_other_field():
     }
     assert plain_metadata(Raises()) == {
         "good": "good",
-        "bad": "…",
         "last": "last",
         CUT: "bad: unreadable: RuntimeError",
     }
     assert plain_metadata(Changes())["first"] == "first"
+    assert plain_metadata({Unprintable(): 1, "after": 2}) == {"after": 2, CUT: "unreadable: SystemExit"}
 
 
 @pytest.mark.parametrize(
