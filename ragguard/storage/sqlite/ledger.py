@@ -120,7 +120,7 @@ def next_due(db: sqlite3.Connection, owner: str) -> int | None:
 def claim_of(db: sqlite3.Connection, due: Due) -> Claim:
     """Returns a due run with its scores that no sink has received yet."""
     run = reading.runs_at(db, [due.seq])[due.seq]
-    return Claim(due, run, reading.unsent_scores(db, due.seq, due.run_id))
+    return Claim(due, run, reading.scores_at(db, {due.seq: due.run_id}, unsent=True)[due.seq])
 
 
 def left(db: sqlite3.Connection, owner: str, queued_until_ns: int | None = None) -> Left:

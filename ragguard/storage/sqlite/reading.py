@@ -45,13 +45,15 @@ def runs_at(connection: sqlite3.Connection, seqs: Iterable[int], *, texts: bool 
 
 
 def scores_at(
-    connection: sqlite3.Connection, runs: dict[int, str], level: Level | None = None
+    connection: sqlite3.Connection, runs: dict[int, str], level: Level | None = None, *, unsent: bool = False
 ) -> dict[int, list[Score]]:
-    """Returns the scores of the runs (`seq` → id), or those of one level, in the order in which they were stored."""
+    """Returns the scores of the runs (`seq` → id), or those of one level, or those that no sink has received yet, in
+    the order in which they were stored."""
     scores: dict[int, list[Score]] = {seq: [] for seq in runs}
     cursor = connection.cursor()
     cursor.row_factory = None  # plain tuples, since there may be a million rows
     wanted, of_level = ("", ()) if level is None else ("level = ? AND ", (level,))
+    wanted += "scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run) AND " if unsent else ""
     rows = list(chunks(cursor, _SCORES.format(f"{wanted}run IN ({{}})"), list(runs), *of_level))
     origins = origins_of(connection, {row[-1] for row in rows})
     for row in rows:
@@ -67,14 +69,6 @@ def scored_at(
     ids = {seq: run.id for seq, run in runs.items()}
     scores, failures = scores_at(connection, ids, level), failures_at(connection, ids)
     return {seq: ScoredRun(run, scores[seq], failures[seq]) for seq, run in runs.items()}
-
-
-def unsent_scores(connection: sqlite3.Connection, seq: int, run_id: str) -> list[Score]:
-    """Returns the scores of a run that no sink has received yet."""
-    condition = "run = ? AND scores.seq > (SELECT emit_after FROM runs WHERE seq = scores.run)"
-    rows = connection.execute(_SCORES.format(condition), (seq,)).fetchall()
-    origins = origins_of(connection, {row[-1] for row in rows})
-    return [_score_of(row, run_id, origins[row[-1]]) for row in rows]
 
 
 def _score_of(row: Sequence[Any], run_id: str, origin: Origin) -> Score:

@@ -247,10 +247,8 @@ class Writing:
             if not row.is_new:
                 delete_runs(self._db, [row.seq])
             return
-        if (
-            row.body.get(_PART, 0) > part.number
-        ):  # another process, or another call, has gone on with it since
-            return
+        if row.body.get(_PART, 0) > part.number:
+            return  # another process, or another call, has gone on with it since
         self.ended += row.status == "open"
         self.changed.pop(row.id, None)
         known = row.body.get("metadata", {})
