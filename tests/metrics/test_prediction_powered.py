@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import brentq
 
 from ragguard.errors import InvalidInput
 from ragguard.metrics.prediction_powered import _t, corrected_mean, rogan_gladen
@@ -80,12 +81,18 @@ def test_known_case_by_hand():
     found = corrected_mean(judged, labelled, strata=[0] * 10 + [1] * 10, weight=1.0)
     # 1/2 + (10 · (−0.2) + 10 · 0.2) / 20
     assert found.value == pytest.approx(0.5)
-    # Wilson's interval of 0.8 (and of 0.2) from 5 of 10 labels, which tell as much as 10 of an endless stratum; the sum
-    # of two equal strata has the wanted quantile where each has it divided by the root of 2.
-    more = stats.t.ppf(0.975, 8) ** 2 / 2 / 10
-    half = math.sqrt(10 * more * (0.2 + more / 4) / 10) / (1 + more)
+    # Five of ten labels tell as much as ten of an endless stratum; each stratum counts five half as much. A quantile of
+    # the sum of two beta distributions, by adding up the density of one over the distribution of the other.
+    one, other = (stats.beta(10 * mean + 5 / 75, 10 * (1 - mean) + 5 / 75) for mean in (0.8, 0.2))
+    at = np.linspace(0.0005, 0.9995, 1000)
+
+    def over(total, p):
+        return float(np.mean(one.pdf(at) * other.cdf(total - at))) - p
+
+    reach = [abs(brentq(over, 0.01, 1.99, (p,)) - 1.0) / 2 for p in (0.025, 0.975)]
     of_runs = stats.t.ppf(0.975, 19) ** 2 * (np.array([0.8] * 10 + [0.2] * 10).var(ddof=1) + 0.2) / 20
-    assert found.above == found.below == pytest.approx(math.sqrt(half**2 + of_runs), rel=0.02)
+    wanted = [math.sqrt(half**2 + of_runs) for half in reach]
+    assert (found.below, found.above) == pytest.approx(wanted, rel=0.03)
 
 
 def test_where_nearly_all_labels_agree_the_interval_reaches_further_to_the_other_side():
