@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import Any, SupportsIndex, TypeAlias, TypeVar
 
-from ragguard.capture.decisions import Verdict, about, concerned, merged
+from ragguard.capture.decisions import Verdict, about, concerned, is_about_passages, merged
 from ragguard.capture.enclosing import is_paused
 from ragguard.capture.events import CALLER_ID, UNNAMED, RunNames, TurnKey
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
@@ -97,6 +97,9 @@ class CurrentCall:
                 )
             passages = passages_of(documents)
             found = None if candidates is None else passages_of(candidates)
+            if decision is not None and not is_about_passages(decision):
+                _warn_of_type("decision", decision, "what guard.prune returned", "It is left out")
+                decision = None
             waiting = recorder.undecided(self.run_id)
             if waiting and found is None and decision is None:
                 found, decision = _decided_before(waiting, passages)
