@@ -204,11 +204,16 @@ def _against(
     """Returns the second side, the spans of both, a sentence about their passages, and what makes the comparison
     doubtful; raises InvalidInput where they have no passage in common."""
     known = baselines.baseline(store, name)
+    there = baselines.count_runs(store, known.span)
+    if not there:
+        raise InvalidInput(f"the baseline {name}", "no run: all were deleted", "one with runs; set it again")
+    gone = f"{known.runs - there:,} of the {known.runs:,} runs of the baseline {name} were deleted since"
+    doubts = [gone] if there < known.runs else []
     span = None if after is not None else baselines.runs_since(store)
     after = store if after is None else after
     said = f"The baseline {name} is of {known.at}: {known.runs:,} runs, documents {known.documents}."
     if not is_store(after):
-        return after, (known.span, span), said, []
+        return after, (known.span, span), said, doubts
     seen, now = baselines.documents(store, known.span), baselines.documents(after, span)
     both = len(seen & now)
     if seen and now and not both:
@@ -217,11 +222,12 @@ def _against(
             "runs over the same documents; set the baseline anew, or compare two stores without --baseline",
         )  # fmt: skip
     said += f" The other side saw {len(now):,} passages (documents {baselines.fingerprint(now)}), {both:,} of them too."
-    doubt = (
-        f"the baseline {name} saw {len(seen):,} passages, of which the other side saw {both:,}: a difference may be "
-        "that of the documents"
-    )
-    return after, (known.span, span), said, [doubt] if both < _ALIKE * min(len(seen), len(now)) else []
+    if both < _ALIKE * min(len(seen), len(now)):
+        doubts.append(
+            f"the baseline {name} saw {len(seen):,} passages, of which the other side saw {both:,}: a difference may "
+            "be that of the documents"
+        )
+    return after, (known.span, span), said, doubts
 
 
 def _refuse_failed(condition: Condition, metric: str, sides: Sequence[Questions]) -> None:

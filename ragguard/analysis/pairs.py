@@ -146,7 +146,8 @@ def compare(before: Questions, after: Questions, draws: int = 9999, seed: int = 
     fell: dict[str, list[tuple[float, Move]]] = defaultdict(list)
     for question, some in moves.items():
         for size, move in some:
-            if (move.after - move.before) * signs.get(move.metric, 0) < 0:
+            # As far as the three digits that are shown can tell.
+            if (round(move.after, 3) - round(move.before, 3)) * signs.get(move.metric, 0) < 0:
                 fell[question].append((size, move))
     return Comparison(
         changes,

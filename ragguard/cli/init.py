@@ -138,7 +138,8 @@ class SourceFile:
     uses: dict[str, int]
     """The line of the first import of each framework, tracer, and of `ragguard`."""
     after: int
-    """The line after which the lines go: the last of the imports at the head of the file."""
+    """The line after which the lines go: the last of the imports at the head of the file, or of what stands there about
+    the environment (`load_dotenv()`, `os.environ`), which may name an engine."""
     shared: bool
     """True where the next statement stands on that line, too."""
 
@@ -163,7 +164,9 @@ def read_file(path: Path) -> SourceFile | None:
     for at, node in enumerate(body):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             break
-        if isinstance(node, ast.Import | ast.ImportFrom) or (at == 0 and isinstance(node, ast.Expr)):
+        docstring = at == 0 and isinstance(node, ast.Expr)
+        sets = isinstance(node, ast.Expr | ast.Assign) and re.search("load_dotenv|environ", ast.dump(node))
+        if docstring or sets or isinstance(node, ast.Import | ast.ImportFrom):
             head = at + 1
     comments = len(list(takewhile(lambda line: line.startswith("#"), text.splitlines())))
     after = (body[head - 1].end_lineno or 0) if head else comments

@@ -74,7 +74,13 @@ def test_questions_that_fell_are_named_once_with_all_metrics_in_which_they_did_t
     a, b = [], []
     for place, name in enumerate(names):
         a += side([0.5] * 8, name)
-        b += side([0.5 - (place + 1) * 0.1 * (index == 3) - 0.01 * (index == 5) for index in range(8)], name)
+        b += side(
+            [
+                0.5 - (place + 1) * 0.1 * (index == 3) - 0.01 * (index == 5) - 4e-4 * (index == 6)
+                for index in range(8)
+            ],
+            name,
+        )
     found = compared(a, b)
     assert [fallen.question for fallen in found.fell] == ["Who is number 3?", "Who is number 5?"]
     assert {move.metric for move in found.fell[0].moves} == set(names)

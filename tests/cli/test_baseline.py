@@ -8,6 +8,7 @@ from support.compared import side, stored
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
+from ragguard.storage.sqlite.store import Store
 
 
 @pytest.fixture
@@ -74,6 +75,11 @@ def test_baselines_that_are_not_there_any_more(tmp_path, ragguard):
     unknown = ragguard("compare", store, other, "--baseline", "master")
     assert "master" in unknown.output
     assert "main" in unknown.output
+    opened = Store(store)
+    opened.delete(opened.run_ids()[0])
+    opened.close()
+    said = ragguard("compare", store, other, "--baseline", "main").output
+    assert "1 of the 40 runs of the baseline main were deleted" in " ".join(said.split())
     assert "letters, digits" in ragguard("baseline", store, "a b").output
     assert ragguard("baseline", tmp_path / "none.db", "main").exit_code == 2
     assert not (tmp_path / "none.db").exists()

@@ -184,6 +184,7 @@ def test_write_refuses_in_one_sentence_what_it_cannot_place(make, files, said):
 
 @pytest.mark.parametrize(("text", "first", "then"), [
     ("import os\r\nos.environ['A'] = 'b'\r\nimport langchain\r\nprint(1)\r\n", b"import langchain\r\n", b"print(1)"),
+    ("import langchain\nfrom dotenv import load_dotenv\n\nload_dotenv()\nprint(1)\n", b"load_dotenv()\n", b"print(1)"),
     ("#!/usr/bin/env python\ndef f():\n    import langchain\n", b"#!/usr/bin/env python\n", b"def f"),
 ])  # fmt: skip
 def test_lines_stand_behind_imports_and_head_and_the_file_keeps_its_line_ends(make, text, first, then):
