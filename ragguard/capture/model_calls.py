@@ -283,9 +283,13 @@ class ModelCalls:
         """Returns other texts by which the candidates of these ranks may stand in a prompt: their texts without what
         stands before them, or those that a guard judged."""
         candidates = ended.event.step.candidates
-        found = [] if ended.bodies is None else list(ended.bodies())
-        if len(found) != len(candidates):
-            found = [""] * len(candidates)
+        bodies = [] if ended.bodies is None else list(ended.bodies())
+        found = [""] * len(candidates)
+        if len(bodies) == len(candidates):
+            found = bodies
+        elif len(bodies) == len(ranks):  # a retriever with a guard inside gives what the guard has kept
+            for rank, body in zip(ranks, bodies, strict=True):
+                found[rank - 1] = body
         judged = {} if decision is None else {one.id: one.text for one in decision.kept if one.id}
         for rank, one in enumerate(candidates):
             if judged.get(one.id, one.text) != one.text:

@@ -14,7 +14,8 @@ from support.llamaindex_parts import QUESTION, ListRetriever, Says, ids
 
 import ragguard
 from ragguard import RagGuard
-from ragguard_llamaindex import DistractorPostprocessor, instrument, uninstrument
+from ragguard.capture.handle import RunHandle
+from ragguard_llamaindex import DistractorPostprocessor, GuardedRetriever, instrument, uninstrument
 from ragguard_llamaindex.nodes import taken, unpacked
 
 
@@ -158,13 +159,22 @@ def test_node_whose_metadata_the_prompt_leaves_out_was_read(recorder, captured):
         def _retrieve(self, query_bundle):
             return [titled]
 
-    from ragguard.capture.handle import RunHandle
-
     with RunHandle(recorder, QUESTION):
         Says().complete(f"From {Titled().retrieve(QUESTION)[0].node.text} {QUESTION}")
     (step,) = captured.run.steps
     assert [one.text for one in step.passages] == ["Ada Berg founded Nordlys."]
     assert step.candidates[0].text.startswith("title: Firms")
+
+
+def test_bare_texts_of_what_a_guarded_retriever_kept_were_read(recorder, captured):
+    shelf = [
+        TextNode(id_=f"shelf-{n}", text=f"shelf {n} about", metadata={"title": "Firms"}) for n in range(4)
+    ]
+    with RunHandle(recorder, QUESTION):
+        kept = GuardedRetriever(Finds(*shelf), guarding()).retrieve(QUESTION)
+        Says().complete(f"From {' '.join(one.node.text for one in kept)} {QUESTION}")
+    (step,) = captured.run.steps
+    assert ids(step.passages) == ["shelf-0", "shelf-2"]
 
 
 class OwnPrompt(Workflow):
