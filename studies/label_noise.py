@@ -1,6 +1,6 @@
 """LabelNoise: a judge made weaker by a known amount, for studies of how much a judge's errors cost.
 
-Knows no passage and no truth: how much noise gives which judge is found in `analysis/validation/weak_judges.py`.
+Knows no passage and no truth: how much noise gives which judge is found in `studies/weak_judges.py`.
 """
 
 from __future__ import annotations
