@@ -337,9 +337,10 @@ class Intake:
                 self._lose(events, "the disk took nothing until the end")
                 return
             kinds = Counter(map(type, events))
-            self._store.count("steps_captured", kinds[StepEnded] + kinds[WholeRun])
+            whole = sum(isinstance(event, WholeRun) for event in events)
+            self._store.count("steps_captured", kinds[StepEnded] + whole)
             if (listener := self._listener) is not None:
-                ended = bool(kinds[RunEnded] or kinds[WholeRun])
+                ended = bool(kinds[RunEnded] or whole)
                 self._guarded(lambda: listener.stored(changed, ended=ended))
         for job in waiting:
             if not job.done.done():

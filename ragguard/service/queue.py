@@ -47,7 +47,7 @@ def size_of(event: Event | WholeRun) -> int:
     elif isinstance(event, OneStepRun):
         held = event.step
     try:
-        names = _CONTENT.get(type(held), ())
+        names = next((names for kind, names in _CONTENT.items() if isinstance(held, kind)), ())
         content = held if type(held) is tuple else [getattr(held, name) for name in names]
         different = {id(value): value for value in content}  # passages are often the candidates
         return EVENT + _size([*different.values()], _DEPTH)

@@ -11,6 +11,7 @@ import pytest
 from langchain_classic.retrievers import ContextualCompressionRetriever
 from langchain_core.documents import BaseDocumentCompressor, Document
 from langchain_core.embeddings import DeterministicFakeEmbedding
+from langchain_core.retrievers import BaseRetriever
 from langchain_core.runnables import RunnableLambda
 from langchain_core.vectorstores import InMemoryVectorStore
 from langchain_tests.integration_tests import RetrieversIntegrationTests
@@ -18,12 +19,23 @@ from support.child import in_child
 from support.guards import guarding
 from support.langchain_parts import ListRetriever, documents
 
+from ragguard import RagGuard
 from ragguard.capture.handle import RunHandle
 from ragguard.capture.recorder import Recorder
+from ragguard.service.queue import size_of
 from ragguard_langchain import GuardedRetriever, RagGuardCallback
 from ragguard_langchain.call_tree import CallTree
 
 QUESTION = "Who founded the firm based in Oslo?"
+
+
+class Search(BaseRetriever):
+    """Finds one page."""
+
+    page: str
+
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document(self.page)]
 
 
 def only_step(captured):
@@ -40,6 +52,21 @@ def test_the_callers_list_is_neither_kept_nor_changed(captured, config):
     step = only_step(captured)
     assert [p.metadata["source"] for p in step.passages] == ["shelf", "shelf"]
     assert "changed" not in [p.text for p in step.passages]
+
+
+def test_bare_retrieval_is_counted_as_a_step_and_by_its_texts(monkeypatch):
+    events = []
+    with RagGuard("nano", store=None, scorers=()) as rg:
+        config = {"callbacks": [RagGuardCallback(rg)]}
+        ListRetriever().invoke(QUESTION, config)
+        report = rg.flush(timeout=30)
+        monkeypatch.setattr("ragguard.service.intake.UNMEASURED", 0)
+        monkeypatch.setattr(
+            "ragguard.service.intake.size_of", lambda event: events.append(event) or size_of(event)
+        )
+        Search(page="x" * 50_000).invoke(QUESTION, config)
+    assert (report.captured, report.steps, report.no_capture_reason) == (1, 1, "")
+    assert 50_000 <= size_of(events[0]) <= 60_000
 
 
 @pytest.mark.parametrize("times", [2, 3])
