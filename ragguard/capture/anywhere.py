@@ -147,7 +147,7 @@ def retrieval(
         function: The function, where the decorator is used without arguments.
         query: The name of the argument that holds the query. Where there is no `query`, the first text is taken;
             another name has to be one of the function's.
-        tool: The name of the retriever. Empty: the function's.
+        tool: The name of the tool or retriever, for the step and its spans.
         k: For how many passages there is a place in the prompt: the number, or the name of the argument that holds it.
             None: the argument `k` or `top_k`, where there is one and the function gives no more than that.
     """
