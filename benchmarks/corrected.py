@@ -1,7 +1,7 @@
 """How often the intervals that labels correct hold the truth, with judges that err and lean to one side.
 
     make bench-corrected
-    python benchmarks/corrected.py --prose
+    python benchmarks/corrected.py --prose --draws 1500
 
 A pool of runs of nano's hard world, each with five passages that answer or do not (none in part, none out of date).
 nano reads; judges are nano with noise that leaves it an AUC of 0.95, 0.9 or 0.8, and with its log-odds raised by one,
