@@ -188,9 +188,7 @@ class RunScoring:
                 self.cause_retrying = cause
             else:
                 self.cause_failed = cause
-                goes_on = (
-                    "it is not tried again: `ragguard score STORE --store STORE` asks for what is missing"
-                )
+                goes_on = "it is not tried again: `ragguard score STORE --store ANOTHER` scores it anew"
             if failure.error in _OF_ENGINE:
                 NOTICES.warn(
                     f"scoring: {failure.error}, {failure.will_retry}",

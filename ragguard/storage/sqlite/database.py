@@ -1,4 +1,4 @@
-"""One SQLite connection behind one lock, with transactions, and the file behind it. Knows no table.
+"""One SQLite connection behind one lock, with transactions, and the file behind it. The tables are `schema.py`'s.
 
 SQLite keeps three files: the database, its log (`-wal`) and the index of the log (`-shm`). A process must not open and
 close the database beside SQLite, since that drops SQLite's locks.
