@@ -9,11 +9,12 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, aclosing
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any, Protocol
 
 from ragguard.engines.connect import AUTO, choose
@@ -203,50 +204,62 @@ def carry_out(
     """
     folder = prepared.job.folder
     if prepared.left:
-        threads = ThreadPoolExecutor(executor.workers, thread_name_prefix="ragguard-parts")
-        with threads, executor, folder.locked():
+        with executor, folder.locked():
             folder.begin(prepared.job.record, prepared.size, prepared.parts)
-            for counts in _completed(prepared, executor, threads):
+            for counts in _completed(prepared, executor):
                 prepared.now.add(counts.totals)
                 on_part(counts)
             folder.clean()
     return prepared
 
 
-def _completed(
-    prepared: PreparedJob, executor: Executor, threads: ThreadPoolExecutor
-) -> Iterator[PartCounts]:
+def _completed(prepared: PreparedJob, executor: Executor) -> Iterator[PartCounts]:
     """Yields the counts of each part once it is complete. A worker that is lost is replaced, and its part is tried
     again; a part with which too many are lost is left out, or ends the job where no part was completed before."""
     waiting, lost = deque(prepared.left), Counter[Part | None]()
     idle: list[Worker] = []
-    under_way: dict[Future[Any], tuple[Worker, Part] | None] = {}
-    """A part with its worker; None for a worker that starts, which may have to wait for a machine."""
-    while waiting or any(under_way.values()):
-        while waiting and idle:
-            worker, part = idle.pop(), waiting.popleft()
-            under_way[threads.submit(worker, part)] = worker, part
-        starting = sum(work is None for work in under_way.values())
-        for _ in range(min(len(waiting) - starting, executor.workers - len(under_way))):
-            under_way[threads.submit(executor.worker, prepared.job)] = None
-        for done in wait(under_way, return_when=FIRST_COMPLETED).done:
-            work = under_way.pop(done)
+    starting = working = 0
+    # Not futures: an interrupt while they are waited for can leave their locks held, and their pool never ends.
+    done: SimpleQueue[tuple[Part | None, Worker | None, Any]] = SimpleQueue()
+
+    def begin(part: Part | None, worker: Worker | None) -> None:
+        """Starts a worker in a thread, which may have to wait for a machine; or has one score a part there."""
+
+        def wait() -> None:
             try:
-                result = done.result()
-            except WorkerLost as error:
-                lost_with = None if work is None else work[1]
-                lost[lost_with] += 1
-                if lost[lost_with] >= ATTEMPTS:
-                    why = f"{lost_with or 'start'}: {ATTEMPTS} processes were lost with it, the last one {error}"
-                    if lost_with is None or not prepared.now.parts:
-                        raise EngineError(f"{why}; their own messages, if any, stand above") from error
-                    prepared.lost.append(why)
-                elif lost_with is not None:
-                    waiting.appendleft(lost_with)
-            else:
-                idle.append(result if work is None else work[0])
-                if work is not None:
-                    yield result
+                done.put((part, worker, worker(part) if worker and part else executor.worker(prepared.job)))
+            except BaseException as error:  # noqa: BLE001 - it is raised in the thread that waits for all
+                done.put((part, worker, error))
+
+        Thread(target=wait, name="ragguard-parts", daemon=True).start()
+
+    while waiting or working:
+        while waiting and idle:
+            begin(waiting.popleft(), idle.pop())
+            working += 1
+        while starting < min(len(waiting), executor.workers - working):
+            begin(None, None)
+            starting += 1
+        part, worker, answer = done.get()
+        if part is None:
+            starting -= 1
+        else:
+            working -= 1
+        if isinstance(answer, WorkerLost):
+            lost[part] += 1
+            if lost[part] >= ATTEMPTS:
+                why = f"{part or 'start'}: {ATTEMPTS} processes were lost with it, the last one {answer}"
+                if part is None or not prepared.now.parts:
+                    raise EngineError(f"{why}; their own messages, if any, stand above") from answer
+                prepared.lost.append(why)
+            elif part is not None:
+                waiting.appendleft(part)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            idle.append(worker or answer)
+            if part is not None:
+                yield answer
 
 
 def _check_same(folder: PartFolder, theirs: Mapping[str, Any], job: PartJob) -> None:
