@@ -122,7 +122,7 @@ PROGRAM = """
 from dataclasses import replace
 from ragguard import Passage, RagGuard, RetrievalStep, Run, Score, ScoredRun
 from ragguard import read_runs, read_scored, write_runs, write_scores
-from ragguard.capture.events import OneStepRun
+from ragguard.capture.events import RunStarted, StepEnded
 from ragguard.errors import InvalidInput
 from ragguard.schema import UNREADABLE
 from ragguard.service.batches import storable_event
@@ -151,12 +151,13 @@ write_scores([ScoredRun(run, [Score("utility", 0.5, "run", "r", votes=3)])], "sc
 ((scored),) = read_scored("scores.jsonl")
 assert scored.scores[0].votes == 3
 
-event = storable_event(OneStepRun(replace(run, steps=[], tenant=None), replace(step, run_id="r", cost="much")))
-assert (event.run.tenant, event.step.cost) == ("", None)
-assert event.step.metadata[UNREADABLE] == "not kept: cost: str"
+started = storable_event(RunStarted(replace(run, steps=[], tenant=None)))
+ended = storable_event(StepEnded(replace(step, run_id="r", cost="much")))
+assert (started.run.tenant, ended.step.cost) == ("", None)
+assert ended.step.metadata[UNREADABLE] == "not kept: cost: str"
 
 store = Store("s.db")
-store.record([OneStepRun(replace(run, steps=[]), replace(step, run_id="r"))])
+store.record([RunStarted(replace(run, steps=[])), StepEnded(replace(step, run_id="r"))])
 stored = store.run("r")
 assert (stored.tenant, stored.steps[0].cost, stored.steps[0].passages[0].language) == ("acme", 0.5, "no")
 store.close()

@@ -199,20 +199,7 @@ class RunEnded:
     """True for a run that retrieved nothing and is no run by itself: only one that it goes on with takes its answer."""
 
 
-class OneStepRun(NamedTuple):
-    """Reports a run that was one retrieval and has ended."""
-
-    run: Run
-    """The run, without its step."""
-    step: RetrievalStep
-
-    @property
-    def run_id(self) -> str:
-        """The id of the run."""
-        return self.run.id
-
-
-Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded | OneStepRun
+Event: TypeAlias = RunStarted | StepEnded | StepAmended | RunEnded
 
 
 class Sampling:

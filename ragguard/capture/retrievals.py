@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 from uuid import UUID
 
-from ragguard.capture.events import OneStepRun, TurnKey
+from ragguard.capture.events import RunEnded, RunStarted, StepEnded, TurnKey
 from ragguard.capture.model_calls import DELIVERED, UNKNOWN
 from ragguard.capture.snapshot import OwnPassages, passages_of
 from ragguard.errors import InvalidInput
@@ -146,22 +146,22 @@ class WholeRun:
     top_k: int | None = None
     """The number of passages that the retriever was asked for."""
 
-    def as_event(self) -> OneStepRun:
-        """Returns the event of this run; called on the writer's thread, since it unpacks the passages."""
+    def as_events(self) -> tuple[RunStarted, StepEnded, RunEnded]:
+        """Returns the events of this run; called on the writer's thread, since it unpacks the passages."""
         id = str(self.id)
         metadata = self.metadata() if callable(self.metadata) else self.metadata
         passages, about = unpacked(self.found, self.unpack, {"retriever": self.name} if self.name else {})
         k = self.top_k if self.top_k is not None and self.top_k >= max(len(passages), 1) else None
         run = Run(
-            id, self.query, metadata=metadata or {}, name=self.name, started_ns=self.started_ns,
-            ended_ns=self.ended_ns, trace=self.trace,
+            id, self.query, metadata=metadata or {}, name=self.name, started_ns=self.started_ns, trace=self.trace,
+            status="open",
         )  # fmt: skip
         step = RetrievalStep(
             id, id, 0, 0, query=self.query, passages=passages, candidates=passages,
             started_ns=self.started_ns, ended_ns=self.ended_ns, status="ok", trace=self.trace,
             metadata={**about, DELIVERED: UNKNOWN} if passages else about, k=k,
         )  # fmt: skip
-        return OneStepRun(run, step)
+        return RunStarted(run), StepEnded(step), RunEnded(id, question=self.query, ended_ns=self.ended_ns)
 
 
 def unpacked(

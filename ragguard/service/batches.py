@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias, TypeVar
 
-from ragguard.capture.events import CALLER_ID, Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
@@ -31,8 +31,6 @@ from ragguard.text.secret_filter import without
 def storable_event(event: Event) -> Event:
     """Returns the event itself where every field has its type, else a copy in which every field has."""
     match event:
-        case OneStepRun():
-            return OneStepRun(fitted(event.run), fitted(event.step))
         case StepEnded():
             step = fitted(event.step)
             return event if step is event.step else StepEnded(step, turn_open=event.turn_open)
@@ -90,8 +88,6 @@ class Redactor:
         if not self.redacts:
             return event
         match event:
-            case OneStepRun():
-                return OneStepRun(self.run(event.run), self._record(event.step, []))
             case RunStarted():
                 names = event.names._replace(caller_id=self.id(event.names.caller_id))
                 return RunStarted(self.run(event.run), names)

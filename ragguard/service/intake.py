@@ -373,10 +373,10 @@ class Intake:
         """Yields the events as they may be written; one that cannot be read or redacted is left out and counted."""
         for item in items:
             try:
-                event = item.as_event() if isinstance(item, WholeRun) else item
-                if isinstance(event, RunEnded) and (lost := self._lost.pop(event.run_id, 0)):
-                    event = replace(event, metadata={**event.metadata, LOST: lost})
-                event = self._redactor.event(storable_event(event))
+                if isinstance(item, RunEnded) and (lost := self._lost.pop(item.run_id, 0)):
+                    item = replace(item, metadata={**item.metadata, LOST: lost})
+                events = item.as_events() if isinstance(item, WholeRun) else (item,)
+                prepared = [self._redactor.event(storable_event(event)) for event in events]
             except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
                 if self._redactor.redacts:
                     self._faults.note_without_text("an event", error)
@@ -384,7 +384,7 @@ class Intake:
                     self._faults.note("an event", error)
                 self._store.count("events_refused")
                 continue
-            yield event
+            yield from prepared
 
     def _guarded(self, work: Callable[[], object]) -> None:
         try:

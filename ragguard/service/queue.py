@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from sys import getsizeof
 from types import NoneType
 from typing import Generic, TypeVar
 
-from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.retrievals import Retrieval, WholeRun
 from ragguard.records import Passage, RetrievalStep, Run
 
@@ -30,12 +30,12 @@ _CONTENT: dict[type, tuple[str, ...]] = {
     RunEnded: ("question", "answer", "references", "pool", "metadata"),
 }
 """The attributes that hold the content of an event, or of the record in an event."""
-_DEPTH = 5
+_DEPTH = 6
 """How deep the content of an event is looked into."""
 _LONG = 512
 """The number of items that stand for the rest of a list that is longer."""
 _SAMPLE = 6
-"""The number of items of a list, collections or objects, that stand for the others."""
+"""The number of collections and objects at one depth that stand for the others."""
 _FLAT = frozenset({str, bytes, int, float, bool, NoneType})
 
 
@@ -44,40 +44,41 @@ def size_of(event: Event | WholeRun) -> int:
     held: object = event
     if isinstance(event, RunStarted | StepEnded):
         held = event.content
-    elif isinstance(event, OneStepRun):
-        held = event.step
     try:
         names = next((names for kind, names in _CONTENT.items() if isinstance(held, kind)), ())
         content = held if type(held) is tuple else [getattr(held, name) for name in names]
         different = {id(value): value for value in content}  # passages are often the candidates
-        return EVENT + _size([*different.values()], _DEPTH)
+        return EVENT + _size([*different.values()])
     except Exception:  # noqa: BLE001 - an object of the user's may raise anything when it is read
         return EVENT
 
 
-def _size(values: list[object], depth: int) -> int:
+def _size(values: list[object]) -> int:
     """Returns about how many bytes some values have with their content. Texts count one by one, other objects by a
-    sample, since a hook has little time."""
-    seen = values[:_LONG]
-    size = sum(map(getsizeof, seen))
-    others = [one for one in seen if type(one) not in _FLAT] if depth else []
-    inside = 0
-    for one in others[:_SAMPLE]:
-        if items := _items(one):
-            inside += _size(items, depth - 1)
-    size += inside * len(others) // _SAMPLE if len(others) > _SAMPLE else inside
-    return size * len(values) // _LONG if len(values) > _LONG else size
+    sample of each depth, since a hook has little time."""
+    size, times = 0.0, 1.0
+    for _ in range(_DEPTH):
+        seen = values
+        if len(values) > _LONG:
+            seen, times = values[:_LONG], times * len(values) / _LONG
+        size += times * sum(map(getsizeof, seen))
+        others = [one for one in seen if type(one) not in _FLAT]
+        if not others:
+            break
+        times *= max(1.0, len(others) / _SAMPLE)
+        values = [inner for one in others[:_SAMPLE] for inner in _items(one)]
+    return int(size)
 
 
-def _items(value: object) -> list[object]:
+def _items(value: object) -> Iterable[object]:
     if isinstance(value, dict):
-        return list(value.values())
+        return value.values()
     if isinstance(value, list | tuple | set | frozenset):
-        return list(value)
+        return value
     if isinstance(value, Passage):
-        return [value.text, value.metadata]
+        return value.text, value.metadata
     held = getattr(value, "__dict__", None)
-    return list(held.values()) if type(held) is dict else []
+    return held.values() if type(held) is dict else ()
 
 
 UNMEASURED = 64

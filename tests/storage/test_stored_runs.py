@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from dataclasses import replace
 
 import pytest
 from support.runs import a_run, as_events
 
 from ragguard import RagGuard
-from ragguard.capture.events import OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.runtime.faults import NOTICES
 from ragguard.storage.sqlite.store import Store
@@ -75,17 +74,6 @@ def test_runs_of_one_transaction_stand_in_the_order_of_their_starts(tmp_path):
     with closing(Store(tmp_path / "s.db")) as store:
         store.record([*starts, *(RunEnded(f"r{number}", "ok") for number in reversed(range(5)))])
         assert store.run_ids() == [f"r{number}" for number in range(5)]
-
-
-def test_a_run_in_one_event_becomes_a_part_of_what_is_there_under_its_id(tmp_path):
-    run = a_run("r", steps=1)
-    whole = OneStepRun(replace(run, steps=[]), run.steps[0])
-    with closing(Store(tmp_path / "s.db", scored=False)) as store:
-        store.record([whole])
-        store.record([whole, StepEnded(replace(run.steps[0], id="late", index=1))])
-        assert [step.id for step in store.run("r").steps] == [run.steps[0].id, "late"]
-        assert store.run("r").answer == run.answer
-        assert store.run_count() == 1
 
 
 def test_metadata_that_are_equal_and_not_the_same_stay_as_they_are(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ragguard.capture.events import Event, OneStepRun, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Run
 from ragguard.storage.sqlite.store import Store
@@ -17,7 +17,7 @@ class Captured:
         self.events: list[Event] = []
 
     def __call__(self, event: Event | WholeRun) -> None:
-        self.events += _events_of(event.as_event()) if isinstance(event, WholeRun) else [event]
+        self.events += event.as_events() if isinstance(event, WholeRun) else [event]
 
     @property
     def runs(self) -> list[Run]:
@@ -58,7 +58,7 @@ class CapturedInStore:
         self.store = Store()
 
     def __call__(self, event: Event | WholeRun) -> None:
-        self.store.record([event.as_event() if isinstance(event, WholeRun) else event])
+        self.store.record(event.as_events() if isinstance(event, WholeRun) else [event])
 
     @property
     def runs(self) -> list[Run]:
@@ -70,13 +70,3 @@ class CapturedInStore:
         """The only run."""
         (run,) = self.runs
         return run
-
-
-def _events_of(whole: OneStepRun) -> list[Event]:
-    """A run that comes as one event, as the events of any other run."""
-    run = whole.run
-    return [
-        RunStarted(replace(run, status="open", ended_ns=0)),
-        StepEnded(whole.step),
-        RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns),
-    ]

@@ -19,7 +19,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from ragguard.capture.events import (
     Event,
-    OneStepRun,
     RunEnded,
     RunNames,
     RunStarted,
@@ -78,12 +77,6 @@ class EventBatch:
         match event:
             case StepEnded():
                 self.rows.append(step_row(event.step, self.texts, turn_open=event.turn_open))
-            case OneStepRun(run, step):
-                self.rows += [
-                    RunStarted(replace(run, status="open", ended_ns=0)),
-                    step_row(step, self.texts),
-                    RunEnded(run.id, run.status, run.answer, run.question, ended_ns=run.ended_ns),
-                ]
             case _:
                 self.rows.append(event)
 
