@@ -83,15 +83,11 @@ class RunStarted:
 class StepEnded:
     """Reports that a retrieval ended, with passages or with an error."""
 
-    __slots__ = ("_packed", "run_id", "turn_open")
+    __slots__ = ("_packed", "run_id")
 
-    def __init__(
-        self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "", *, turn_open: bool = False
-    ) -> None:
+    def __init__(self, step: RetrievalStep | Callable[[], RetrievalStep], run_id: str = "") -> None:
         """Takes the step, or a function that makes it; with `run_id` nobody must build the step to know its run."""
         self._packed, self.run_id = step, run_id
-        self.turn_open = turn_open
-        """True while other steps of its turn are still open."""
 
     @property
     def content(self) -> object:

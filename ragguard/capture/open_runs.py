@@ -143,10 +143,6 @@ class OpenRun:
             self.notes = {**self.notes, ANSWERS: self.answers}
             NOTICES.once("several answers in a run", f"run {self.id!r} {_SEVERAL_ANSWERS}. (Logged once)")
 
-    def has_open(self, turn: int) -> bool:
-        """Returns whether a step of the turn is still open."""
-        return any(retrieval.turn == turn and retrieval.outer is None for retrieval in self.steps.values())
-
 
 @dataclass(slots=True)
 class CaptureCounts:
@@ -257,8 +253,7 @@ class OpenRuns:
                 retrieval.outer.parts = [*(retrieval.outer.parts or ()), retrieval]
                 return
             self.counts.steps += 1
-            turn_open = run.has_open(retrieval.turn) if run.steps else False
-            event = StepEnded(retrieval.as_step, run.id, turn_open=turn_open)
+            event = StepEnded(retrieval.as_step, run.id)
             if run.collected is not None:
                 run.collected.append(event)
             run.model_calls.retrieved(

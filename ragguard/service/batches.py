@@ -33,7 +33,7 @@ def storable_event(event: Event) -> Event:
     match event:
         case StepEnded():
             step = fitted(event.step)
-            return event if step is event.step else StepEnded(step, turn_open=event.turn_open)
+            return event if step is event.step else StepEnded(step)
         case RunStarted():
             run = fitted(event.run)
             return event if run is event.run else RunStarted(run, event.names)
@@ -92,7 +92,7 @@ class Redactor:
                 names = event.names._replace(caller_id=self.id(event.names.caller_id))
                 return RunStarted(self.run(event.run), names)
             case StepEnded():
-                return StepEnded(self._record(event.step, []), turn_open=event.turn_open)
+                return StepEnded(self._record(event.step, []))
             case StepAmended():
                 query = self._queries.get(event.step_id, "")
                 changed = self._changed(RetrievalStep, event, [query])

@@ -12,7 +12,7 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
@@ -69,9 +69,9 @@ class WriterListener(Protocol):
         """Reports that the writer was started; called once, by the thread that captured first."""
         ...
 
-    def stored(self, changed: Mapping[str, bool], *, ended: bool) -> None:
-        """Reports that events are stored: the open runs of which steps have ended or changed, each with whether other
-        steps of the turn are still open, and whether runs have ended. Called on the writer's thread."""
+    def stored(self, changed: Set[str], *, ended: bool) -> None:
+        """Reports that events are stored: the ids of the open runs of which steps have ended or changed, and whether
+        runs have ended. Called on the writer's thread."""
         ...
 
     def tick(self) -> None:
@@ -346,7 +346,7 @@ class Intake:
             if not job.done.done():
                 job.run()
 
-    def _persist(self, batch: EventBatch, waiting: Sequence[WriterJob[object]]) -> dict[str, bool] | None:
+    def _persist(self, batch: EventBatch, waiting: Sequence[WriterJob[object]]) -> set[str] | None:
         """Writes a batch, with pauses until the disk takes it; returns what `Store.write` does, or None where the disk
         takes nothing until the end. The callers that wait for the batch hear of the first failure."""
         failures = 0

@@ -16,7 +16,7 @@ import hashlib
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Set
 from concurrent.futures import Future
 from dataclasses import replace
 from functools import partial
@@ -36,8 +36,8 @@ from ragguard.storage.sqlite.ledger import Claim
 
 Work: TypeAlias = Callable[[], Awaitable[bool]]
 """Scores or delivers one run; returns False where no engine answered."""
-TURN_SECONDS = 1.0
-"""The seconds that a step which has ended waits for the other steps of its turn, so that one wave asks about all."""
+STEP_WAITS = 0.2
+"""The seconds that a step which has ended waits for others that are parallel, so that one wave asks about all."""
 KEPT = 4096
 """The most open runs that wait, or that are known to have no references."""
 
@@ -63,8 +63,8 @@ class LiveScoring:
         self._unreferenced: OrderedDict[str, str] = OrderedDict()
         """The question to which the user's function knows no answer, by the run's id."""
 
-    def note(self, changed: Mapping[str, bool]) -> None:
-        """Notes open runs whose steps ended or changed, each with whether its turn has open steps; from any thread."""
+    def note(self, changed: Set[str]) -> None:
+        """Notes the ids of open runs whose steps ended or changed; from any thread."""
         if not self._pipeline.get().remembers:
             NOTICES.warn(
                 "live scoring without a cache",
@@ -75,10 +75,9 @@ class LiveScoring:
             return
         now = time.monotonic()
         with self._lock:
-            for run_id, turn_open in changed.items():
+            for run_id in changed:
                 if is_chosen(run_id, self._scoring.settings.score_rate):
-                    self._waiting[run_id] = now + TURN_SECONDS if turn_open else now
-                    self._waiting.move_to_end(run_id)
+                    self._waiting.setdefault(run_id, now + STEP_WAITS)
             while len(self._waiting) > KEPT:  # other runs are scored at their ends
                 self._waiting.popitem(last=False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Set
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import replace
@@ -255,7 +255,7 @@ class Service:
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())
 
-    def stored(self, changed: Mapping[str, bool], *, ended: bool) -> None:
+    def stored(self, changed: Set[str], *, ended: bool) -> None:
         if changed and self.settings.live:
             self._live.note(changed)
             self._worker.wake()

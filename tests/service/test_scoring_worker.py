@@ -19,7 +19,7 @@ from support.runs import a_run, as_events
 from support.scripted_pipeline import ListSink, ScriptedPipeline, ScriptedSettings
 
 from ragguard import Passage, RagGuard
-from ragguard.capture.events import RunEnded, StepAmended, StepEnded
+from ragguard.capture.events import RunEnded, StepAmended
 from ragguard.engines.connect import connect, open_engine
 from ragguard.engines.layers import Coalesce
 from ragguard.errors import EngineUnreachable
@@ -133,12 +133,14 @@ def test_with_when_run_nothing_is_scored_before_the_end(make):
     assert service.store.scores("open") == []
 
 
-def test_steps_of_one_turn_are_one_look(make):
+def test_steps_of_one_turn_are_one_look(make, monkeypatch):
+    monkeypatch.setattr("ragguard.service.scoring_worker.STEP_WAITS", 1.0)
     pipeline = ScriptedPipeline(live=("at once",))
     service = make(pipeline)
     started, first, second, _ = as_events(a_run())
     service.intake(started)
-    service.intake(StepEnded(first.step, turn_open=True))
+    service.intake(first)
+    assert service.intake.do(lambda: True).result(10), "the first one is in the store"
     service.intake(second)
     eventually(lambda: pipeline.seen_open)
     assert steps_seen(pipeline) == [(2, "at once")]

@@ -98,21 +98,21 @@ def so_far(store, run, scores, failures=()):
 def test_the_store_says_of_which_open_runs_steps_have_ended_or_changed(store):
     run = a_run()
     started, first, second, ended = as_events(run)
-    assert store.record([started]) == {}
-    assert store.record([first]) == {"r1": False}
-    assert store.record([StepEnded(second.step, turn_open=True)]) == {"r1": True}
-    assert store.record([StepAmended("r1", "r1-s0", [])]) == {"r1": False}
-    assert store.record([ended, *as_events(a_run("r2")), *as_events(a_run("r3"))[:2]]) == {"r3": False}
-    assert store.record([first]) == {}
+    assert store.record([started]) == set()
+    assert store.record([first]) == {"r1"}
+    assert store.record([second]) == {"r1"}
+    assert store.record([StepAmended("r1", "r1-s0", [])]) == {"r1"}
+    assert store.record([ended, *as_events(a_run("r2")), *as_events(a_run("r3"))[:2]]) == {"r3"}
+    assert store.record([first]) == set()
 
 
 def test_a_run_that_is_continued_is_named_as_the_store_knows_it(store):
     *events, end = as_events(a_run("old"))
     store.record([*events, replace(end, waits_for="t")])
     again = Run("new", "who founded it?", status="open", started_ns=7)
-    assert store.record([RunStarted(again, RunNames(thread="t", resumes=True))]) == {}
+    assert store.record([RunStarted(again, RunNames(thread="t", resumes=True))]) == set()
     step = replace(a_run("new", 1).steps[0], id="later")
-    assert store.record([StepEnded(step)]) == {"old": False}
+    assert store.record([StepEnded(step)]) == {"old"}
     assert [one.id for one in store.open_run("old").steps] == ["old-s0", "old-s1", "later"]
 
 

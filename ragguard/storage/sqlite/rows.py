@@ -185,11 +185,9 @@ class StepRow(NamedTuple):
     """The values of `STEP_COLUMNS`."""
     digests: tuple[bytes, ...]
     """The digests of the texts that the row needs, one for each distinct passage."""
-    turn_open: bool = False
-    """True while other steps of its turn are still open."""
 
 
-def step_row(step: RetrievalStep, texts: dict[bytes, str], *, turn_open: bool = False) -> StepRow:
+def step_row(step: RetrievalStep, texts: dict[bytes, str]) -> StepRow:
     """Returns the row of a step; adds the texts that it needs to `texts`, under their digests."""
     table = PassageTable(texts)
     body: Data = {}
@@ -202,7 +200,7 @@ def step_row(step: RetrievalStep, texts: dict[bytes, str], *, turn_open: bool = 
         storable(step.id), step.index, step.turn, storable(step.query), step.status, storable(step.tool),
         step.started_ns, step.ended_ns, dump(table.within(body)), step.k,
     )  # fmt: skip
-    return StepRow(step.run_id, columns, tuple(table.digests), turn_open)
+    return StepRow(step.run_id, columns, tuple(table.digests))
 
 
 def amend(body: Data, event: StepAmended, table: PassageTable, k: int | None) -> int | None:

@@ -102,7 +102,7 @@ class Store(StoreReader):
             self.count("files_lost", self._db.files_lost)
             self._db.files_lost = 0
 
-    def record(self, events: Iterable[Event]) -> dict[str, bool]:
+    def record(self, events: Iterable[Event]) -> set[str]:
         """Writes captured events in one transaction, as `write` does."""
         return self.write(self.prepare(events))
 
@@ -118,18 +118,18 @@ class Store(StoreReader):
             time_slice.rest_if_used()
         return batch
 
-    def write(self, batch: EventBatch) -> dict[str, bool]:
+    def write(self, batch: EventBatch) -> set[str]:
         """Writes captured events in one transaction, which is durable when this returns.
 
-        Returns the ids of the open runs of which steps ended or were amended, each with whether other steps of the
-        same turn are still open. Raises StoreUnavailable where the disk takes nothing now, and has written nothing.
+        Returns the ids of the open runs of which steps ended or were amended. Raises StoreUnavailable where the disk
+        takes nothing now, and has written nothing.
         """
         try:
             return self._write(batch)
         except (Closed, StoreUnavailable):
             raise
         except BaseException:  # noqa: BLE001 - one event that cannot be written must not take the others with it
-            changed: dict[str, bool] = {}
+            changed: set[str] = set()
             while batch.rows:
                 try:
                     changed |= self._write(EventBatch(batch.rows[:1], batch.texts))
@@ -146,7 +146,7 @@ class Store(StoreReader):
             _log.error("an event could not be stored and is left out: %s", describe(error))
         self.count("events_refused")
 
-    def _write(self, batch: EventBatch) -> dict[str, bool]:
+    def _write(self, batch: EventBatch) -> set[str]:
         dropped = 0
         with self._transaction() as db:
             writing = Writing(db, self._process.owner, texts=batch.texts, scored=self._scored)

@@ -76,7 +76,7 @@ class EventBatch:
         """Adds an event; the passages of a step become a row at once."""
         match event:
             case StepEnded():
-                self.rows.append(step_row(event.step, self.texts, turn_open=event.turn_open))
+                self.rows.append(step_row(event.step, self.texts))
             case _:
                 self.rows.append(event)
 
@@ -112,9 +112,8 @@ class Writing:
         """The runs that events are written to, by the id under which they were captured."""
         self._rows: dict[int, RunRow] = {}
         self._last_seq = 0
-        self.changed: dict[str, bool] = {}
-        """The open runs of which a step ended or was amended, by their ids in the store; True where other steps of the
-        last step's turn are still open."""
+        self.changed: set[str] = set()
+        """The ids, in the store, of the open runs of which a step ended or was amended."""
         self.ended = 0
         """The number of runs that ended in this transaction and were open before."""
         self.of_deleted = 0
@@ -227,7 +226,7 @@ class Writing:
         if part.number:
             step = step._replace(columns=(id, index + part.steps, turn + part.turns, *rest))
         row.steps[id] = step
-        self._step_changed(row, turn_open=step.turn_open)
+        self._step_changed(row)
 
     def _ended(self, event: RunEnded) -> None:
         part = self._opened(event.run_id)
@@ -243,7 +242,7 @@ class Writing:
         if row.body.get(_PART, 0) > part.number:
             return  # another process, or another call, has gone on with it since
         self.ended += row.status == "open"
-        self.changed.pop(row.id, None)
+        self.changed.discard(row.id)
         known = row.body.get("metadata", {})
         table = row.table(self.texts)
         take(row.body, event, RUN_FORMS, table)
@@ -281,12 +280,12 @@ class Writing:
         known = part.row.steps.get(id)
         digests = (*(known.digests if known else ()), *table.digests)
         part.row.steps[id] = StepRow(event.run_id, tuple(step.values()), digests)
-        self._step_changed(part.row, turn_open=self.changed.get(part.row.id, False))
+        self._step_changed(part.row)
 
-    def _step_changed(self, row: RunRow, *, turn_open: bool) -> None:
+    def _step_changed(self, row: RunRow) -> None:
         """Notes that a step of an open run has changed; makes an ended one due again."""
         if row.status == "open":
-            self.changed[row.id] = turn_open
+            self.changed.add(row.id)
             return
         row.revision, row.attempts = row.revision + 1, 0
         queued_ns = row.queued_ns
