@@ -44,5 +44,7 @@ def build_vocabulary() -> list[str]:
 
 
 if __name__ == "__main__":
-    path = SHIPPED / "vocabulary.json"
-    path.write_text(json.dumps(build_vocabulary(), ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    path = SHIPPED / "checkpoint" / "tokenizer.json"
+    tokenizer = json.loads(path.read_text(encoding="utf-8"))
+    tokenizer["model"]["vocab"] = {word: i for i, word in enumerate(build_vocabulary())}
+    path.write_text(json.dumps(tokenizer, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")

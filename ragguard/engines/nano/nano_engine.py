@@ -1,7 +1,8 @@
 """NanoEngine: the model that ships with ragguard, computed on NumPy in one thread that all nano engines share; its
 tokenizer; and its export as a Hugging Face checkpoint, so that transformers and vLLM serve the very same model.
 
-One word is one token, as in the exported `tokenizer.json`. Words are runs of ASCII letters and digits (anything beyond
+The folder `checkpoint` holds what is exported as it is: the network's size, the words, the chat template. One word is
+one token, as in its `tokenizer.json`. Words are runs of ASCII letters and digits (anything beyond
 ASCII counts as a letter), every other printable character is a word, white space is dropped. No text becomes a special
 token: its characters become punctuation and words.
 """
@@ -14,6 +15,7 @@ import json
 import math
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from functools import cache
 from importlib.resources import as_file, files
 from itertools import pairwise, repeat
@@ -76,14 +78,14 @@ def _open() -> Loaded:
         capabilities=EXACT_CAPABILITIES,
         notes=("understands ragguard.world only; real text wants a real model",),
     )
-    return Loaded(network, NanoTokens(tokenizer), ModelReport(info, identity))
+    return Loaded(network, tokenizer, ModelReport(info, identity))
 
 
 @cache
 def load_network() -> Network:
     """Returns the network with the weights that ship with the package."""
-    config, weights = _weights()
-    whole = Config(**config, num_key_value_heads=config["num_attention_heads"])
+    config, weights = _shipped("config.json"), _weights()
+    whole = Config(**{field.name: config[field.name] for field in fields(Config)})
     layers = (
         LayerWeights(**{name: weights[name][i].astype(np.float32) for name in _MATRICES})
         for i in range(whole.num_hidden_layers)
@@ -92,207 +94,37 @@ def load_network() -> Network:
     return Network(Transformer(whole, embed, norm, layers), frozenset({load_tokenizer().end}))
 
 
-def _weights() -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Returns the configuration and the matrices that ship with the package."""
+def _weights() -> dict[str, NDArray[Any]]:
+    """Returns the matrices that ship with the package."""
     with as_file(files(__package__) / "weights.npz") as path, np.load(path) as arrays:
-        weights = {name: arrays[name] for name in arrays.files}
-    return json.loads(bytes(weights.pop("config")).decode()), weights
+        return {name: arrays[name] for name in arrays.files}
 
 
-class NanoTokens:
-    """nano's tokenizer and chat template, with the methods of `LocalTokens`. The template is ids and no text: no
-    message can spell a part of it."""
-
-    plain, folds, ending, special = False, False, "", SpecialTokens()
-
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
-
-    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
-        """Returns the token ids of each prompt. Raises UnfitText where nano does not know a seventh of the words of a
-        prompt, any word of its question, or what tells apart two answers in it."""
-        rows = await self.render(prompts)
-        unknown = self._tokenizer.unknown
-        share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
-        if share > _MOST_UNKNOWN:
-            raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
-        strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
-        if any(self._asks_strangely(prompt) for prompt in strange):
-            raise UnfitText(_STRANGE_QUESTION.format(_FOR_REAL_TEXT))
-        if any(self._compares_strange_answers(prompt) for prompt in strange):
-            raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
-        return rows
-
-    async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
-        """Returns the ids of each prompt; in a thread where they are long enough to hold an event loop up."""
-        length = sum(len(message.content) for prompt in prompts for message in prompt.messages)
-        encoded = map(self._tokenizer.encode_chat, [prompt.messages for prompt in prompts])
-        return list(encoded) if length < _SHORT else await asyncio.to_thread(list, encoded)
-
-    async def continuations(
-        self, texts: Sequence[str], deadline: float | None = None
-    ) -> list[tuple[int, ...]]:
-        """Returns the ids of texts; each word is one token, whatever stands before it."""
-        return [tuple(self._tokenizer.encode(text)) or (self._tokenizer.unknown,) for text in texts]
-
-    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
-        return [len(row) for row in await self.render(prompts)]
-
-    async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
-        return self._tokenizer.encode(text)
-
-    async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
-        return " ".join(self._tokenizer.words[token] for token in ids)
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return self._tokenizer.decode(ids)
-
-    def _asks_strangely(self, prompt: Prompt) -> bool:
-        """Returns whether nano knows no word of the question, which a prompt of many known words would hide."""
-        _, there, after = prompt.messages[-1].content.rpartition(_QUESTION)
-        words = [word for word in self._tokenizer.split(after.partition("\n")[0]) if word.isalnum()]
-        return bool(there and words) and not any(word in self._tokenizer.ids for word in words)
-
-    def _compares_strange_answers(self, prompt: Prompt) -> bool:
-        """Returns whether nano knows no word of an answer that a prompt compares, or none in which two differ."""
-        if not prompt.messages[-1].content.endswith(_COMPARES):
-            return False
-        unknown = self._tokenizer.unknown
-        seen: set[tuple[int, ...]] = set()
-        for text in {prompt.messages[at].content[start:end] for at, start, end in prompt.cuttable}:
-            ids = self._tokenizer.encode(text)
-            merged = tuple(one for one, after in pairwise([*ids, -1]) if not one == after == unknown)
-            if merged == (unknown,) or (unknown in merged and merged in seen):
-                return True
-            seen.add(merged)
-        return False
-
-
-# The same words as the tokenizer's PATTERN, in the syntax of the tokenizers library.
-_PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x{80}-\x{10FFFF}]+|[!-/:-@\[-`{-~]"
-# A space is put after each "<" in a message, so that no message can spell a special token.
-_CHAT_TEMPLATE = (
-    "{{ bos_token }}{% for message in messages %}"
-    "{% if message['role'] == 'assistant' %}"
-    "{{ '<answer>' + (message['content'] | replace('<', '< ')) + '<eos>' }}"
-    "{% else %}{{ (message['content'] | replace('<', '< ')) + '\\n' }}{% endif %}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<answer>' }}{% endif %}"
-)
-_MATRICES = {
-    "q": "self_attn.q_proj",
-    "k": "self_attn.k_proj",
-    "v": "self_attn.v_proj",
-    "o": "self_attn.o_proj",
-    "gate": "mlp.gate_proj",
-    "up": "mlp.up_proj",
-    "down": "mlp.down_proj",
-    "input_norm": "input_layernorm",
-    "post_norm": "post_attention_layernorm",
-}
-
-
-def write_checkpoint(directory: Path) -> list[Path]:
-    """Writes config, weights, tokenizer and chat template into a directory (made if it is missing)."""
-    directory.mkdir(parents=True, exist_ok=True)
-    config, weights = _weights()
-    tensors = {"model.embed_tokens.weight": weights["embed"], "model.norm.weight": weights["norm"]}
-    for name, llama in _MATRICES.items():
-        for i, layer in enumerate(weights[name]):
-            tensors[f"model.layers.{i}.{llama}.weight"] = layer
-    words = load_tokenizer()
-    ids = {"bos_token_id": words.begin, "eos_token_id": words.end, "pad_token_id": words.end}
-    architecture = {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "hidden_act": "silu",
-        "attention_bias": False,
-        "mlp_bias": False,
-        "num_key_value_heads": config["num_attention_heads"],
-        "tie_word_embeddings": True,
-        "torch_dtype": "float32",
-        "initializer_range": 0.02,
-        "use_cache": True,
-    }
-    special = {"bos_token": BEGIN, "eos_token": END, "unk_token": UNKNOWN, "pad_token": END}
-    tokenizer_config = {
-        "tokenizer_class": "PreTrainedTokenizerFast",
-        **special,
-        "additional_special_tokens": [ANSWER],
-        "model_max_length": config["max_position_embeddings"],
-        "clean_up_tokenization_spaces": False,
-        "chat_template": _CHAT_TEMPLATE,
-    }
-    plain = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False}
-    tokenizer = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [
-            {"id": words.ids[token], "content": token, **plain, "special": True} for token in SPECIAL
-        ],
-        "normalizer": None,
-        "pre_tokenizer": {
-            "type": "Split",
-            "pattern": {"Regex": _PATTERN},
-            "behavior": "Removed",
-            "invert": True,
-        },
-        "post_processor": None,
-        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-        "model": {"type": "WordLevel", "vocab": words.ids, "unk_token": UNKNOWN},
-    }
-    documents = {
-        "config.json": {**architecture, **config, **ids},
-        "generation_config.json": {**ids, "do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 0},
-        "tokenizer.json": tokenizer,
-        "tokenizer_config.json": tokenizer_config,
-        "special_tokens_map.json": special,
-    }
-    for name, document in documents.items():
-        text = json.dumps(document, ensure_ascii=False, indent=1) + "\n"
-        (directory / name).write_text(text, encoding="utf-8")
-    (directory / "chat_template.jinja").write_text(_CHAT_TEMPLATE, encoding="utf-8")
-    _write_safetensors(directory / "model.safetensors", tensors)
-    return sorted(path for path in directory.iterdir() if path.is_file())
-
-
-def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.generic]]) -> None:
-    """Writes the safetensors format: a length, a JSON header and the raw numbers."""
-    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
-    blobs, at = [], 0
-    for name, tensor in sorted(tensors.items()):
-        blob = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
-        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(blob)]}
-        blobs.append(blob)
-        at += len(blob)
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+def _shipped(name: str) -> Any:
+    """Returns the content of a JSON file of the checkpoint."""
+    return json.loads((files(__package__) / "checkpoint" / name).read_text(encoding="utf-8"))
 
 
 PATTERN = r"NO-RESPONSE|'s(?![A-Za-z0-9])|[A-Za-z0-9\x80-\U0010FFFF]+|[!-/:-@\[-`{-~]"
 UNKNOWN, BEGIN, END, ANSWER, NEWLINE = "<unk>", "<bos>", "<eos>", "<answer>", "\n"
 SPECIAL = (UNKNOWN, BEGIN, END, ANSWER)
-
-
 _WORD = re.compile(PATTERN)
 _TIGHT = re.compile(r" (?=[.,?!]|'s\b)")
 
 
 class Tokenizer:
-    """Converts text to ids and back, over a fixed list of words."""
+    """Converts text to ids and back, over a fixed list of words, and renders prompts: the `LocalTokens` of nano. Its
+    chat template is ids and no text: no message can spell a part of it."""
 
-    def __init__(self, words: Sequence[str]) -> None:
+    plain, folds, ending, special = False, False, "", SpecialTokens()
+
+    def __init__(self, words: Iterable[str]) -> None:
         self.words = list(words)
         self.ids = {word: i for i, word in enumerate(self.words)}
         self.unknown, self.begin, self.end, self.answer = (self.ids[token] for token in SPECIAL)
 
     def __len__(self) -> int:
         return len(self.words)
-
-    def split(self, text: str) -> list[str]:
-        """Returns the words of a text, each punctuation mark among them."""
-        return _WORD.findall(text)
 
     def encode(self, text: str) -> list[int]:
         """Returns the ids of a text; none of them is special."""
@@ -314,8 +146,105 @@ class Tokenizer:
         lines = " ".join(words).split(NEWLINE)
         return NEWLINE.join(_TIGHT.sub("", line.strip()) for line in lines)
 
+    async def rows(self, prompts: Sequence[Prompt]) -> list[list[int]]:
+        """Returns the token ids of each prompt. Raises UnfitText where nano does not know a seventh of the words of a
+        prompt, any word of its question, or what tells apart two answers in it."""
+        rows = await self.render(prompts)
+        unknown = self.unknown
+        share = max((row.count(unknown) / len(row) for row in rows), default=0.0)
+        if share > _MOST_UNKNOWN:
+            raise UnfitText(_UNFIT.format(math.ceil(1000 * share) / 1000, _MOST_UNKNOWN, _FOR_REAL_TEXT))
+        strange = [prompt for prompt, row in zip(prompts, rows, strict=True) if unknown in row]
+        if any(self._asks_strangely(prompt) for prompt in strange):
+            raise UnfitText(_STRANGE_QUESTION.format(_FOR_REAL_TEXT))
+        if any(self._compares_strange_answers(prompt) for prompt in strange):
+            raise UnfitText(_STRANGE_ANSWERS.format(_FOR_REAL_TEXT))
+        return rows
+
+    async def render(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[list[int]]:
+        """Returns the ids of each prompt; in a thread where they are long enough to hold an event loop up."""
+        length = sum(len(message.content) for prompt in prompts for message in prompt.messages)
+        encoded = map(self.encode_chat, [prompt.messages for prompt in prompts])
+        return list(encoded) if length < _SHORT else await asyncio.to_thread(list, encoded)
+
+    async def continuations(
+        self, texts: Sequence[str], deadline: float | None = None
+    ) -> list[tuple[int, ...]]:
+        """Returns the ids of texts; each word is one token, whatever stands before it."""
+        return [tuple(self.encode(text)) or (self.unknown,) for text in texts]
+
+    async def count(self, prompts: Sequence[Prompt], deadline: float | None = None) -> list[int]:
+        return [len(row) for row in await self.render(prompts)]
+
+    async def tokens(self, text: str, deadline: float | None = None) -> list[int]:
+        return self.encode(text)
+
+    async def text_of(self, ids: Sequence[int], deadline: float | None = None) -> str:
+        return " ".join(self.words[token] for token in ids)
+
+    def _asks_strangely(self, prompt: Prompt) -> bool:
+        """Returns whether nano knows no word of the question, which a prompt of many known words would hide."""
+        _, there, after = prompt.messages[-1].content.rpartition(_QUESTION)
+        words = [word for word in _WORD.findall(after.partition("\n")[0]) if word.isalnum()]
+        return bool(there and words) and not any(word in self.ids for word in words)
+
+    def _compares_strange_answers(self, prompt: Prompt) -> bool:
+        """Returns whether nano knows no word of an answer that a prompt compares, or none in which two differ."""
+        if not prompt.messages[-1].content.endswith(_COMPARES):
+            return False
+        unknown = self.unknown
+        seen: set[tuple[int, ...]] = set()
+        for text in {prompt.messages[at].content[start:end] for at, start, end in prompt.cuttable}:
+            ids = self.encode(text)
+            merged = tuple(one for one, after in pairwise([*ids, -1]) if not one == after == unknown)
+            if merged == (unknown,) or (unknown in merged and merged in seen):
+                return True
+            seen.add(merged)
+        return False
+
 
 @cache
 def load_tokenizer() -> Tokenizer:
     """Returns the tokenizer that ships with the package."""
-    return Tokenizer(json.loads((files(__package__) / "vocabulary.json").read_text(encoding="utf-8")))
+    return Tokenizer(_shipped("tokenizer.json")["model"]["vocab"])
+
+
+_MATRICES = {
+    "q": "self_attn.q_proj",
+    "k": "self_attn.k_proj",
+    "v": "self_attn.v_proj",
+    "o": "self_attn.o_proj",
+    "gate": "mlp.gate_proj",
+    "up": "mlp.up_proj",
+    "down": "mlp.down_proj",
+    "input_norm": "input_layernorm",
+    "post_norm": "post_attention_layernorm",
+}
+
+
+def write_checkpoint(directory: Path) -> list[Path]:
+    """Writes config, weights, tokenizer and chat template into a directory (made if it is missing)."""
+    directory.mkdir(parents=True, exist_ok=True)
+    weights = _weights()
+    tensors = {"model.embed_tokens.weight": weights["embed"], "model.norm.weight": weights["norm"]}
+    for name, llama in _MATRICES.items():
+        for i, layer in enumerate(weights[name]):
+            tensors[f"model.layers.{i}.{llama}.weight"] = layer
+    for file in (files(__package__) / "checkpoint").iterdir():
+        (directory / file.name).write_bytes(file.read_bytes())
+    _write_safetensors(directory / "model.safetensors", tensors)
+    return sorted(path for path in directory.iterdir() if path.is_file())
+
+
+def _write_safetensors(path: Path, tensors: dict[str, NDArray[np.generic]]) -> None:
+    """Writes the safetensors format: a length, a JSON header and the raw numbers."""
+    header: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    blobs, at = [], 0
+    for name, tensor in sorted(tensors.items()):
+        blob = np.ascontiguousarray(tensor, dtype="<f4").tobytes()
+        header[name] = {"dtype": "F32", "shape": list(tensor.shape), "data_offsets": [at, at + len(blob)]}
+        blobs.append(blob)
+        at += len(blob)
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    path.write_bytes(len(text).to_bytes(8, "little") + text + b"".join(blobs))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from ragguard.engines.base import Message
 from ragguard.engines.nano.nano_engine import load_network, load_tokenizer, write_checkpoint
 from ragguard.engines.prompts import load_prompts
 from ragguard.engines.token_model import MARKER
+from training.nano import SHIPPED
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -44,6 +46,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def theirs(folder: Path):
     return transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def test_exported_size_is_that_of_the_weights(folder: Path) -> None:
+    with np.load(SHIPPED / "weights.npz") as arrays:
+        size = json.loads(arrays["config"].tobytes())
+    assert json.loads((folder / "config.json").read_text()).items() >= size.items()
 
 
 def test_the_tokenizers_agree(theirs) -> None:
