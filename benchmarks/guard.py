@@ -153,7 +153,7 @@ def calibration(utilities: list[list[float | None]], hops: Sequence[Hop]) -> dic
         order = random.Random(seed).sample(range(len(hops)), len(hops))
         learn, test = order[: len(order) // 2], order[len(order) // 2 :]
         threshold, _, _ = choose_threshold(
-            [utilities[i] for i in learn], [hops[i].gold for i in learn], MAX_LOSS, None, 1
+            [utilities[i] for i in learn], [hops[i].gold for i in learn], MAX_LOSS, 1
         )
         lost, gone = [], []
         for i in test:
@@ -216,9 +216,7 @@ async def helps(n: int) -> dict[str, Any]:
     chain = ChainFilter(connect("nano"))
     ways["LangChain LLMChainFilter"] = await cut(flat, lambda hop: chain.kept(hop.query, hop.passages))
     print("filtered", flush=True)
-    threshold, _, _ = choose_threshold(
-        await utilities_of(learnt), [hop.gold for hop in learnt], MAX_LOSS, None, 1
-    )
+    threshold, _, _ = choose_threshold(await utilities_of(learnt), [hop.gold for hop in learnt], MAX_LOSS, 1)
     utilities = await utilities_of(flat)
     ways[f"guard, calibrated at {MAX_LOSS}"] = Outcome(
         [kept_at(values, threshold) for values in utilities], ways["guard, threshold -0.2"].ms
@@ -228,7 +226,6 @@ async def helps(n: int) -> dict[str, Any]:
         [list(plain.scores(hop.query, hop.passages)) for hop in learnt],
         [hop.gold for hop in learnt],
         MAX_LOSS,
-        None,
         0,
     )
     similar = Similarity(cutoff)

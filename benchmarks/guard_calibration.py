@@ -30,8 +30,8 @@ from ragguard.analysis.validation.contexts import OUTCOMES, Context
 from ragguard.engines.base import Engine
 from ragguard.engines.connect import connect
 from ragguard.guard import DistractorGuard, Judged
-from ragguard.guard.calibration import calibrated, policy_of
-from ragguard.guard.policies import choose
+from ragguard.guard.calibration import choose_threshold
+from ragguard.guard.policies import HelpThreshold, UtilityThreshold, choose
 from ragguard.metrics.arrays import Booleans
 from ragguard.records import Passage
 from ragguard.world import Case
@@ -113,11 +113,12 @@ async def measured(
     for split in range(splits):
         shuffled = np.random.default_rng([SEED, split]).permutation(len(lists)).tolist()
         learn, test = shuffled[: len(lists) // 2], shuffled[len(lists) // 2 :]
-        found = calibrated(
-            [judged[i] for i in learn], [lists[i].gold.tolist() for i in learn], limit, None, order, 1,
-            skipped=0, engine="", judge="", prompts="",
-        )  # fmt: skip
-        gone = {i: choose([policy_of(found)], judged[i], 1) for i in test}
+        by_help = order == "help"
+        values = [[one.p_helps if by_help else one.utility for one in judged[i]] for i in learn]
+        gold = [lists[i].gold.tolist() for i in learn]
+        threshold, _, _ = choose_threshold(values, gold, limit, 1, lowest=0.0 if by_help else -1.0)
+        policy = HelpThreshold(threshold) if by_help else UtilityThreshold(threshold)
+        gone = {i: choose([policy], judged[i], 1) for i in test}
         kept = {i: np.array([n not in gone[i] for n in range(1, len(lists[i].passages) + 1)]) for i in test}
         lost.append(float(np.mean([np.mean(~kept[i][lists[i].gold]) for i in test])))
         dropped.append(float(np.mean(np.concatenate([~kept[i][~lists[i].gold] for i in test]))))

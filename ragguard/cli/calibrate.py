@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from contextlib import aclosing
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -29,7 +29,7 @@ from ragguard.cli.validate import scored_by_engine
 from ragguard.client import RagGuard
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.guard import DistractorGuard
-from ragguard.guard.calibration import Calibration, Example, Order, examples_of
+from ragguard.guard.calibration import Calibration, Example, examples_of
 from ragguard.records import Run
 from ragguard.runtime.arguments import output_path
 
@@ -42,18 +42,6 @@ def run(
     max_gold_loss: Annotated[
         float, typer.Option(help="At most this share of gold passages may be dropped, expected.")
     ] = 0.05,
-    confidence: Annotated[
-        float | None,
-        typer.Option(
-            help="The probability with which the share is kept (0.95, say); without it, its expectation is."
-        ),
-    ] = None,
-    order: Annotated[
-        str,
-        typer.Option(
-            help="What the guard's threshold is on: help (judge and reader together), or utility (the paper's)."
-        ),
-    ] = "help",
     min_keep: Annotated[int, typer.Option(min=0, help="The guard never keeps fewer.")] = 1,
     what: Annotated[
         str,
@@ -94,9 +82,8 @@ def run(
         raise InvalidInput("--for", what, "guard, advice or udcg")
     if what != "advice":
         refuse_together(("--max-loss", max_loss), (f"--for {what}", True))
-    if what != "guard" and (max_gold_loss, confidence, min_keep, order) != (0.05, None, 1, "help"):
-        options = "--max-gold-loss, --confidence, --order, --min-keep"
-        raise InvalidInput("--for", what, f"no option of the guard beside it: {options}")
+    if what != "guard" and (max_gold_loss, min_keep) != (0.05, 1):
+        raise InvalidInput("--for", what, "no option of the guard beside it: --max-gold-loss, --min-keep")
     output_path("--out", out)
     if what == "udcg":
         for option in (("--prompts", prompts), ("--labels", labels)):
@@ -117,7 +104,7 @@ def run(
         steps = [step for run in runs for step in run.steps]
         examples = examples_of(steps)
         try:
-            found = asyncio.run(_calibrate(guard, examples, max_gold_loss, confidence, order))
+            found = asyncio.run(_calibrate(guard, examples, max_gold_loss))
         except CalibrationError:
             if steps and not examples:
                 console.print(
@@ -179,27 +166,22 @@ def _advice_sentence(found: AdviceCalibration, out: Path) -> str:
 
 
 async def _calibrate(
-    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float, confidence: float | None, order: str,
-) -> Calibration:  # fmt: skip
+    guard: DistractorGuard, examples: Iterable[Example], max_gold_loss: float
+) -> Calibration:
     async with aclosing(guard):
-        return await guard.acalibrate(examples, max_gold_loss, confidence, cast("Order", order))
+        return await guard.acalibrate(examples, max_gold_loss)
 
 
 def _sentence(found: Calibration, unlabelled: int, out: Path) -> str:
-    promise = f"at most {found.max_gold_loss:g} of gold passages are dropped"
-    promise += (
-        ", expected over questions like these"
-        if found.confidence is None
-        else f", with probability {found.confidence:g}"
-    )
     others = f"; {unlabelled:,} without labels were left out" if unlabelled else ""
     keeps = "" if found.min_keep == 1 else f", min_keep={found.min_keep}"
     return (
-        f"threshold {found.threshold:.4f} on {found.order}: {promise}\n"
+        f"threshold {found.threshold:.4f} on the probability to help: at most {found.max_gold_loss:g} of gold passages "
+        f"are dropped, expected over questions like these\n"
         f"learnt from {found.examples:,} retrievals with gold passages ({found.skipped:,} without any were "
         f"skipped{others})\n"
         f"on them it drops {found.distractors_dropped:.1%} of the other passages, and {found.gold_loss:.1%} of gold; "
-        f"{found.passages_kept or 0:.1f} passages of a retrieval stay\n"
+        f"{found.passages_kept:.1f} passages of a retrieval stay\n"
         f"written to {out}, for this engine, these prompts and min_keep {found.min_keep} alone: "
         f"DistractorGuard(engine{keeps}).use({str(out)!r})"
     )

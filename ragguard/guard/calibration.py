@@ -11,21 +11,18 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ragguard.analysis.conformal import keeps_bound, least_examples, load_calibration, save_calibration
 from ragguard.errors import CalibrationError, InvalidInput
-from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold
+from ragguard.guard.policies import Judged
 from ragguard.records import Passage, RetrievalStep
 from ragguard.scorers.grades import RELEVANT
 
-Order = Literal["help", "utility"]
-"""The number that passages are ordered by: the probability that they help, or the paper's utility."""
 Floats = NDArray[np.float64]
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +46,8 @@ class Calibration:
     """A threshold, the bound that it keeps, and the models with which it was found."""
 
     threshold: float
+    """Passages that help with a lower probability (`Judged.p_helps`) are dropped."""
     max_gold_loss: float
-    confidence: float | None
-    """The probability with which the bound holds; None where the expected loss is bounded."""
     examples: int
     skipped: int
     """Examples without gold passages, which say nothing about a loss of gold."""
@@ -63,9 +59,7 @@ class Calibration:
     engine: str
     judge: str
     prompts: str
-    order: Order = "utility"
-    """The number on which the threshold is: the probability that a passage helps, or its utility."""
-    passages_kept: float | None = None
+    passages_kept: float
     """The mean number of passages of an example that the threshold keeps. Where that is `min_keep`, the bound had no
     effect: the best passages of each example held all the gold, and all others could be dropped."""
 
@@ -100,47 +94,32 @@ def examples_of(steps: Iterable[RetrievalStep]) -> list[Example]:
     return found
 
 
-def check_promise(examples: int, max_gold_loss: float, confidence: float | None, order: str = "help") -> None:
-    """Raises `CalibrationError` where the examples are too few for the bound, `InvalidInput` for an unknown order."""
-    if order not in get_args(Order):
-        raise InvalidInput("order", order, " or ".join(get_args(Order)))
-    least = least_examples("max_gold_loss", max_gold_loss, confidence)
+def check_promise(examples: int, max_gold_loss: float) -> None:
+    """Raises `CalibrationError` where the examples are too few for the bound."""
+    least = least_examples("max_gold_loss", max_gold_loss)
     if examples < least:
-        bound = (
-            "the expected gold loss"
-            if confidence is None
-            else f"the gold loss with confidence {confidence:g}"
-        )
         raise CalibrationError(
-            f"{examples} examples with gold passages were given; to keep {bound} at {max_gold_loss:g} or less, "
-            f"at least {least} are needed: give more, or allow a larger loss"
+            f"{examples} examples with gold passages were given; to keep the expected gold loss at {max_gold_loss:g} "
+            f"or less, at least {least} are needed: give more, or allow a larger loss"
         )
-
-
-def policy_of(calibration: Calibration) -> Policy:
-    """Returns the policy that drops what is under a calibration's threshold."""
-    kind = HelpThreshold if calibration.order == "help" else UtilityThreshold
-    return kind(calibration.threshold)
 
 
 def calibrated(
-    judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, confidence: float | None,
-    order: Order, min_keep: int, *, skipped: int, engine: str, judge: str, prompts: str,
+    judged: Sequence[Sequence[Judged]], gold: Sequence[Sequence[bool]], max_gold_loss: float, min_keep: int, *,
+    skipped: int, engine: str, judge: str, prompts: str,
 ) -> Calibration:  # fmt: skip
     """Returns the calibration that the judged passages of labelled examples give; refuses examples without a passage
     that may be dropped."""
-    check_promise(len(judged), max_gold_loss, confidence, order)
-    if all(all(flags) for flags in gold):
+    if gold and all(all(flags) for flags in gold):
         raise CalibrationError(
             f"all passages of the {len(gold)} examples are gold, so nothing says what to drop: give retrievals with "
             "the other candidates as well"
         )
-    values = [[item.p_helps if order == "help" else item.utility for item in row] for row in judged]
-    lowest = 0.0 if order == "help" else -1.0
-    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, confidence, min_keep, lowest)
+    values = [[item.p_helps for item in row] for row in judged]
+    threshold, loss, dropped = choose_threshold(values, gold, max_gold_loss, min_keep, lowest=0.0)
     return Calibration(
-        threshold, max_gold_loss, confidence, len(values), skipped=skipped, gold_loss=loss,
-        distractors_dropped=dropped, min_keep=min_keep, engine=engine, judge=judge, prompts=prompts, order=order,
+        threshold, max_gold_loss, len(values), skipped=skipped, gold_loss=loss, distractors_dropped=dropped,
+        min_keep=min_keep, engine=engine, judge=judge, prompts=prompts,
         passages_kept=mean_kept(values, threshold, min_keep),
     )  # fmt: skip
 
@@ -149,7 +128,6 @@ def choose_threshold(
     values: Sequence[Sequence[float | None]],
     gold: Sequence[Sequence[bool]],
     max_gold_loss: float,
-    confidence: float | None,
     min_keep: int,
     lowest: float = -1.0,
 ) -> tuple[float, float, float]:
@@ -159,12 +137,11 @@ def choose_threshold(
         values: The numbers by which the passages of each example are ordered.
         gold: Which of these are gold.
         max_gold_loss: The share of gold that may be lost.
-        confidence: The probability with which it is kept; None: the expected loss is bounded.
         min_keep: How many passages always stay.
         lowest: A threshold that drops nothing.
     """
     n = len(values)
-    check_promise(n, max_gold_loss, confidence)
+    check_promise(n, max_gold_loss)
     falls = [_falls_at(row, min_keep) for row in values]
     marks = [np.asarray(flags, dtype=bool) for flags in gold]
     gold_falls = [fall[is_gold] for fall, is_gold in zip(falls, marks, strict=True)]
@@ -174,7 +151,7 @@ def choose_threshold(
     levels = np.array([lowest, *np.nextafter(np.unique(others[others < 1.0]), np.inf)])
     losses = _mean_losses(gold_falls, levels)
     # The loss grows with the threshold: the first one that breaks the bound ends the search.
-    broken = [at for at, loss in enumerate(losses) if not keeps_bound(loss, n, max_gold_loss, confidence)]
+    broken = [at for at, loss in enumerate(losses) if not keeps_bound(loss, n, max_gold_loss)]
     best = (broken[0] if broken else len(levels)) - 1
     drops = float(np.mean(others < levels[best])) if len(others) else math.nan
     return float(levels[best]), float(losses[best]), drops

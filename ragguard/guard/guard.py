@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Sequence
-from concurrent.futures import wait as wait_for_thread
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Iterable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from threading import TIMEOUT_MAX
@@ -27,14 +26,21 @@ from ragguard.engines.connect import connect, connect_judge
 from ragguard.engines.engine import check_reads
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.prompts import PromptSet, load_prompts
-from ragguard.errors import CircuitOpen, EngineTimeout, InvalidInput, UnfitText
-from ragguard.guard.calibration import Calibration, Example, Order, calibrated, check_promise, policy_of
-from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome, cause_of
-from ragguard.guard.judge import Candidate, EngineTime, PassageJudge
-from ragguard.guard.policies import HelpThreshold, Judged, Policy, PolicyChoice, UtilityThreshold
-from ragguard.records import Decision, Passage
+from ragguard.errors import (
+    EngineProtocolError,
+    EngineTimeout,
+    InvalidInput,
+    ProbeFailed,
+    PromptTooLong,
+    UnfitText,
+)
+from ragguard.guard.calibration import Calibration, Example, calibrated, check_promise
+from ragguard.guard.health import DecisionCounts, GuardHealth, GuardOutcome
+from ragguard.guard.judge import GuardCall, PassageJudge
+from ragguard.guard.policies import HelpThreshold, Judged, Policy, UtilityThreshold, choose
+from ragguard.records import Decision, Dropped, Passage
 from ragguard.runtime.arguments import LARGEST, milliseconds, number_between, true_or_false, whole_number
-from ragguard.runtime.circuit_breaker import Attempt, CircuitBreaker, RetrySchedule
+from ragguard.runtime.circuit_breaker import CircuitBreaker, RetrySchedule
 from ragguard.runtime.deadline import seconds_left
 from ragguard.runtime.faults import describe
 from ragguard.runtime.limiter import in_parallel
@@ -42,12 +48,8 @@ from ragguard.runtime.per_process import PerProcess
 from ragguard.runtime.threads import BackgroundLoop
 
 CALIBRATED_AT_ONCE = 16
-GRACE_S = 0.05
-"""Seconds between the budget and an engine's deadline: a late call is cancelled before it raises by itself."""
 THREAD_GRACE_S = 0.015
 """Seconds beyond the budget that synchronous code waits for the background thread to report the end."""
-THREAD = "guard_thread"
-"""The cause of a decision for which no background thread was available."""
 BACKGROUND = BackgroundLoop("ragguard-guard")
 """The loop on which calls from synchronous code are judged, also those from inside a running loop."""
 
@@ -118,10 +120,6 @@ class DistractorGuard:
         )
         self._here.get()
 
-    def __copy__(self) -> DistractorGuard:
-        """Returns the guard itself, as `deepcopy` does."""
-        return self
-
     def __deepcopy__(self, memo: object) -> DistractorGuard:
         """Returns the guard itself, with its connections and threads: copies of a guarded retriever share it."""
         return self
@@ -134,14 +132,23 @@ class DistractorGuard:
 
     def prune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Does what `aprune` does, from synchronous code; an event loop that calls it stands still meanwhile."""
-        call = _GuardCall(passages, self.budget_ms)
-        return self._decision(self._in_background(query, call), call)
+        call = self._call(passages)
+        wait = min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX)
+        try:
+            outcome = BACKGROUND.run(self._outcome(query, call), wait)
+        except TimeoutError:
+            outcome = self._late(
+                "thread", "the guard's thread is busy: an engine's first call, or blocking code"
+            )
+        except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
+            outcome = GuardOutcome.failed(error)
+        return self._decision(outcome, call)
 
     async def aprune(self, query: str, passages: Sequence[Any]) -> Decision:
         """Returns a decision: the passages to give the model instead of `passages`, which are Passages, texts or a
         framework's documents; `decision.of(passages)` gives those that stay as they came. Raises only where `passages`
         are none, never for what an engine, a policy or a passage does."""
-        call = _GuardCall(passages, self.budget_ms)
+        call = self._call(passages)
         return self._decision(await self._outcome(query, call), call)
 
     def health(self) -> GuardHealth:
@@ -150,39 +157,28 @@ class DistractorGuard:
 
     async def judged(self, query: str, passages: Sequence[Passage]) -> list[Judged]:
         """Returns the numbers alone, without a budget and without a policy; raises what the engine raises."""
-        return await self._here.get().judge.judged(query, list(enumerate(passages, 1)))
+        return await self._here.get().judge.judged(query, GuardCall(list(passages)))
 
-    def calibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None,
-        order: Order = "help",
-    ) -> Calibration:  # fmt: skip
+    def calibrate(self, examples: Iterable[Example], max_gold_loss: float = 0.05) -> Calibration:
         """Chooses the threshold from labelled examples and uses it from now on; `acalibrate` in asynchronous code.
 
         Args:
             examples: Queries with their passages and which of these are gold. Examples without gold are skipped.
-            max_gold_loss: The share of gold passages, between 0 and 1, that may be dropped: on average, or with
-                `confidence`.
-            confidence: The probability, between 0 and 1, with which the bound holds. None: the expected share is
-                bounded.
-            order: What the threshold is on: `help`, the probability that a passage helps by judge and reader together,
-                or `utility`, which drops next to nothing where the judge errs.
+            max_gold_loss: The expected share of gold passages, between 0 and 1, that may be dropped.
         """
-        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss, confidence, order))
+        return BACKGROUND.run(self.acalibrate(examples, max_gold_loss))
 
-    async def acalibrate(
-        self, examples: Iterable[Example], max_gold_loss: float = 0.05, confidence: float | None = None,
-        order: Order = "help",
-    ) -> Calibration:  # fmt: skip
+    async def acalibrate(self, examples: Iterable[Example], max_gold_loss: float = 0.05) -> Calibration:
         """Chooses the threshold that drops at most that share of gold passages, and uses it from now on."""
         given = list(examples)
         useful = [example for example in given if any(example.gold)]
-        check_promise(len(useful), max_gold_loss, confidence, order)  # checked before the models are asked
+        check_promise(len(useful), max_gold_loss)  # checked before the models are asked
         judged = await in_parallel(
             [partial(self.judged, one.query, one.passages) for one in useful], CALIBRATED_AT_ONCE
         )
         engine, judge, prompts = await self._here.get().judge.identity()
         calibration = calibrated(
-            judged, [one.gold for one in useful], max_gold_loss, confidence, order, self.min_keep,
+            judged, [one.gold for one in useful], max_gold_loss, self.min_keep,
             skipped=len(given) - len(useful), engine=engine, judge=judge, prompts=prompts,
         )  # fmt: skip
         await self.ause(calibration)
@@ -200,7 +196,7 @@ class DistractorGuard:
         names = ("engine", "judge", "prompts", "min_keep")
         check_same("this guard", zip(names, theirs, mine, strict=True))
         others = [one for one in self.policies if not isinstance(one, UtilityThreshold | HelpThreshold)]
-        self.policies = (policy_of(found), *others)
+        self.policies = (HelpThreshold(found.threshold), *others)
 
     async def aclose(self) -> None:
         """Closes the engines."""
@@ -208,7 +204,10 @@ class DistractorGuard:
         if self.judge is not self.engine:
             await self.judge.aclose()
 
-    def _decision(self, outcome: GuardOutcome, call: _GuardCall) -> Decision:
+    def _call(self, passages: Sequence[Any]) -> GuardCall:
+        return GuardCall(_given_passages(passages), time.monotonic() + self.budget_ms / 1e3)
+
+    def _decision(self, outcome: GuardOutcome, call: GuardCall) -> Decision:
         """Counts the outcome and returns it as a decision about the passages, with its times."""
         chosen = list(outcome.dropped)
         gone = set() if self.shadow else {drop.position for drop in chosen}
@@ -222,128 +221,123 @@ class DistractorGuard:
             started_ns=time.time_ns() - int(elapsed * 1e9),
             would_drop=chosen if self.shadow else [],
         )
-        self._here.get().counts.count(decision, outcome.cause, len(call.given) - len(call.readable))
+        self._here.get().counts.count(decision, outcome.cause)
         decided(Verdict(decision, call.given))
         return decision
 
-    def _in_background(self, query: object, call: _GuardCall) -> GuardOutcome:
-        """Returns the outcome, found on the background thread; waits no longer than the budget."""
-        if BACKGROUND.is_current():
-            why = "called on the guard's own thread, where it would wait for itself: await aprune"
-            return GuardOutcome("error", why, THREAD)
-        work = self._outcome(query, call)
-        try:
-            future = BACKGROUND.submit(work)
-        except Exception as error:  # noqa: BLE001 - no thread is to be had, as at the end of the process
-            work.close()
-            return GuardOutcome("error", describe(error), THREAD)
-        try:
-            wait_for_thread([future], min(seconds_left(call.deadline) + THREAD_GRACE_S, TIMEOUT_MAX))
-            if not future.done():
-                why = "the guard's thread is busy: an engine's first call, or blocking code"
-                return self._late(THREAD, why)
-            if future.cancelled():
-                return GuardOutcome("error", "the guard's thread ended the call", THREAD)
-            error_found = future.exception()
-            return future.result() if error_found is None else _failed(error_found)
-        finally:
-            future.cancel()
-
-    async def _outcome(self, query: object, call: _GuardCall) -> GuardOutcome:
+    async def _outcome(self, query: object, call: GuardCall) -> GuardOutcome:
+        """Returns which passages go, or why none do; raises nothing but a cancellation."""
+        passages = "1 passage" if len(call.readable) == 1 else f"{len(call.readable)} passages"
+        judged = [Judged(passage, position) for position, passage in call.readable]
+        asks = any(policy.needs_utility for policy in self.policies)
         if not isinstance(query, str):
             return GuardOutcome("error", f"the query is no text but of type {type(query).__name__}")
-        try:
-            return await self._decide(query, call)
-        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
-            return _failed(error)
-
-    async def _decide(self, query: str, call: _GuardCall) -> GuardOutcome:
-        readable, here = call.readable, self._here.get()
-        if not readable:
+        if not judged:
             return GuardOutcome("kept_all", "no passage has a text" if call.given else "no passages")
-        if len(readable) <= self.min_keep:
-            passages = "1 passage" if len(readable) == 1 else f"{len(readable)} passages"
+        if len(judged) <= self.min_keep:
             return GuardOutcome("kept_all", f"not judged: min_keep {self.min_keep} keeps {passages} anyway")
-        judged = [Judged(passage, position) for position, passage in readable]
-        if any(policy.needs_utility for policy in self.policies):
-            if not query.strip():
-                return GuardOutcome("kept_all", "no query")
-            try:
-                attempt = here.breaker.enter()
-            except CircuitOpen as paused:
-                return GuardOutcome("error", str(paused), "paused")
-            try:
-                found = await self._judged_within(query, call, attempt)
-            finally:
-                here.breaker.left(attempt)
-            if isinstance(found, GuardOutcome):
-                return found
-            judged = found
-        return await here.choice.outcome(
-            self.policies,
-            judged,
-            self.min_keep,
-            deadline=call.deadline,
-            budget_ms=self.budget_ms,
-            blank=len(call.given) - len(readable),
-        )
+        if asks and not query.strip():
+            return GuardOutcome("kept_all", "no query")
+        try:
+            found = await self._judged(query, call) if asks else judged
+        except Exception as error:  # noqa: BLE001 - whatever goes wrong, the passages get through
+            return GuardOutcome.failed(error)
+        return found if isinstance(found, GuardOutcome) else self._chosen(found, call)
 
-    async def _judged_within(
-        self, query: str, call: _GuardCall, attempt: Attempt
-    ) -> list[Judged] | GuardOutcome:
-        """Returns the judgements, or why there are none, by the deadline: not even a cancellation is awaited longer."""
-        began, waiting = time.monotonic(), EngineTime()
-        left = call.deadline - began
+    async def _judged(self, query: str, call: GuardCall) -> list[Judged] | GuardOutcome:
+        """Returns the judgements, or the outcome where they are late; raises what the engine raises."""
+        here = self._here.get()
+        attempt = here.breaker.enter()
+        late = None
+        try:
+            judged = await self._in_time(here.judge.judged(query, call), call.deadline)
+            if judged is not None:
+                here.breaker.succeeded()
+                return judged
+            late = self._too_late(call)
+            if late.cause != "queued":
+                attempt.began = call.asked or attempt.began
+                here.breaker.failed(attempt, late.reason, self)
+            return late
+        except (PromptTooLong, UnfitText, ProbeFailed):
+            raise  # the engine has not failed: it cannot judge these passages, or is not asked
+        except Exception as error:
+            attempt.began = call.asked or attempt.began
+            here.breaker.failed(attempt, describe(error), self)
+            raise
+        finally:
+            here.breaker.left(attempt)
+
+    async def _in_time(
+        self, judging: Coroutine[Any, Any, list[Judged]], deadline: float
+    ) -> list[Judged] | None:
+        """Returns the judgements, or None at the deadline: not even a cancellation is awaited longer."""
+        left = deadline - time.monotonic()
         if left <= 0:
-            return self._late("queued", "the event loop was held up before the engine could be asked")
-        judging = self._here.get().judge.judged(query, call.readable, call.deadline + GRACE_S, waiting)
+            judging.close()
+            return None
         task = asyncio.ensure_future(judging)
         try:
             await asyncio.wait({task}, timeout=left)
+            if task.done():
+                return task.result()
+            return None
+        except EngineTimeout:
+            return None
+        except asyncio.CancelledError as error:
+            if not task.cancelled():
+                raise
+            raise EngineProtocolError("the engine broke the call off") from error
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise EngineProtocolError(describe(error)) from error
         finally:
             if not task.done():
                 task.add_done_callback(_retrieve)
                 # In the loop's next turn: other calls whose budgets are over must not wait for this one.
                 task.get_loop().call_soon(task.cancel)
-        if not task.done():
-            return self._too_late(began, left, waiting, attempt)
-        if task.cancelled():
-            outcome = GuardOutcome("error", "the engine broke the call off", "cancelled")
-        elif (error := task.exception()) is None:
-            self._here.get().breaker.succeeded()
-            return task.result()
-        elif isinstance(error, EngineTimeout):
-            return self._too_late(began, left, waiting, attempt)
-        else:
-            outcome = _failed(error)
-        # A passage that the engine cannot judge, or a model that is not asked, does not mean that the engine fails.
-        if outcome.cause not in ("prompt_too_long", "unfit", "examination"):
-            self._missed(attempt, waiting, outcome.reason)
-        return outcome
+            del task  # the task, its error and this frame would hold each other
 
-    def _too_late(self, began: float, left: float, waiting: EngineTime, attempt: Attempt) -> GuardOutcome:
-        """Returns the outcome of a call whose judgement was late. Counts a failure of the engine, unless the call
-        spent its time in the guard's own queue."""
-        failures = [failure_since(engine, began) for engine in (self.engine, self.judge)]
+    def _too_late(self, call: GuardCall) -> GuardOutcome:
+        """Returns the outcome of a call whose judgement was late: because the engine failed and is tried again, because
+        of the calls before it, or because the engine is slow."""
+        failures = [failure_since(engine, call.began) for engine in (self.engine, self.judge)]
         failure = next((one for one in failures if one is not None), None)
         if failure is not None:
-            reason = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
-            outcome = GuardOutcome("error", reason, cause_of(failure))
-        elif waiting.asked is None or waiting.seconds < left / 2:
-            queued = max(0.0, left - waiting.seconds) * 1e3
+            why = f"{describe(failure)} (no judgement within {self.budget_ms:g} ms)"
+            return GuardOutcome("error", why, type(failure).__name__)
+        waited = 0.0 if call.asked is None else time.monotonic() - call.asked
+        if waited < self.budget_ms / 2e3:
+            queued = self.budget_ms - waited * 1e3
             return self._late("queued", f"the call spent {queued:.0f} ms in the guard's own queue")
-        else:
-            outcome = self._late("too_slow", "the engine has not answered")
-        self._missed(attempt, waiting, outcome.reason)
-        return outcome
-
-    def _missed(self, attempt: Attempt, waiting: EngineTime, why: str) -> None:
-        """Counts a failure of the engine. Calls that were under way together when it failed are one failure."""
-        attempt.began = waiting.asked or attempt.began
-        self._here.get().breaker.failed(attempt, why, self)
+        return self._late("too_slow", "the engine has not answered")
 
     def _late(self, cause: str, why: str) -> GuardOutcome:
         return GuardOutcome("timeout", f"no judgement within {self.budget_ms:g} ms: {why}", cause)
+
+    def _chosen(self, judged: list[Judged], call: GuardCall) -> GuardOutcome:
+        """Returns the judged passages that the policies drop; all stay where a policy fails."""
+        names = ", ".join(type(policy).__name__ for policy in self.policies)
+        try:
+            reasons = choose(self.policies, judged, self.min_keep)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - a policy of the user's own
+            return GuardOutcome("error", f"{names}: {describe(error)}", "policy")
+        dropped = [
+            Dropped(
+                one.passage, one.position, reasons[one.position], one.utility, p_abstain=one.p_abstain,
+                p_relevant=one.p_relevant,
+            )
+            for one in judged
+            if one.position in reasons
+        ]  # fmt: skip
+        unclear = [item.problem for item in judged if item.problem]
+        notes = [names]
+        if blank := len(call.given) - len(call.readable):
+            notes.append(f"{blank} without text not judged")
+        if unclear:
+            notes.append(f"{len(unclear)} of {len(judged)} could not be judged: {unclear[0]}")
+        return GuardOutcome(
+            "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
+        )
 
 
 @dataclass(slots=True)
@@ -353,23 +347,6 @@ class _GuardState:
     judge: PassageJudge
     breaker: CircuitBreaker
     counts: DecisionCounts
-    choice: PolicyChoice = field(default_factory=PolicyChoice)
-
-
-class _GuardCall:
-    """The passages of a call, and the instant at which its budget is used up."""
-
-    def __init__(self, passages: Sequence[Any], budget_ms: float) -> None:
-        self.began = time.monotonic()
-        self.deadline = self.began + budget_ms / 1e3
-        self.given = _given_passages(passages)
-        self.readable: list[Candidate] = [one for one in enumerate(self.given, 1) if one[1].text.strip()]
-
-
-def _failed(error: BaseException) -> GuardOutcome:
-    return GuardOutcome(
-        "unfit" if isinstance(error, UnfitText) else "error", describe(error), cause_of(error)
-    )
 
 
 def _given_passages(given: Sequence[Any]) -> list[Passage]:
@@ -377,20 +354,14 @@ def _given_passages(given: Sequence[Any]) -> list[Passage]:
     allowed = "a list of Passage, of texts, or of a framework's documents"
     if isinstance(given, str | Passage) or not isinstance(given, Iterable):
         raise InvalidInput("passages", given, allowed)
-    try:
-        passages = [
-            Passage(item)
-            if isinstance(item, str)
-            else passage_of(item)
-            if not isinstance(item, Passage) and documents_in(item)
-            else item
-            for item in given
-        ]
-    except Exception as error:
-        raise InvalidInput("passages", given, allowed) from error
-    for passage in passages:
+    passages = []
+    for item in given:
+        passage = Passage(item) if isinstance(item, str) else item
+        if not isinstance(passage, Passage) and documents_in(item):
+            passage = passage_of(item)
         if not isinstance(passage, Passage) or not isinstance(passage.text, str):
-            raise InvalidInput("passages", getattr(passage, "text", passage), allowed)
+            raise InvalidInput("passages", item, allowed)
+        passages.append(passage)
     return passages
 
 

@@ -6,8 +6,10 @@ Knows prompts and engines; knows no budget and no policy.
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import cast
 
 import numpy as np
@@ -19,7 +21,7 @@ from ragguard.guard.policies import Judged
 from ragguard.metrics.distraction import utility
 from ragguard.records import Passage
 from ragguard.runtime.faults import NOTICES
-from ragguard.runtime.limiter import Limiter
+from ragguard.runtime.limiter import Limiter, in_parallel
 from ragguard.scorers.asker import Respondent
 from ragguard.scorers.exam.examined import Examined
 from ragguard.scorers.exam.record import Verdicts, verdicts_of
@@ -27,14 +29,15 @@ from ragguard.scorers.models import GUARDING, Models
 from ragguard.scorers.probes import abstention, read_abstention, read_relevance, relevance
 from ragguard.scorers.question import LabelAnswer, LabelQuestion
 
-READ, READ_AGAIN = 32_000, 4_000
-"""The most characters of a passage that are judged: at first, and after a server has refused a batch with a passage
-that is too long."""
+READ = 32_000
+"""The most characters of a passage that are judged."""
 AT_A_TIME = 10
 """Passages for which prompts are written before the loop may do something else."""
 AT_ONCE = 512
 """The number of passages that one guard judges at once on each event loop: several full batches. Waiting callers
 hold no prompts, so that they cost no memory and no garbage collection, whose pauses would make all guards late."""
+GRACE_S = 0.05
+"""Seconds between the budget and an engine's deadline: a late call is cancelled before it raises by itself."""
 WRITING = Limiter(1, per_loop=True)
 """Lets one caller at a time of each event loop write prompts, so that the loop stays free for timers."""
 
@@ -42,29 +45,15 @@ Candidate = tuple[int, Passage]
 """A passage with its 1-based rank among the candidates."""
 
 
-class EngineTime:
-    """Measures a call's wait for its engines, outside of the guard's own queues: `with waiting: await …`"""
+class GuardCall:
+    """The passages of a call, the instant at which its budget is used up, and since when it waits for the engine."""
 
-    __slots__ = ("_ended", "_since", "asked")
-
-    def __init__(self) -> None:
+    def __init__(self, given: list[Passage], deadline: float = math.inf) -> None:
+        self.began = time.monotonic()
+        self.given, self.deadline = given, deadline
+        self.readable: list[Candidate] = [one for one in enumerate(given, 1) if one[1].text.strip()]
         self.asked: float | None = None
-        """The time at which an engine was first asked, on the monotonic clock; None while the call is in the queue."""
-        self._ended = 0.0
-        self._since: float | None = None
-
-    def __enter__(self) -> None:
-        self._since = time.monotonic()
-        if self.asked is None:
-            self.asked = self._since
-
-    def __exit__(self, *_: object) -> None:
-        self._ended, self._since = self.seconds, None
-
-    @property
-    def seconds(self) -> float:
-        """The seconds that the call has waited for its engines so far."""
-        return self._ended + (0.0 if self._since is None else time.monotonic() - self._since)
+        """Since when the call waits for the engine, on the monotonic clock; None while it waits for other calls."""
 
 
 class PassageJudge:
@@ -103,64 +92,45 @@ class PassageJudge:
                 )
         return self._verdicts
 
-    async def judged(
-        self,
-        query: str,
-        candidates: Sequence[Candidate],
-        deadline: float | None = None,
-        waiting: EngineTime | None = None,
-    ) -> list[Judged]:
-        """Returns the numbers of each candidate; raises what the engine raises.
+    async def judged(self, query: str, call: GuardCall) -> list[Judged]:
+        """Returns the numbers of the passages of a call that have a text; raises what the engine raises.
 
-        When a server refuses one passage for its length, all are asked again shortened: one passage that no server
-        takes must not be the reason that the others stay unjudged.
+        Where one of them is too long for the model, or the model does not understand it, each is asked about alone: one
+        passage that no model takes must not be the reason that the others stay unjudged.
         """
-        waiting = waiting or EngineTime()
-        async with self._limiter.admitted(len(candidates)):
+        async with self._limiter.admitted(len(call.readable)):
             try:
-                return await self._judged(query, candidates, deadline, waiting, READ)
-            except PromptTooLong:
-                if all(len(passage.text) <= READ_AGAIN for _, passage in candidates):
+                return await self._judged(query, call.readable, call)
+            except (PromptTooLong, UnfitText):
+                each = [partial(self._judged_alone, query, one, call) for one in call.readable]
+                found = await in_parallel(each)
+                if all(one.problem for one in found):
                     raise
-                return await self._judged(query, candidates, deadline, waiting, READ_AGAIN)
-            except UnfitText:
-                return await self._judged_alone(query, candidates, deadline, waiting)
+                return found
 
-    async def _judged_alone(
-        self, query: str, candidates: Sequence[Candidate], deadline: float | None, waiting: EngineTime
-    ) -> list[Judged]:
-        """Returns the numbers of the candidates that the engine understands; the others have the reason. Raises it
-        where it understands none."""
-        found: list[Judged] = []
-        for candidate in candidates:
-            try:
-                found += await self._judged(query, [candidate], deadline, waiting, READ)
-            except UnfitText as error:
-                if len(found) == len(candidates) - 1 and all(one.problem for one in found):
-                    raise
-                found.append(Judged(candidate[1], candidate[0], problem=str(error)))
-        return found
+    async def _judged_alone(self, query: str, candidate: Candidate, call: GuardCall) -> Judged:
+        """Returns the numbers of one passage, or the reason why the model cannot judge it."""
+        try:
+            [judged] = await self._judged(query, [candidate], call)
+        except (PromptTooLong, UnfitText) as error:
+            return Judged(candidate[1], candidate[0], problem=str(error))
+        return judged
 
-    async def _judged(
-        self,
-        query: str,
-        candidates: Sequence[Candidate],
-        deadline: float | None,
-        waiting: EngineTime,
-        read: int,
-    ) -> list[Judged]:
-        with waiting:
-            (engine, prompts), (judge, theirs) = await self._models()
+    async def _judged(self, query: str, candidates: Sequence[Candidate], call: GuardCall) -> list[Judged]:
+        call.asked = time.monotonic()
+        (engine, prompts), (judge, theirs) = await self._models()
         verdicts = self._examined(engine, prompts, judge, theirs)
+        deadline = None if call.deadline == math.inf else call.deadline + GRACE_S
         models = Models(self.engine, self.judge, priority=GUARDING, deadline=deadline, shares=False)
         for probe in ("abstention", *(() if verdicts.relevance_by_likelihood else ("relevance",))):
             if probe in verdicts.failed:
                 raise verdicts.error(probe)
         reader: list[LabelQuestion] = []
         judging: list[LabelQuestion] = []
+        call.asked = None
         async with WRITING.admitted():
             for at in range(0, len(candidates), AT_A_TIME):
-                some = [passage.text[:read] for _, passage in candidates[at : at + AT_A_TIME]]
+                some = [passage.text[:READ] for _, passage in candidates[at : at + AT_A_TIME]]
                 reader += [abstention(prompts, query, text) for text in some]
                 judging += [relevance(theirs, query, text) for text in some]
                 await asyncio.sleep(0)
@@ -169,11 +139,11 @@ class PassageJudge:
         asking = [
             asyncio.ensure_future(who.respond(asked)) for who, asked in ((models, reader), (told, judging))
         ]
+        call.asked = time.monotonic()
         try:
-            with waiting:
-                reads, relevances = cast(Sequence[Sequence[LabelAnswer]], await asyncio.gather(*asking))
+            reads, relevances = cast(Sequence[Sequence[LabelAnswer]], await asyncio.gather(*asking))
         finally:
-            while asking:
+            while asking:  # a task, its error and this frame would hold each other
                 asking.pop().cancel()
         return _read(candidates, reads, judging, relevances)
 

@@ -1,24 +1,17 @@
 """Policies choose which of the judged passages are dropped, and why. Several policies apply in order.
 
 Each policy gets the passages that the policies before it kept. A passage without a utility, which the judge could not
-judge, is never dropped for its utility. `PolicyChoice` lets them choose within what is left of a guard's budget.
+judge, is never dropped for its utility.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Protocol, runtime_checkable
 
 from ragguard.errors import InvalidInput, shown_apart
-from ragguard.guard.health import GuardOutcome
-from ragguard.records import Dropped, Passage
-from ragguard.runtime.deadline import seconds_left
-from ragguard.runtime.faults import describe
-from ragguard.runtime.threads import DaemonThreads
+from ragguard.records import Passage
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +50,8 @@ class Policy(Protocol):
         ...
 
     def drop(self, judged: Sequence[Judged]) -> Mapping[int, str]:
-        """Returns the passages to drop: a reason for each position."""
+        """Returns the passages to drop: a reason for each position. It is called on the event loop of the guard's
+        caller, so it compares what it is given and waits for nothing."""
         ...
 
 
@@ -148,71 +142,6 @@ def choose(policies: Sequence[Policy], judged: Sequence[Judged], min_keep: int) 
 def names_of(policies: Sequence[Policy]) -> str:
     """Returns the names of the policies' classes."""
     return ", ".join(type(policy).__name__ for policy in policies)
-
-
-POLICY_THREADS = 8
-"""Threads on which one guard's policies run; further calls wait, within their budgets. Each guard has its own."""
-QUICK = (UtilityThreshold, HelpThreshold, TopUtility)
-"""Policies that compare numbers only: they need no thread."""
-
-
-class PolicyChoice:
-    """Runs policies: quick ones at once, others on a thread, so that a slow one holds up no event loop."""
-
-    def __init__(self) -> None:
-        self._threads = DaemonThreads(POLICY_THREADS, "ragguard-policy")
-
-    async def outcome(
-        self,
-        policies: Sequence[Policy],
-        judged: list[Judged],
-        min_keep: int,
-        *,
-        deadline: float,
-        budget_ms: float,
-        blank: int,
-    ) -> GuardOutcome:
-        """Returns the outcome: the judged passages that the policies drop, or the reason why they did not choose.
-
-        `deadline` is when the budget of `budget_ms` ends; `blank` passages had no text and were not judged.
-        """
-        choosing = partial(choose, policies, judged, min_keep)
-        if all(type(policy) in QUICK for policy in policies):
-            reasons = choosing()
-        else:
-            in_context = partial(contextvars.copy_context().run, choosing)
-            future = asyncio.wrap_future(self._threads.submit(in_context))
-            try:
-                await asyncio.wait({future}, timeout=seconds_left(deadline))
-                if not future.done():
-                    why = f"{names_of(policies)} did not choose within {budget_ms:g} ms"
-                    return GuardOutcome("timeout", why, "policy")
-            finally:
-                future.cancel()
-            if (error := future.exception()) is not None:
-                return GuardOutcome("error", f"{names_of(policies)}: {describe(error)}", "policy")
-            reasons = future.result()
-        dropped = [
-            Dropped(
-                one.passage,
-                one.position,
-                reasons[one.position],
-                one.utility,
-                p_abstain=one.p_abstain,
-                p_relevant=one.p_relevant,
-            )
-            for one in judged
-            if one.position in reasons
-        ]
-        unclear = [item.problem for item in judged if item.problem]
-        notes = [names_of(policies)]
-        if blank:
-            notes.append(f"{blank} without text not judged")
-        if unclear:
-            notes.append(f"{len(unclear)} of {len(judged)} could not be judged: {unclear[0]}")
-        return GuardOutcome(
-            "pruned" if dropped else "kept_all", "; ".join(notes), "unclear" if unclear else "", dropped
-        )
 
 
 def _within(p: float) -> float:

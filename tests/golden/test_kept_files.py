@@ -76,7 +76,7 @@ def test_a_kept_score_file_is_read(file):
 @kept("calibration-*.json")
 def test_a_kept_calibration_is_read(file, tmp_path):
     calibration = Calibration.load(file)
-    assert (calibration.threshold, calibration.min_keep, calibration.confidence) == (-0.25, 2, 0.9)
+    assert (calibration.threshold, calibration.min_keep, calibration.passages_kept) == (0.25, 2, 3.5)
     calibration.save(tmp_path / "again.json")
     assert json.loads((tmp_path / "again.json").read_text()).items() >= json.loads(file.read_text()).items()
 

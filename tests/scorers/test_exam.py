@@ -231,7 +231,7 @@ async def test_guard_by_a_model_that_failed_with_nothing_in_its_place_drops_noth
             assert (decision.status, decision.kept) == ("error", passages)
             assert "failed its examination" in decision.reason
             assert "set RAGGUARD_EXAM=off" in decision.reason
-        assert guard.health().causes == {"examination": 2}
+        assert guard.health().causes == {"ProbeFailed": 2}
         assert len(engine.calls) == asked
     monkeypatch.setenv("RAGGUARD_EXAM", "off")
     guard, question, passages = guarded(engine, min_keep=0)

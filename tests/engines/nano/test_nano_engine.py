@@ -147,7 +147,7 @@ def test_guard_on_nano_keeps_real_text_with_the_status_unfit():
     assert (decision.status, decision.dropped, decision.kept) == ("unfit", [], PASSAGES)
     assert "nano does not know" in decision.reason
     assert "engine=" in decision.reason
-    assert guard.health().causes == {"unfit": 1}
+    assert guard.health().causes == {"UnfitText": 1}
 
 
 @pytest.mark.parametrize("query", ["bare retriever", "xxxxxxxxxx?", "東京"])
