@@ -191,7 +191,7 @@ def test_the_calibration_of_a_guard_is_another_kind(tmp_path):
     guards = Calibration(0.1, 0.05, 60, 0, gold_loss=0.0, distractors_dropped=0.5, min_keep=1, engine="e",
                          judge="j", prompts="p", passages_kept=2.0)  # fmt: skip
     guards.save(tmp_path / "guard.json")
-    with pytest.raises(CalibrationError, match="not .advice, format 1."):
+    with pytest.raises(CalibrationError, match=r"not .advice, format 1."):
         AdviceCalibration.load(tmp_path / "guard.json")
     advice = AdviceCalibration(0.5, 0.02, 80, 3, loss=0.01, steps_saved=0.5, engine="e", judge="j", entailer="n",
                                prompts="p", judge_prompts="q")  # fmt: skip
