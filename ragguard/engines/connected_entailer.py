@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import partial
 
 from ragguard.engines.base import EngineInfo
-from ragguard.engines.entailer import Entailer, Entailments, Pair, entail_distinct, rows_of
+from ragguard.engines.entailer import Entailer, Entailments, Known, Pair, entail_distinct
 from ragguard.engines.foreign import ForeignEntailer
 from ragguard.engines.layers.budget import Account
 from ragguard.errors import InvalidInput, UnknownName
-from ragguard.records import Usage
 from ragguard.runtime.per_process import PerProcess
 from ragguard.text.secret_filter import without_secrets
 
@@ -55,10 +51,6 @@ def open_entailer(entailer: str | Entailer) -> Entailer:
     raise UnknownName("entailer", without_secrets(entailer), SCHEMES)
 
 
-_Known: TypeAlias = tuple[NDArray[np.float64], float, int]
-"""The probabilities of a pair's relations, their mass, and the tokens that were cut from its answers."""
-
-
 class ConnectedEntailer:
     """A wrapper around an entailer: asks about each pair once, and refuses to once what may be spent is spent. Opens
     the other entailer anew in each process.
@@ -71,7 +63,7 @@ class ConnectedEntailer:
     def __init__(self, make: Callable[[], Entailer], account: Account | None = None) -> None:
         self._entailer = PerProcess(make)
         self._entailer.get()
-        self._known = PerProcess[dict[Pair, _Known]](dict)
+        self._known = PerProcess[dict[Pair, Known]](dict)
         self._account = account
 
     async def entail(
@@ -80,30 +72,9 @@ class ConnectedEntailer:
         """Returns one row for each pair; asks about those that are not known. Raises `BudgetExceeded` where a
         limit is reached."""
         known = self._known.get()
-
-        async def ask(distinct: Sequence[Pair]) -> Entailments:
-            found = {pair: seen for pair in distinct if (seen := known.get(pair))}
-            missing = [pair for pair in distinct if pair not in found]
-            usage = Usage(prompts=len(found), cached=len(found))
-            if missing:
-                reply = await self._ask(missing, deadline, priority)
-                usage += reply.usage
-                p = rows_of(reply, len(missing))
-                mass = np.ones(len(missing)) if reply.mass is None else reply.mass
-                for row, pair in enumerate(missing):
-                    found[pair] = p[row], float(mass[row]), reply.truncated.get(row, 0)
-                if len(known) > MOST_PAIRS:
-                    known.clear()
-                known.update(found)
-            rows = [found[pair] for pair in distinct]
-            return Entailments(
-                np.array([p for p, _, _ in rows]),
-                usage,
-                np.array([mass for _, mass, _ in rows]),
-                {index: cut for index, (_, _, cut) in enumerate(rows) if cut},
-            )
-
-        return await entail_distinct(pairs, ask)
+        if len(known) > MOST_PAIRS:
+            known.clear()
+        return await entail_distinct(pairs, partial(self._ask, deadline=deadline, priority=priority), known)
 
     async def info(self) -> EngineInfo:
         """Returns the description of the entailer; the requests for it are counted."""
@@ -114,7 +85,7 @@ class ConnectedEntailer:
         """Closes the entailer."""
         await self._entailer.get().aclose()
 
-    async def _ask(self, pairs: Sequence[Pair], deadline: float | None, priority: int) -> Entailments:
+    async def _ask(self, pairs: Sequence[Pair], *, deadline: float | None, priority: int) -> Entailments:
         entailer = self._entailer.get()
         if self._account is None:
             return await entailer.entail(pairs, deadline=deadline, priority=priority)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -77,6 +77,11 @@ class Entailer(Protocol):
         ...
 
 
+Known: TypeAlias = tuple[NDArray[np.float64], float, int]
+"""The probabilities of a pair's relations, their mass, and the tokens that were cut from its answers."""
+_SAME: Known = (np.array([1.0, 0.0, 0.0]), 1.0, 0)
+
+
 def same(pair: Pair) -> bool:
     """True where both answers have the same words, so that no model needs to be asked."""
     return meaning_key(pair.premise) == meaning_key(pair.hypothesis)
@@ -91,27 +96,33 @@ def rows_of(reply: Entailments, pairs: int) -> NDArray[np.float64]:
 
 
 async def entail_distinct(
-    pairs: Sequence[Pair], ask: Callable[[Sequence[Pair]], Awaitable[Entailments]]
+    pairs: Sequence[Pair],
+    ask: Callable[[Sequence[Pair]], Awaitable[Entailments]],
+    known: dict[Pair, Known] | None = None,
 ) -> Entailments:
-    """Sends each different pair once to `ask`, and none whose two answers are the same words."""
-    p = np.zeros((len(pairs), len(RELATIONS)))
-    mass = np.ones(len(pairs))
-    truncated: dict[int, int] = {}
-    indices_of: dict[Pair, list[int]] = {}
-    for index, pair in enumerate(pairs):
-        if same(pair):
-            p[index, 0] = 1.0
-        else:
-            indices_of.setdefault(pair, []).append(index)
-    if not indices_of:
-        return Entailments(p, mass=mass)
-    answer = await ask(list(indices_of))
-    for row, indices in enumerate(indices_of.values()):
-        p[indices] = answer.p[row]
-        mass[indices] = 1.0 if answer.mass is None else answer.mass[row]
-        if row in answer.truncated:
-            truncated.update(dict.fromkeys(indices, answer.truncated[row]))
-    return Entailments(p, answer.usage, mass, truncated)
+    """Sends each different pair once to `ask`; none whose two answers are the same words, and none that is `known`, to
+    which the answers are added."""
+    known = {} if known is None else known
+    distinct = dict.fromkeys(pair for pair in pairs if not same(pair))
+    found = {pair: known[pair] for pair in distinct if pair in known}
+    usage = Usage(prompts=len(found), cached=len(found))
+    if missing := [pair for pair in distinct if pair not in found]:
+        reply = await ask(missing)
+        p = rows_of(reply, len(missing))
+        mass = np.ones(len(missing)) if reply.mass is None else reply.mass
+        new = {
+            pair: (p[row], float(mass[row]), reply.truncated.get(row, 0)) for row, pair in enumerate(missing)
+        }
+        known.update(new)
+        found |= new
+        usage += reply.usage
+    rows = [found.get(pair, _SAME) for pair in pairs]
+    return Entailments(
+        np.array([p for p, _, _ in rows]).reshape(-1, len(RELATIONS)),
+        usage,
+        np.array([mass for _, mass, _ in rows]),
+        {index: cut for index, (_, _, cut) in enumerate(rows) if cut},
+    )
 
 
 def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
@@ -130,8 +141,8 @@ def columns_of(labels: Mapping[int, str], model: str) -> NDArray[np.float64]:
         raise InvalidInput(
             f"labels of {model}",
             named,
-            "names that say entailment, neutral and contradiction; where the model's config has no such names "
-            "in `id2label`, give them in its order, as `labels=('contradiction', 'neutral', 'entailment')`",
+            "names that say entailment, neutral and contradiction: where `id2label` in the model's config has others, "
+            "write such names there",
         )
     return table
 

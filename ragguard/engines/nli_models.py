@@ -27,7 +27,7 @@ from ragguard.engines.http.replies import usage_of
 from ragguard.engines.layers.retry import Patience
 from ragguard.engines.local.local_engine import StillWanted, Worker
 from ragguard.engines.local.pretrained import Pretrained, Source, batches, context_of, load
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput, PromptTooLong
+from ragguard.errors import EngineProtocolError, EngineRejected, PromptTooLong
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
 
@@ -47,13 +47,14 @@ _BATCH_TOKENS = 16_384
 
 
 class _Served(NamedTuple):
-    """A server's model: how two texts are joined for it, and what its classes mean."""
+    """A server's model: how two texts are joined for it, the names of its classes, and which relation each is."""
 
     model: str
     context: int | None
     separator: str
     specials: frozenset[str]
-    names: Mapping[int, str]
+    names: Mapping[int, str] = {}
+    columns: NDArray[np.float64] = np.eye(3)
 
 
 class ClassifyEntailer:
@@ -80,6 +81,7 @@ class ClassifyEntailer:
         patience: Patience | None = None,
     ) -> None:
         self._client = HttpClient(url, api_key, timeout_s)
+        self._url = f"{self._client.address.root}/classify"
         self._wanted = model or self._client.address.model
         self._labels = None if labels is None else dict(enumerate(labels))
         if self._labels is not None:
@@ -99,20 +101,14 @@ class ClassifyEntailer:
             began = time.monotonic()
             served = await self._served.get(deadline)
             try:
-                p, labels, usage = await self._classify(served, distinct, deadline)
-                told = dict(zip(p.argmax(axis=1).tolist(), labels, strict=True))
-                if p.shape[1] != len(served.names) or (
-                    self._labels is None and any(served.names[best] != name for best, name in told.items())
-                ):
-                    raise EngineProtocolError(
-                        f"{self._client.address.root}/classify has other classes than before ({told}): "
-                        "another model is served there"
-                    )
-            except (EngineRejected, EngineProtocolError):
+                p, _, usage = await self._classify(served, distinct, deadline)
+                if p.shape[1] != len(served.columns):
+                    raise EngineProtocolError(f"{self._url} has another number of classes than before")
+            except (EngineRejected, EngineProtocolError):  # another model may be served there by now
                 self._served.forget()
                 raise
             usage = replace(usage, prompts=len(distinct), seconds=time.monotonic() - began)
-            return Entailments(p @ columns_of(served.names, served.model), usage)
+            return Entailments(p @ served.columns, usage)
 
         return await entail_distinct(pairs, ask)
 
@@ -137,28 +133,16 @@ class ClassifyEntailer:
         model = await served_model(self._client, self._wanted)
         specials = await self._specials(model.id)
         separator = _separator(specials, model.id)
-        broken_up = frozenset({*_SPECIAL, *specials, separator})
-        served = _Served(
-            model=model.id,
-            context=model.context,
-            separator=separator,
-            specials=broken_up,
-            names=self._labels or {},
-        )
+        served = _Served(model.id, model.context, separator, frozenset({*_SPECIAL, *specials, separator}))
         p, labels, _ = await self._classify(served, _PLAIN, None)
         names = self._labels or dict(zip(p.argmax(axis=1).tolist(), labels, strict=True))
-        if self._labels is None and len(names) < p.shape[1]:
-            seen = ", ".join(f"{index} = {name}" for index, name in sorted(names.items()))
-            raise EngineRejected(
-                f"{model.id} shows only some of its classes ({seen}): give all of them in the order of `id2label` in "
-                "its config, as `labels=('contradiction', 'neutral', 'entailment')`"
-            )
         if len(names) != p.shape[1]:
-            raise InvalidInput(
-                "labels", list(names.values()), f"{p.shape[1]} names: one a class of {model.id}"
+            known = ", ".join(f"{index} = {name}" for index, name in sorted(names.items()))
+            raise EngineRejected(
+                f"{model.id} has {p.shape[1]} classes, and known are these: {known}. Give all of them in the order of "
+                "`id2label` in its config: ClassifyEntailer(URL, labels=('contradiction', 'neutral', 'entailment'))"
             )
-        columns_of(names, model.id)
-        return served._replace(names=names)
+        return served._replace(names=names, columns=columns_of(names, model.id))
 
     async def _specials(self, model: str) -> tuple[str, ...]:
         """Returns the special tokens that the tokenizer puts before and after a text."""
@@ -174,15 +158,18 @@ class ClassifyEntailer:
         """Returns the probabilities (pairs, classes), the name of each pair's most probable class, and the usage."""
         texts = [_joined(served, pair) for pair in pairs]
         parts = [texts[start : start + _ROWS] for start in range(0, len(texts), _ROWS)]
-        bodies = [{"model": served.model, "input": part} for part in parts]
-        answers = await in_parallel(
-            [partial(self._post, "/classify", body, deadline) for body in bodies], _REQUESTS_AT_ONCE
-        )
-        rows: list[tuple[list[float], str]] = []
-        for part, answer in zip(parts, answers, strict=True):
-            rows += _rows(answer, len(part), f"{self._client.address.root}/classify")
+        calls = [
+            partial(self._post, "/classify", {"model": served.model, "input": part}, deadline)
+            for part in parts
+        ]
+        answers = await in_parallel(calls, _REQUESTS_AT_ONCE)
+        rows = [
+            row
+            for part, answer in zip(parts, answers, strict=True)
+            for row in _rows(answer, len(part), self._url)
+        ]
         if len({len(probs) for probs, _ in rows}) > 1:
-            raise EngineProtocolError(f"{self._client.address.root}/classify: rows differ in their classes")
+            raise EngineProtocolError(f"{self._url}: rows differ in their classes")
         p = np.array([probs for probs, _ in rows], dtype=np.float64)
         read = sum(usage_of(answer, 1).prompt_tokens for answer in answers)
         return p / p.sum(axis=1, keepdims=True), [label for _, label in rows], Usage(len(parts), 0, read)
@@ -234,11 +221,11 @@ def _joined(served: _Served, pair: Pair) -> str:
 
 
 class CrossEncoder:
-    """An NLI model that transformers runs in this process. Needs the extra `hf`.
+    """An NLI model that transformers runs in this process. Its classes are named by `id2label` in its config. Needs the
+    extra `hf`.
 
     Args:
         model: The model's name on the Hugging Face hub, or its folder.
-        labels: The model's classes in order. None: as its config names them.
         device: `cpu`, `cuda`, `cuda:1` …. None: CUDA where there is one.
         dtype: `float32`, `float16`, `bfloat16`, or `auto`: the checkpoint's own, but float32 on a CPU.
         revision: The branch, tag or commit on the hub. None: the latest.
@@ -248,15 +235,11 @@ class CrossEncoder:
         self,
         model: str | Path,
         *,
-        labels: Sequence[str] | None = None,
         device: str | None = None,
         dtype: str = "auto",
         revision: str | None = None,
     ) -> None:
         self._source = Source(str(model), device, dtype, revision)
-        self._labels = None if labels is None else dict(enumerate(labels))
-        if self._labels is not None:
-            columns_of(self._labels, self._source.name)
         self._worker = Worker(f"the cross-encoder {model}", self._load)
 
     async def entail(
@@ -297,10 +280,7 @@ class CrossEncoder:
         """Returns the model, and which of its classes is which relation."""
         found = load(self._source, "AutoModelForSequenceClassification")
         named = {int(index): str(label) for index, label in found.model.config.id2label.items()}
-        if self._labels is not None and len(self._labels) != len(named):
-            given = list(self._labels.values())
-            raise InvalidInput("labels", given, f"{len(named)} names, one a class of {self._source.name}")
-        return found, columns_of(self._labels or named, self._source.name)
+        return found, columns_of(named, self._source.name)
 
 
 def _context(found: Pretrained) -> int:
