@@ -297,28 +297,18 @@ def capture() -> str:
 
 def traces() -> str:
     """What the reader of traces reads in each convention, as Markdown."""
-    from ragguard.traces.conventions import CONVENTIONS
+    from ragguard.traces.conventions import KINDS, NAMES
 
-    columns = {
-        "query": "query", "documents": "documents", "given": "before a reranker or a guard", "input": "question",
-        "output": "answer", "asked": "prompt of a model", "model": "model",
-        "tokens_read": "tokens read", "tokens_written": "tokens written", "cost": "cost", "tool": "tool",
-        "session": "session",
-    }  # fmt: skip
-    lines: list[str] = []
-    for convention in CONVENTIONS:
-        lines += [f"### {convention.name}", "", "| what | where |", "|---|---|"]
-        for name, kinds in convention.kinds.items():
-            read: dict[str, list[str]] = {}
-            for value, kind in kinds.items():
-                read.setdefault(kind, []).append("any other" if value == "*" else f"`{value}`")
-            said = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in read.items())
-            lines.append(f"| kind | `{name}`: {said} |")
-        for field, title in columns.items():
-            if found := getattr(convention, field):
-                lines.append(f"| {title} | {', '.join(f'`{name}`' for name in found)} |")
-        lines.append("")
-    return "\n".join(lines).rstrip("\n") + "\n"
+    lines = ["| convention | attribute | kinds of spans by its values |", "|---|---|---|"]
+    for (convention, name), kinds in KINDS.items():
+        read: dict[str, list[str]] = {}
+        for value, kind in kinds.items():
+            read.setdefault(kind, []).append("any other" if value == "*" else f"`{value}`")
+        said = "; ".join(f"{kind}: {', '.join(values)}" for kind, values in read.items())
+        lines.append(f"| {convention} | `{name}` | {said} |")
+    lines += ["", "| what | where, the first that a span has |", "|---|---|"]
+    lines += [f"| {what} | {', '.join(f'`{name}`' for name in names)} |" for what, names in NAMES.items()]
+    return "\n".join(lines) + "\n"
 
 
 GENERATED: Mapping[tuple[str, str], Callable[[], str]] = {

@@ -10,18 +10,14 @@ from typing import Any
 from ragguard.capture.snapshot import passage
 from ragguard.capture.splitters import json_of, search_results
 from ragguard.records import Passage
-from ragguard.traces.conventions import CONVENTIONS, Convention, Kind
+from ragguard.traces.conventions import KINDS, NAMES, WRAPPED, Kind
 from ragguard.traces.texts import USER, answer_in, messages_in, parsed, question_in, texts_in
 from ragguard.traces.trace_spans import TraceSpan
 
-EVALUATION = "gen_ai.evaluation.result"
-"""The event in which OpenTelemetry's conventions report an evaluation."""
 MOST_DOCUMENTS = 1000
-_WRAPPED = tuple(name for convention in CONVENTIONS for name in convention.wrapped)
-"""The names of entries in which a convention wraps inputs and outputs, also those under another convention's names."""
 _RETRIEVES: tuple[Kind, ...] = ("retrieval", "rerank", "guard")
 _INDEXED = re.compile(r"(.+?)\.(\d{1,6})(?:\.(.+))?")
-_PARTS = {"tokens_read": ("input", "input_tokens"), "tokens_written": ("output", "output_tokens"),
+_PARTS = {"tokens read": ("input", "input_tokens"), "tokens written": ("output", "output_tokens"),
           "cost": ("total", "total_cost")}  # fmt: skip
 """The names of numbers in the attributes that hold several as JSON."""
 
@@ -51,7 +47,6 @@ class Record:
     """The cost of a call of a model: its name, tokens, money and seconds, as far as these are known."""
     tool: str = ""
     session: str = ""
-    evaluations: list[dict[str, Any]] = field(default_factory=list)
     parent: Record | None = None
     children: list[Record] = field(default_factory=list)
     inside_weight: int = 0
@@ -95,12 +90,15 @@ def read_span(span: TraceSpan) -> Record:
     record, content = Record(span), _SpanContent(span)
     record.convention, record.kind = content.convention, content.kind
     record.session = str(content.first("session") or "")
-    record.evaluations = [dict(event.attributes) for event in span.events if event.name == EVALUATION]
     if record.kind is None or record.kind == "other":
         return record
     if record.kind == "model":
-        record.asked, record.question = content.conversation("asked", "input", "user", question_in)
-        record.replied, record.answer = content.conversation("replied", "output", "assistant", answer_in)
+        record.asked, record.question = content.conversation(
+            "prompt of a model", "input", "user", question_in
+        )
+        record.replied, record.answer = content.conversation(
+            "reply of a model", "output", "assistant", answer_in
+        )
         record.call = content.call()
         return record
     given, gave = content.first("input"), content.first("output")
@@ -114,7 +112,7 @@ def read_span(span: TraceSpan) -> Record:
     record.query = question_in(content.first("query")) or record.question
     declared = record.kind in _RETRIEVES
     if declared:
-        record.given = content.documents("given", declared=False)
+        record.given = content.documents("documents before a reranker or a guard", declared=False)
         record.documents = content.documents("documents", declared=True)
     by_shape = search_results(gave, declared=declared)
     if record.documents is None or _says_more(by_shape, record.documents):
@@ -123,7 +121,7 @@ def read_span(span: TraceSpan) -> Record:
         # A task whose output is documents is a retrieval, or, where its input held documents as well, a reranker.
         record.given = search_results(given)
         record.kind = "task" if record.given is None else "rerank"
-    top_k = content.first("top_k")
+    top_k = content.first("top k")
     if type(top_k) is int and top_k >= max(1, len(record.documents or ())):
         record.k = top_k
     return record
@@ -145,7 +143,6 @@ class _SpanContent:
 
     def __init__(self, span: TraceSpan) -> None:
         self._span = span
-        events = [event for event in span.events if event.name != EVALUATION]
         self._own = dict(span.attributes)
         items: dict[str, dict[int, dict[str, Any]]] = {}
         for name, value in span.attributes.items():
@@ -154,35 +151,30 @@ class _SpanContent:
                 items.setdefault(found[1], {}).setdefault(int(found[2]), {})[
                     within.partition(".")[2] or within
                 ] = value
-        for number, event in enumerate(events):
+        for number, event in enumerate(span.events):
             fields = {name.removeprefix(f"{event.name}."): one for name, one in event.attributes.items()}
             items.setdefault(event.name, {})[number] = fields
         for name, listed in items.items():
             self._own[name] = tuple(listed[number] for number in sorted(listed)[:MOST_DOCUMENTS])
-        self._places: list[Mapping[str, Any]] = [self._own, *(event.attributes for event in events)]
+        self._places: list[Mapping[str, Any]] = [self._own, *(event.attributes for event in span.events)]
         self.convention, self.kind = self._kind()
-        self._conventions = sorted(CONVENTIONS, key=lambda one: one.name != self.convention)
 
     def _kind(self) -> tuple[str, Kind | None]:
-        for convention in CONVENTIONS:
-            for name, kinds in convention.kinds.items():
-                value = self._own.get(name)
-                kind = None if value is None else kinds.get(str(value).strip('"').lower(), kinds.get("*"))
-                if kind is not None:
-                    return convention.name, kind
-        for convention in CONVENTIONS:
-            if any(isinstance(self._own.get(name), tuple) for name in _names(convention, "documents")):
-                return convention.name, "retrieval"
-        return "", None
+        for (convention, name), kinds in KINDS.items():
+            value = self._own.get(name)
+            kind = None if value is None else kinds.get(str(value).strip('"').lower(), kinds.get("*"))
+            if kind is not None:
+                return convention, kind
+        listed = any(isinstance(self._own.get(name), tuple) for name in _names("documents"))
+        return "", "retrieval" if listed else None
 
     def values(self, what: str) -> Iterator[Any]:
         """Yields the values that hold something by any convention, and are not empty: those of the span, then those of
         its events."""
         for place in self._places:
-            for convention in self._conventions:
-                for name in _names(convention, what):
-                    if (value := place.get(name)) not in (None, "", ()):
-                        yield value
+            for name in _names(what):
+                if (value := place.get(name)) not in (None, "", ()):
+                    yield value
 
     def first(self, what: str) -> Any:
         """Returns the first of these values, taken out of an entry in which a convention wraps it; None without one."""
@@ -220,20 +212,20 @@ class _SpanContent:
             if isinstance(value, Mapping):
                 value = next((value[name] for name in names if name in value), None)
             if isinstance(value, int | float) and value >= 0:
-                call[what] = value
+                call[what.replace(" ", "_")] = value
         seconds = max(0, span.ended_ns - span.started_ns) / 1e9
         return call | {"started_ns": span.started_ns, "seconds": seconds}
 
 
-def _names(convention: Convention, what: str) -> Iterator[str]:
-    return (name.partition(".{i}")[0] for name in getattr(convention, what))
+def _names(what: str) -> Iterator[str]:
+    return (name.partition(".{i}")[0] for name in NAMES[what])
 
 
 def _unpacked(value: Any) -> Any:
     data = parsed(value)
     if not isinstance(data, Mapping):
         return value
-    return next((data[name] for name in _WRAPPED if name in data), value)
+    return next((data[name] for name in WRAPPED if name in data), value)
 
 
 def _bare_ids(value: Any) -> list[Passage] | None:

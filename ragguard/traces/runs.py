@@ -19,11 +19,9 @@ from ragguard.traces.tree import RunRoot, root_so_far, run_roots
 
 REMARKS = "remarks"
 """Metadata key of a run: what of its trace was not understood, in sentences."""
-EVALUATIONS = "evaluations"
-"""Metadata key of a run: the evaluations by others that its spans report."""
 SESSION = "session_id"
 MOST_STEPS = 1000
-_MOST_EVALUATIONS, _MOST_CALLS = 100, 200
+_MOST_CALLS = 200
 _NO_DOCUMENTS = "the retrieval span {name!r} holds no documents under any known key, so it is no step"
 _NO_TEXTS = "{count} documents of the span {name!r} are there without their texts, which cannot be judged"
 
@@ -70,7 +68,6 @@ def _run(root: RunRoot) -> TracedRun:
         "service": next((record.span.service for record in records if record.span.service), None),
         "convention": next((record.convention for record in (top, *records) if record.convention), None),
         MODEL_CALLS: [record.call for record in records if record.call][:_MOST_CALLS],
-        EVALUATIONS: [one for record in records for one in record.evaluations][:_MOST_EVALUATIONS],
         REMARKS: said,
     }
     run = Run(
