@@ -232,14 +232,13 @@ def _written_back(files: list[str]) -> list[Any]:
     """Returns the sink that writes scores back to the server of the traces; refuses several servers."""
     from ragguard.telemetry.back_ends import LangfuseScores, PhoenixAnnotations
     from ragguard.telemetry.otel import OtelSink
-    from ragguard.traces.pulled import LANGFUSE, PHOENIX, langfuse_server, phoenix_project
+    from ragguard.traces.pulled import SCHEMES, server_of
 
     kinds: dict[str, Callable[[str], Any]] = {}
     for file in files:
-        if file.startswith(PHOENIX):
-            kinds[phoenix_project(file).url] = PhoenixAnnotations
-        elif file.startswith(LANGFUSE):
-            kinds[langfuse_server(file)] = LangfuseScores
+        if file.startswith(SCHEMES):
+            kind, url, _ = server_of(file)
+            kinds[url] = PhoenixAnnotations if kind == "phoenix" else LangfuseScores
         else:
             kinds[os.environ.get(_COLLECTOR, "")] = lambda url: OtelSink(otlp=url, spans_only=True)
     if len(kinds) > 1 or "" in kinds:

@@ -22,8 +22,7 @@ from ragguard.runtime.faults import describe
 from ragguard.telemetry.back_ends import langfuse_access, phoenix_access
 from ragguard.traces.trace_spans import TraceSpan, langfuse_span, phoenix_span
 
-PHOENIX, LANGFUSE = ("phoenix://", "phoenix+https://"), ("langfuse://", "langfuse+http://")
-SCHEMES = PHOENIX + LANGFUSE
+SCHEMES = ("phoenix://", "phoenix+https://", "langfuse://", "langfuse+http://")
 """The beginnings of addresses of traces."""
 _ATTEMPTS = 4
 _UNITS = {"m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -52,34 +51,28 @@ def since_time(given: str) -> datetime:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-class PhoenixProject(NamedTuple):
-    """A project of a Phoenix server."""
+class TraceServer(NamedTuple):
+    """The server that an address of traces names."""
 
+    kind: str
+    """`phoenix` or `langfuse`."""
     url: str
-    name: str
+    project: str
+    """The name of a Phoenix' project; '' for Langfuse, whose keys name it."""
 
 
-def phoenix_project(address: str) -> PhoenixProject:
-    """Returns the project that an address names; raises InvalidInput for an address without one."""
-    scheme, _, rest = address.partition("://")
-    parts = urlsplit(f"//{rest}")
-    name = unquote(parts.path.strip("/"))
-    if not parts.hostname or not name or "/" in name:
-        raise InvalidInput(
-            "address", address, "phoenix://HOST/PROJECT, such as phoenix://localhost:6006/default"
-        )
-    secure = scheme == "phoenix+https"
-    port = "" if parts.port or secure else ":6006"
-    return PhoenixProject(f"{'https' if secure else 'http'}://{parts.netloc}{port}", name)
-
-
-def langfuse_server(address: str) -> str:
-    """Returns the URL of the server that an address names; raises InvalidInput for an address without one."""
-    scheme, _, host = address.partition("://")
-    host = host.rstrip("/")
-    if not host or "/" in host:
-        raise InvalidInput("address", address, "langfuse://HOST, such as langfuse://cloud.langfuse.com")
-    return f"{'http' if scheme == 'langfuse+http' else 'https'}://{host}"
+def server_of(address: str) -> TraceServer:
+    """Returns the server and the project that an address names; raises InvalidInput where it names none."""
+    parts = urlsplit(address)
+    kind, _, scheme = parts.scheme.partition("+")
+    project = unquote(parts.path.strip("/"))
+    if not parts.hostname or "/" in project or bool(project) != (kind == "phoenix"):
+        allowed = "phoenix://HOST/PROJECT, such as phoenix://localhost:6006/default, or langfuse://HOST"
+        raise InvalidInput("address", address, allowed)
+    if kind == "langfuse":
+        return TraceServer(kind, f"{scheme or 'https'}://{parts.netloc}", "")
+    port = "" if parts.port or scheme else ":6006"
+    return TraceServer(kind, f"{scheme or 'http'}://{parts.netloc}{port}", project)
 
 
 def spans_at(
@@ -93,13 +86,13 @@ def spans_at(
         transport: An httpx transport in place of the usual one.
     """
     access: Mapping[str, Any]
-    if address.startswith(PHOENIX):
-        project = phoenix_project(address)
-        url, access = phoenix_access(project.url)
-        path, asked = f"/v1/projects/{quote(project.name, safe='')}/spans", {"limit": "1000"}
+    server = server_of(address)
+    if server.kind == "phoenix":
+        url, access = phoenix_access(server.url)
+        path, asked = f"/v1/projects/{quote(server.project, safe='')}/spans", {"limit": "1000"}
         read, start, advice = phoenix_span, "start_time", _PHOENIX_THERE
     else:
-        url, keys = langfuse_access(langfuse_server(address))
+        url, keys = langfuse_access(server.url)
         access, path, asked = {"auth": keys}, _OBSERVATIONS, dict(_OBSERVED)
         read, start, advice = langfuse_span, "fromStartTime", _LANGFUSE_THERE
     if since is not None:

@@ -94,13 +94,18 @@ def is_trace_file(path: str | Path) -> bool:
     if str(path) == "-" or not Path(path).is_file():
         return False
     with opened(path) as (file, _):
-        for raw, size in raw_lines(file, LONGEST_LINE):
-            if raw.strip():
-                try:
-                    return size <= LONGEST_LINE and is_trace_data(json_of_line(raw))
-                except InvalidInput:
-                    return False
-    return False
+        first = next((raw for raw, _ in raw_lines(file, LONGEST_LINE) if raw.strip()), b"")
+    _check_one_line(path, first)
+    try:
+        return is_trace_data(json_of_line(first))
+    except InvalidInput:
+        return False
+
+
+def _check_one_line(path: str | Path, first: bytes) -> None:
+    """Raises where a file begins with JSON that goes on in the next line: each of its lines would be an error."""
+    if first.strip() in (b"{", b"["):
+        raise InvalidInput("file", str(path), "JSON lines, one object a line, as `jq -c . FILE` writes them")
 
 
 def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]:
@@ -108,6 +113,8 @@ def _spans_of_file(path: str | Path, reading: TracedRuns) -> Iterator[TraceSpan]
         for number, (raw, size) in enumerate(raw_lines(file, LONGEST_LINE), 1):
             if not raw.strip() and size <= LONGEST_LINE:
                 continue
+            if number == 1:
+                _check_one_line(path, raw)
             try:
                 if size > LONGEST_LINE:
                     raise InvalidInput("length", f"over {LONGEST_LINE} bytes", "shorter lines")

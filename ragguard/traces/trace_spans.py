@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -63,22 +63,31 @@ class PackedSpan(NamedTuple):
 def is_trace_data(data: object) -> bool:
     """True for the first object of a file of traces: an OTLP request, a span of Phoenix or an observation of
     Langfuse."""
-    return isinstance(data, Mapping) and (_is_otlp(data) or _is_phoenix(data) or _is_langfuse(data))
+    return _reader_of(data) is not None
 
 
 def spans_in(data: object, broken: list[InvalidInput] | None = None) -> Iterator[TraceSpan]:
     """Yields the spans of one object of such a file; raises InvalidInput for anything else, or, with `broken`, adds
     there the error of each span of OTLP that is none."""
+    reader = _reader_of(data)
+    if reader is not None:
+        yield from reader(data, broken)
+    elif data != {}:
+        raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
+
+
+def _reader_of(data: object) -> Callable[[Any, list[InvalidInput] | None], Iterable[TraceSpan]] | None:
+    """Returns what reads the spans of an object; None for an object without spans."""
     if not isinstance(data, Mapping):
-        raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
-    if _is_otlp(data):
-        yield from _spans_of_otlp(data, broken)
-    elif _is_phoenix(data):
-        yield phoenix_span(data)
-    elif _is_langfuse(data):
-        yield langfuse_span(data)
-    elif data:
-        raise InvalidInput("OTLP", data, 'an object with "resourceSpans"')
+        return None
+    if isinstance(_of(data, "resourceSpans"), list):
+        return _spans_of_otlp
+    context = data.get("context")
+    if isinstance(context, Mapping) and "span_id" in context and "trace_id" in context:
+        return lambda data, _: [phoenix_span(data)]
+    if isinstance(data.get("traceId"), str) and isinstance(data.get("startTime"), str) and "type" in data:
+        return lambda data, _: [langfuse_span(data)]
+    return None
 
 
 def phoenix_span(data: Data) -> TraceSpan:
@@ -122,19 +131,6 @@ def langfuse_span(data: Data) -> TraceSpan:
             "session.id": data.get("sessionId"),
         },
     )
-
-
-def _is_otlp(data: Data) -> bool:
-    return isinstance(_of(data, "resourceSpans"), list)
-
-
-def _is_phoenix(data: Data) -> bool:
-    context = data.get("context")
-    return isinstance(context, Mapping) and "span_id" in context and "trace_id" in context
-
-
-def _is_langfuse(data: Data) -> bool:
-    return isinstance(data.get("traceId"), str) and isinstance(data.get("startTime"), str) and "type" in data
 
 
 def _id(data: Data, name: str) -> str:

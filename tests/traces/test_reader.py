@@ -11,7 +11,7 @@ from support.traced import TRACE, documents, ids, otlp_json, span
 
 from ragguard.errors import InvalidInput
 from ragguard.traces import read
-from ragguard.traces.pulled import phoenix_project, since_time, spans_at
+from ragguard.traces.pulled import server_of, since_time, spans_at
 from ragguard.traces.reader import is_trace_file
 from ragguard.traces.trace_spans import packed_protobuf, spans_of_protobuf, unpacked
 
@@ -105,6 +105,14 @@ def test_a_broken_body_is_refused(body):
         list(read(body))
 
 
+def test_json_over_several_lines_is_refused_in_one_sentence(tmp_path):
+    path = tmp_path / "traces.json"
+    path.write_text(json.dumps(otlp_json(*SPANS), indent=2))
+    for look in (is_trace_file, lambda path: list(read(path))):
+        with pytest.raises(InvalidInput, match="jq -c"):
+            look(path)
+
+
 def test_other_files_are_no_files_of_traces(tmp_path):
     for text in ("", '{"question": "Who?", "steps": []}', "no JSON", "[1]"):
         (tmp_path / "runs.jsonl").write_text(text)
@@ -126,11 +134,15 @@ def test_a_project_is_pulled_page_by_page():
 
 
 def test_addresses_and_times():
-    assert phoenix_project("phoenix://host:1/shop") == ("http://host:1", "shop")
-    assert phoenix_project("phoenix+https://host/shop") == ("https://host", "shop")
-    for wrong in ("phoenix://host", "phoenix:///shop", "phoenix://host/a/b"):
+    assert server_of("phoenix://host:1/shop") == ("phoenix", "http://host:1", "shop")
+    assert server_of("phoenix+https://host/shop") == ("phoenix", "https://host", "shop")
+    assert server_of("langfuse://host:1/") == ("langfuse", "https://host:1", "")
+    assert server_of("langfuse+http://host") == ("langfuse", "http://host", "")
+    for wrong in (
+        "phoenix://host", "phoenix:///shop", "phoenix://host/a/b", "langfuse://", "langfuse://host/project"
+    ):  # fmt: skip
         with pytest.raises(InvalidInput):
-            phoenix_project(wrong)
+            server_of(wrong)
     assert since_time("2026-11-25") == datetime(2026, 11, 25, tzinfo=UTC)
     assert timedelta(days=6) < datetime.now(UTC) - since_time("1w") < timedelta(days=8)
     for wrong in ("", "d", "soon", "1e999d"):

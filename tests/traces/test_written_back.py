@@ -4,15 +4,12 @@ import json
 from base64 import b64encode
 from urllib.parse import parse_qs
 
-import pytest
 from support.misbehaving_server import Reply, serving
 from support.otlp_receiver import otlp_receiver
 from support.traced import TRACE, documents, otlp_json, span
 from typer.testing import CliRunner
 
 from ragguard.cli.app import app
-from ragguard.errors import InvalidInput
-from ragguard.traces.pulled import langfuse_server
 
 ROOT, SEARCH = f"{1:016x}", f"{2:016x}"
 FIELDS = {
@@ -106,11 +103,3 @@ def test_scores_of_a_file_of_traces_go_to_a_collector_in_their_traces(tmp_path, 
     }
     events = [event for one in found for name, event in one.events if name == "gen_ai.evaluation.result"]
     assert "udcg" in {event["gen_ai.evaluation.name"] for event in events}
-
-
-def test_addresses_of_langfuse():
-    assert langfuse_server("langfuse://host:1/") == "https://host:1"
-    assert langfuse_server("langfuse+http://host") == "http://host"
-    for wrong in ("langfuse://", "langfuse://host/project"):
-        with pytest.raises(InvalidInput):
-            langfuse_server(wrong)
