@@ -15,11 +15,12 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 from ragguard.capture.events import CALLER_ID, Event, RunEnded, RunStarted, StepAmended, StepEnded
+from ragguard.capture.retrievals import WholeRun
 from ragguard.records import Decision, Dropped, Failure, RetrievalStep, Run
 from ragguard.runtime import scalars
 from ragguard.runtime.faults import Faults
@@ -47,6 +48,8 @@ def storable_event(event: Event) -> Event:
     return event
 
 
+LOST: Final = "ragguard.events_lost"
+"""Metadata key of a run that says how many of its events were lost."""
 T = TypeVar("T")
 Redact: TypeAlias = Callable[[str], str | None]
 """A function from a text to what may be kept of the text; None or '' keeps nothing."""
@@ -82,6 +85,27 @@ class Redactor:
         self._faults = faults
         self._queries: OrderedDict[str, str] = OrderedDict()
         """The queries of the latest steps, by step id: a guard's reason may quote one and come after the step."""
+
+    def prepared(
+        self,
+        items: Iterable[Event | WholeRun],
+        lost: MutableMapping[str, int],
+        count: Callable[[str], object],
+    ) -> Iterator[Event]:
+        """Yields events as they may be written; one that cannot be read or redacted is left out and counted. The end
+        of a run takes out, and says, how many of the run's events were `lost`."""
+        for item in items:
+            try:
+                if isinstance(item, RunEnded) and (number := lost.pop(item.run_id, 0)):
+                    item = replace(item, metadata={**item.metadata, LOST: number})
+                events = item.as_events() if isinstance(item, WholeRun) else (item,)
+                ready = [self.event(storable_event(event)) for event in events]
+            except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
+                note = self._faults.note_without_text if self.redacts else self._faults.note
+                note("an event", error)
+                count("events_refused")
+            else:
+                yield from ready
 
     def event(self, event: Event) -> Event:
         """Returns the event as it may be written."""

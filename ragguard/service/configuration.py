@@ -17,7 +17,6 @@ from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.scorers.evaluation import References, ReferenceTable
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.batches import Redact
-from ragguard.service.queue import QueueBounds
 from ragguard.storage.sqlite.store import Durability
 from ragguard.telemetry.sink import Sink
 from ragguard.telemetry.values import Content
@@ -77,7 +76,7 @@ class Configuration:
         share("score_rate", self.score_rate)
         number_between("exit_timeout", self.exit_timeout, 0, math.inf, "a number of seconds, 0 or more")
         number_between("run_ttl", self.run_ttl, _SHORTEST, math.inf, "a number of seconds over 0")
-        self.bounds  # noqa: B018 - refuses a wrong policy
+        self.block_seconds  # noqa: B018 - refuses a wrong policy
         if not isinstance(self.sinks, list | tuple):
             raise InvalidInput("sinks", self.sinks, "a list of sinks")
         for sink in self.sinks:
@@ -119,14 +118,18 @@ class Configuration:
         return self.scoring.engine is None and self.otlp is not None
 
     @property
-    def bounds(self) -> QueueBounds:
-        """The bounds on the events that wait for the disk."""
+    def queue_events(self) -> int:
+        """The most events that may wait for the disk."""
+        return self.events_a_run * self.queue_size
+
+    @property
+    def block_seconds(self) -> float:
+        """The seconds for which a thread may wait before anything is dropped; a hook on an event loop never waits."""
         policy = self.on_overflow if isinstance(self.on_overflow, str) else ""
         block = _BLOCK.fullmatch(policy)
         if block is None and policy != "drop_oldest":
             raise InvalidInput("on_overflow", self.on_overflow, "'drop_oldest', 'block' or 'block(SECONDS)'")
-        seconds = 0.0 if block is None else float(block.group(1) or _BLOCK_SECONDS)
-        return QueueBounds(self.events_a_run * self.queue_size, bytes=self.queue_bytes, block=seconds)
+        return 0.0 if block is None else float(block.group(1) or _BLOCK_SECONDS)
 
     @property
     def ttl(self) -> float:

@@ -1,9 +1,10 @@
-"""Takes captured events from the hooks and writes them to the store, on one thread.
+"""Takes captured events from the hooks and writes them to the store: one bounded queue, one thread that writes.
 
-A hook puts an event into a queue and returns after a few microseconds; the writer gathers events for some milliseconds
-and commits a batch. Writes of the scorer go through the same queue, so that all writes have one order. The queue is
-bounded by count and by bytes; beyond that events are dropped and counted, and a run that lost some says so. A hook that
-is called on an event loop never waits. A batch that the disk does not take now is tried again with pauses.
+A hook puts an event into the queue and returns after a few microseconds; the writer gathers events for some
+milliseconds and commits a batch. Writes of the scorer go through the same queue, so that all writes have one order. The
+queue is bounded by count and by bytes; beyond that the oldest events are dropped and counted, and a run that lost some
+says so. A hook that is called on an event loop never waits. A batch that the disk does not take now is tried again with
+pauses.
 """
 
 from __future__ import annotations
@@ -12,19 +13,18 @@ import asyncio
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from concurrent.futures import Future
-from dataclasses import replace
-from typing import Final, Protocol, TypeVar
+from typing import TypeVar
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepEnded
 from ragguard.capture.retrievals import WholeRun
 from ragguard.errors import Closed, RagguardError, StoreError, StoreUnavailable
 from ragguard.runtime.circuit_breaker import RetrySchedule
 from ragguard.runtime.faults import NOTICES, Faults, describe
-from ragguard.service.batches import Redactor, storable_event
+from ragguard.service.batches import Redactor
 from ragguard.service.configuration import Configuration
-from ragguard.service.queue import UNMEASURED, EventQueue, QueueItem, WriterJob, size_of
+from ragguard.service.queue import EventQueue, QueueItem, WriterJob, size_of
 from ragguard.storage.sqlite.store import Store
 from ragguard.storage.sqlite.writing import EventBatch
 from ragguard.text.secret_filter import logger
@@ -44,14 +44,14 @@ BATCH = 256
 """The most events of one transaction: few enough that even large events are on the disk in a moment."""
 BATCH_BYTES = 8 * 2**20
 """The approximate number of bytes that the writer takes out of the queue for one batch."""
+UNMEASURED = 64
+"""The number of waiting events from which on new ones are measured, so that hooks measure only in a burst."""
 DISK_WAIT = 30.0
 """The most seconds that a hook waits for its step to be on the disk, with `durability="full"`."""
 PACE = 0.005
 """The most seconds that a hook on a thread waits while the queue is more than half full and the disk keeps up."""
 STUCK = 1.0
 """The seconds without work of the writer after which no hook waits for it, unless `block(SECONDS)` asks for more."""
-LOST: Final = "ragguard.events_lost"
-"""Metadata key of a run that says how many of its events were lost."""
 _RUNS_KEPT = 10_000
 """The most runs with lost events that are remembered until they end."""
 _PAUSES = RetrySchedule(first=0.1, longest=5.0)
@@ -62,25 +62,19 @@ _OUTAGE = (
 )
 
 
-class WriterListener(Protocol):
-    """The owner of a writer, which is told of its progress."""
-
-    def started(self) -> None:
-        """Reports that the writer was started; called once, by the thread that captured first."""
-        ...
-
-    def stored(self, changed: Set[str], *, ended: bool) -> None:
-        """Reports that events are stored: the ids of the open runs of which steps have ended or changed, and whether
-        runs have ended. Called on the writer's thread."""
-        ...
-
-    def tick(self) -> None:
-        """Does the owner's housekeeping; called on the writer's thread every `tick_seconds`."""
-        ...
-
-
 class Intake:
-    """Takes events from any thread; see `capture.open_runs.EventIntake`."""
+    """Takes events from any thread and, called with one, returns at once.
+
+    Args:
+        settings: The durability, the bounds of the queue, and what a hook does where it is full.
+        store: The store that is written to.
+        faults: Counts what goes wrong in the writer.
+        redactor: Changes events before they are written. None: they are written as they are.
+        started: Called once, by the thread that captured first, when the writer has started.
+        stored: Called by the writer with the ids of the open runs of which steps have ended or changed, and with
+            whether runs have ended.
+        tick: Called by the writer every `tick_seconds`, for housekeeping.
+    """
 
     def __init__(
         self,
@@ -88,14 +82,17 @@ class Intake:
         store: Store,
         *,
         faults: Faults,
-        listener: WriterListener | None = None,
         redactor: Redactor | None = None,
+        started: Callable[[], object] = lambda: None,
+        stored: Callable[[Set[str], bool], object] = lambda changed, ended: None,
+        tick: Callable[[], object] = lambda: None,
     ) -> None:
-        self._store, self._faults, self._listener = store, faults, listener
+        self._settings, self._store, self._faults = settings, store, faults
         self._redactor = redactor or Redactor(None, faults)
-        self._full, self._bounds = settings.durability == "full", settings.bounds
-        self._tick_seconds = settings.tick_seconds
-        self._queue = EventQueue(self._bounds)
+        self._started, self._stored, self._tick = started, stored, tick
+        self._full = settings.durability == "full"
+        self._block = settings.block_seconds
+        self._queue = EventQueue(settings.queue_events, settings.queue_bytes)
         self._lock = threading.RLock()
         self._thread: threading.Thread | None = None
         self.closed = False
@@ -149,11 +146,10 @@ class Intake:
         if self._full:
             try:
                 async with asyncio.timeout(DISK_WAIT):
-                    await asyncio.wrap_future(self.do(_nothing, awaits_disk=True))
+                    await asyncio.wrap_future(self.do(lambda: None, awaits_disk=True))
             except (TimeoutError, RagguardError):
                 self._unconfirmed()
-            return
-        if self._queue.crowded and self._keeps_up():
+        elif self._queue.crowded and self._keeps_up():
             await asyncio.sleep(PACE)
 
     def not_awaited(self) -> None:
@@ -165,9 +161,11 @@ class Intake:
             )
 
     def start(self) -> None:
-        """Starts the writer, if it is not running; raises Closed where Python starts no more threads."""
+        """Starts the writer, if it is not running; raises Closed after `close`, and where Python starts no threads."""
         with self._lock:
-            if self._thread is not None or self.closed:
+            if self.closed:
+                raise Closed("the service was closed; make a new RagGuard")
+            if self._thread is not None:
                 return
             thread = threading.Thread(target=self._write_all, name="ragguard-writer", daemon=True)
             try:
@@ -175,8 +173,7 @@ class Intake:
             except RuntimeError as error:
                 raise Closed("Python is ending and starts no thread any more") from error
             self._thread = thread
-        if self._listener is not None:
-            self._listener.started()
+        self._started()
 
     def do(self, work: Callable[[], T], *, wake: bool = True, awaits_disk: bool = False) -> Future[T]:
         """Calls a function on the writer's thread, after everything that was put in before; returns the future result.
@@ -186,18 +183,14 @@ class Intake:
         """
         done: Future[T] = Future()
         try:
-            if self.closed:
-                raise Closed("the service was closed; make a new RagGuard")
             self.start()
         except Closed as error:
             done.set_exception(error)
             return done
-        job = WriterJob(work, done, awaits_disk)
+        self._queue.append(WriterJob(work, done, awaits_disk))
         if wake:
             self._try_now = True
-            self._queue.hurry(job)
-        else:
-            self._queue.append(job)
+            self._queue.hurry()
         return done
 
     def is_current(self) -> bool:
@@ -211,13 +204,9 @@ class Intake:
             thread, self._last = self._thread, last
         if thread is threading.current_thread():
             return True
-        if thread is None:
-            thread = threading.Thread(target=self._guarded, args=(last,), name="ragguard-writer", daemon=True)
-            try:
-                thread.start()
-            except RuntimeError:  # Python 3.12 starts none while the process ends
-                self._guarded(last)
-                return True
+        if thread is None:  # nothing was captured
+            self._guarded(last)
+            return True
         self._queue.hurry()
         thread.join(timeout)
         return not thread.is_alive()
@@ -227,30 +216,28 @@ class Intake:
         return asyncio._get_running_loop() is None and not self.is_current()
 
     def _keeps_up(self) -> bool:
-        return time.monotonic() - self._worked < STUCK
+        return time.monotonic() - self._worked < max(STUCK, self._block)
 
     def _offer(self, event: Event | WholeRun) -> None:
-        """Puts an event into a queue in which many wait already."""
-        size, block = size_of(event), self._bounds.block
-        if self._queue.offer(event, size):
-            if self._queue.crowded and self._keeps_up() and self._may_wait():
-                self._queue.wait(lambda: not self._queue.crowded, PACE)
-            return
-        patience = min(block, self._worked + max(block, STUCK) - time.monotonic())
-        if patience > 0 and self._may_wait():
-            self._queue.wait(lambda: self._queue.fits(event, size), patience)
-        self._lose(
-            self._queue.force(event, size),
-            f"more waits for the disk than {self._bounds.items:,} events or {self._bounds.bytes:,} bytes; look at the "
-            "disk, raise queue_bytes= or queue_size=, or slow threads down with on_overflow='block(SECONDS)'",
-        )
+        """Puts an event into a queue in which many wait already; drops the oldest events where it is full."""
+        waits = self._may_wait() and self._keeps_up()
+        dropped = self._queue.offer(event, size_of(event), self._block if waits else 0.0)
+        if dropped:
+            self._lose(
+                dropped,
+                f"more waits for the disk than {self._settings.queue_events:,} events or "
+                f"{self._settings.queue_bytes:,} bytes; look at the disk, raise queue_bytes= or queue_size=, or slow "
+                "threads down with on_overflow='block(SECONDS)'",
+            )
+        elif waits and self._queue.crowded:
+            self._queue.wait(lambda: not self._queue.crowded, PACE)
 
     def _wait_for_disk(self) -> None:
         """Waits until what was captured so far is on the disk, as `durability="full"` promises a thread."""
         try:
             if self._store.outage:
                 raise StoreUnavailable(self._store.outage)
-            self.do(_nothing, awaits_disk=True).result(DISK_WAIT)
+            self.do(lambda: None, awaits_disk=True).result(DISK_WAIT)
         except (TimeoutError, RagguardError):
             self._unconfirmed()
 
@@ -287,7 +274,7 @@ class Intake:
                 self._faults.note("the writer", error)
                 for item in batch:
                     if isinstance(item, WriterJob):
-                        item.fail(StoreError(f"the writer failed: {describe(error)}"))
+                        item.end(StoreError(f"the writer failed: {describe(error)}"))
                 self._lose(batch, "the store failed")
             del batch  # frees thousands of objects here, and not while the next hook runs
             self._worked = time.monotonic()
@@ -295,58 +282,43 @@ class Intake:
 
     def _gathered(self) -> list[QueueItem]:
         """Waits for events and gathers some; returns them, or nothing where there are none yet."""
-        queue, now = self._queue, time.monotonic()
+        now = time.monotonic()
         if now >= self._next_tick:
-            self._next_tick = now + self._tick_seconds
-            if self._listener is not None:
-                self._guarded(self._listener.tick)
-        if now < self._awake_until and len(queue) < UNMEASURED:
-            queue.rest(LINGER)
-        elif not queue:
-            queue.sleep(self._next_tick - now)
-            if queue:
+            self._next_tick = now + self._settings.tick_seconds
+            self._guarded(self._tick)
+        if now < self._awake_until and len(self._queue) < UNMEASURED:
+            self._queue.wait(lambda: self._queue.hurried, LINGER)
+        elif not self._queue:
+            self._queue.sleep(self._next_tick - now)
+            if self._queue:
                 self._awake_until = time.monotonic() + AWAKE  # gathers what comes behind the first event
             return []
         self._worked = time.monotonic()
-        batch = queue.take(BATCH, BATCH_BYTES)
+        batch = self._queue.take(BATCH, BATCH_BYTES)
         if not all(isinstance(item, WriterJob) for item in batch):
             self._awake_until = self._worked + AWAKE
         return batch
 
     def _write(self, batch: Sequence[QueueItem]) -> None:
-        events: list[Event | WholeRun] = []
-        waiting: list[WriterJob[object]] = []
-        for item in batch:
-            if not isinstance(item, WriterJob):
-                events.append(item)
-            elif item.awaits_disk:
-                waiting.append(item)
-            else:
-                self._record(events, waiting)
-                events, waiting = [], []
-                item.run()
-        self._record(events, waiting)
-
-    def _record(self, events: Sequence[Event | WholeRun], waiting: Sequence[WriterJob[object]]) -> None:
-        """Writes events, then ends the jobs that wait for them."""
+        """Writes the events of a batch, then ends its jobs, for which all that was put in before is stored."""
+        events = [item for item in batch if not isinstance(item, WriterJob)]
+        jobs = [item for item in batch if isinstance(item, WriterJob)]
         if events:
             # Each event is built, made into rows and let go before the next one is built: the garbage collector would
             # visit all passages of a batch again and again.
-            changed = self._persist(self._store.prepare(self._prepared(events)), waiting)
+            rows = self._store.prepare(self._redactor.prepared(events, self._lost, self._store.count))
+            changed = self._persist(rows, [job for job in jobs if job.awaits_disk])
             if changed is None:
                 self._lose(events, "the disk took nothing until the end")
-                return
-            kinds = Counter(map(type, events))
-            whole = sum(isinstance(event, WholeRun) for event in events)
-            self._store.count("steps_captured", kinds[StepEnded] + whole)
-            if (listener := self._listener) is not None:
-                ended = bool(kinds[RunEnded] or whole)
-                self._guarded(lambda: listener.stored(changed, ended=ended))
-        for job in waiting:
-            if not job.done.done():
-                job.run()
+            else:
+                kinds = Counter(map(type, events))
+                whole = sum(isinstance(event, WholeRun) for event in events)
+                self._store.count("steps_captured", kinds[StepEnded] + whole)
+                self._guarded(lambda: self._stored(changed, bool(kinds[RunEnded] or whole)))
+        for job in jobs:
+            job.end()
 
-    def _persist(self, batch: EventBatch, waiting: Sequence[WriterJob[object]]) -> set[str] | None:
+    def _persist(self, batch: EventBatch, waiting: Sequence[WriterJob]) -> set[str] | None:
         """Writes a batch, with pauses until the disk takes it; returns what `Store.write` does, or None where the disk
         takes nothing until the end. The callers that wait for the batch hear of the first failure."""
         failures = 0
@@ -358,9 +330,9 @@ class Intake:
                 failures += 1
                 if failures == 1:
                     self._store.count("outages")
-                    _log.error(_OUTAGE, error, f"{self._bounds.bytes:,}")
+                    _log.error(_OUTAGE, error, f"{self._settings.queue_bytes:,}")
                 for job in waiting:
-                    job.fail(error)
+                    job.end(error)
                 if self.closed and not self._try_now:
                     return None
                 self._queue.wait(lambda: self._try_now, _PAUSES.wait(failures))
@@ -369,29 +341,8 @@ class Intake:
                     _log.warning("the disk takes what is captured again: what waited is written")
                 return changed
 
-    def _prepared(self, items: Iterable[Event | WholeRun]) -> Iterator[Event]:
-        """Yields the events as they may be written; one that cannot be read or redacted is left out and counted."""
-        for item in items:
-            try:
-                if isinstance(item, RunEnded) and (lost := self._lost.pop(item.run_id, 0)):
-                    item = replace(item, metadata={**item.metadata, LOST: lost})
-                events = item.as_events() if isinstance(item, WholeRun) else (item,)
-                prepared = [self._redactor.event(storable_event(event)) for event in events]
-            except BaseException as error:  # noqa: BLE001 - code of the user's may raise anything
-                if self._redactor.redacts:
-                    self._faults.note_without_text("an event", error)
-                else:
-                    self._faults.note("an event", error)
-                self._store.count("events_refused")
-                continue
-            yield from prepared
-
     def _guarded(self, work: Callable[[], object]) -> None:
         try:
             work()
         except BaseException as error:  # noqa: BLE001 - the writer goes on whatever happens
             self._faults.note("the writer", error)
-
-
-def _nothing() -> None:
-    """Does nothing: the job of a caller that waits for what it has captured."""

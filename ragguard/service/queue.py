@@ -13,7 +13,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from sys import getsizeof
 from types import NoneType
-from typing import Generic, TypeVar
+from typing import Any
 
 from ragguard.capture.events import Event, RunEnded, RunStarted, StepAmended, StepEnded
 from ragguard.capture.retrievals import Retrieval, WholeRun
@@ -81,75 +81,40 @@ def _items(value: object) -> Iterable[object]:
     return held.values() if type(held) is dict else ()
 
 
-UNMEASURED = 64
-"""The number of waiting items from which on new ones are measured, so that hooks measure only in a burst."""
-_AT_ONCE = 64
-"""The divisor of the bounds that gives how much is freed when items are dropped, so that not every hook has to drop."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueBounds:
-    """The bounds of the queue; beyond them the oldest items are dropped."""
-
-    items: int = 65_536
-    bytes: int = 64 * 2**20
-    block: float = 0.0
-    """Seconds for which a thread may wait before anything is dropped; a hook on an event loop never waits."""
-
-
-T_co = TypeVar("T_co", covariant=True)
-
-
 @dataclass(slots=True)
-class WriterJob(Generic[T_co]):
-    """A function that the writer calls in the order of the queue."""
+class WriterJob:
+    """A function that the writer calls behind what was put into the queue before."""
 
-    work: Callable[[], T_co]
-    done: Future[T_co]
+    work: Callable[[], Any]
+    done: Future[Any]
     awaits_disk: bool = False
-    """True where the function is called once what came before it is on the disk; it fails where the disk fails."""
+    """True where the job fails as soon as the disk does not take what was put in before."""
 
-    def run(self) -> None:
-        """Calls the function; its result or its error goes into the future."""
-        if self.done.set_running_or_notify_cancel():
-            try:
-                self.done.set_result(self.work())
-            except BaseException as error:  # noqa: BLE001 - whoever waits for it gets it
-                self.done.set_exception(error)
-
-    def fail(self, error: Exception) -> None:
-        """Ends the job without calling the function, unless it has ended."""
+    def end(self, error: Exception | None = None) -> None:
+        """Calls the function, unless there is an error; the result or the error goes into the future, once."""
         if not self.done.done() and self.done.set_running_or_notify_cancel():
-            self.done.set_exception(error)
+            try:
+                self.done.set_exception(error) if error else self.done.set_result(self.work())
+            except BaseException as raised:  # noqa: BLE001 - whoever waits for it gets it
+                self.done.set_exception(raised)
 
 
-QueueItem = Event | WholeRun | WriterJob[object]
-
-
-def may_drop(item: QueueItem) -> bool:
-    """Returns whether a full queue may drop the item.
-
-    The queue keeps the end of a run, which is small and ends a run that is stored already; jobs, for which a caller
-    waits; and the start of a run that goes on, without which its events would be a run of their own.
-    """
-    if type(item) is RunStarted:
-        return not item.names.resumes
-    return not isinstance(item, RunEnded | WriterJob)
+QueueItem = Event | WholeRun | WriterJob
 
 
 class EventQueue:
-    """A first-in, first-out queue of items with their sizes in bytes."""
+    """A queue of events and jobs, each with its size in bytes; 0 where that was not measured."""
 
-    def __init__(self, bounds: QueueBounds) -> None:
-        """Takes the bounds; items that may not be dropped are accepted up to a quarter of the count beyond them."""
-        self._bounds = bounds
+    def __init__(self, most: int, most_bytes: int) -> None:
+        self._most, self._most_bytes = most, most_bytes
         self._items: deque[tuple[int, QueueItem]] = deque()
         self._bytes = 0
         # Reentrant: a garbage collection may run a hook inside a hook.
         self._changed = threading.Condition(threading.RLock())
+        """Notified when items were taken out, and when the writer is woken."""
         self._asleep = False
         """True while the writer waits for the next item, which then has to notify it."""
-        self._hurried = False
+        self.hurried = False
         """True where the items are to be taken out at once."""
 
     def __len__(self) -> int:
@@ -158,33 +123,16 @@ class EventQueue:
     def append(self, item: QueueItem) -> None:
         """Adds an item, however many wait. Takes no lock unless the writer sleeps."""
         self._items.append((0, item))
-        self._wake_sleeper()
+        if self._asleep:
+            self._asleep = False  # one hook pays for it, and not all until the writer runs
+            with self._changed:
+                self._changed.notify_all()
 
-    def hurry(self, item: QueueItem | None = None) -> None:
-        """Adds an item, where one is given, and has the writer take all items now."""
+    def hurry(self) -> None:
+        """Has the writer take all items now."""
         with self._changed:
-            if item is not None:
-                self._items.append((0, item))
-            self._hurried = True
+            self.hurried = True
             self._changed.notify_all()
-
-    def offer(self, item: QueueItem, size: int) -> bool:
-        """Adds an item where the bounds allow that; returns whether they do."""
-        with self._changed:
-            if not self.fits(item, size):
-                return False
-            self._items.append((size, item))
-            self._bytes += size
-        self._wake_sleeper()
-        return True
-
-    def force(self, item: QueueItem, size: int) -> list[QueueItem]:
-        """Adds an item to a full queue; returns the items that are dropped for it, the oldest."""
-        with self._changed:
-            dropped = [] if self.fits(item, size) else self._drop_oldest(size)
-            if not self.offer(item, size):
-                dropped.append(item)
-        return dropped
 
     def wait(self, until: Callable[[], object], seconds: float) -> None:
         """Waits until a condition holds, at most for `seconds`. It is looked at when items were taken out, and when the
@@ -192,34 +140,51 @@ class EventQueue:
         with self._changed:
             self._changed.wait_for(until, seconds)
 
-    def rest(self, seconds: float) -> None:
-        """Waits until the writer is hurried, at most for `seconds`. A new item does not end the wait."""
-        self.wait(lambda: self._hurried, seconds)
-
     def sleep(self, seconds: float) -> None:
-        """Waits for an item, at most for `seconds`. Only one thread may wait."""
+        """Waits for an item, at most for `seconds`. Only the writer may wait."""
         self._asleep = True
-        self.wait(lambda: self._hurried or self._items, seconds)
+        self.wait(lambda: self.hurried or self._items, seconds)
         self._asleep = False
 
     @property
     def crowded(self) -> bool:
         """True while the queue is more than half full."""
-        return 2 * len(self._items) > self._bounds.items or 2 * self._bytes > self._bounds.bytes
+        return 2 * len(self._items) > self._most or 2 * self._bytes > self._most_bytes
 
-    def fits(self, item: QueueItem, size: int) -> bool:
-        """Returns whether the bounds allow an item."""
-        count = len(self._items)
-        if count < self._bounds.items and (self._bytes + size <= self._bounds.bytes or not count):
-            return True
-        return not may_drop(item) and count < self._bounds.items + max(1, self._bounds.items // 4)
+    def offer(self, item: QueueItem, size: int, patience: float) -> list[QueueItem]:
+        """Adds an item within the bounds: waits for room at most for `patience` seconds, then takes out the oldest
+        events, a 64th of the bounds at once, so that not every hook has to. Returns these; jobs, for which a caller
+        waits, stay."""
+        dropped: list[QueueItem] = []
+        with self._changed:
+            if patience and not self._fits(size):
+                self.wait(lambda: self._fits(size), patience)
+            if not self._fits(size):
+                jobs: list[tuple[int, QueueItem]] = []
+                most = self._most - max(1, self._most // 64)
+                most_bytes = self._most_bytes - max(size, self._most_bytes // 64)
+                while self._items and (len(self._items) > most or self._bytes > most_bytes):
+                    entry = self._items.popleft()
+                    if isinstance(entry[1], WriterJob):
+                        jobs.append(entry)
+                    else:
+                        self._bytes -= entry[0]
+                        dropped.append(entry[1])
+                self._items.extendleft(reversed(jobs))
+            self._items.append((size, item))
+            self._bytes += size
+        return dropped
+
+    def _fits(self, size: int) -> bool:
+        within = self._bytes + size <= self._most_bytes
+        return len(self._items) < self._most and (within or not self._items)
 
     def take(self, most: int, most_bytes: int) -> list[QueueItem]:
         """Takes out the next items: at most `most`, and no more once they reach `most_bytes`."""
         taken: list[QueueItem] = []
         total = 0
         with self._changed:
-            self._hurried = False
+            self.hurried = False
             while self._items and len(taken) < most and total < most_bytes:
                 size, item = self._items.popleft()
                 total += size
@@ -227,24 +192,3 @@ class EventQueue:
             self._bytes = self._bytes - total if self._items else 0
             self._changed.notify_all()
         return taken
-
-    def _wake_sleeper(self) -> None:
-        if self._asleep:
-            self._asleep = False  # one hook pays for it, and not all until the writer runs
-            with self._changed:
-                self._changed.notify_all()
-
-    def _drop_oldest(self, size: int) -> list[QueueItem]:
-        most = self._bounds.items - max(1, self._bounds.items // _AT_ONCE)
-        most_bytes = self._bounds.bytes - max(size, self._bounds.bytes // _AT_ONCE)
-        kept: list[tuple[int, QueueItem]] = []
-        dropped: list[QueueItem] = []
-        while self._items and (len(self._items) + len(kept) > most or self._bytes > most_bytes):
-            entry = self._items.popleft()
-            if may_drop(entry[1]):
-                self._bytes -= entry[0]
-                dropped.append(entry[1])
-            else:
-                kept.append(entry)
-        self._items.extendleft(reversed(kept))
-        return dropped

@@ -49,10 +49,7 @@ _CAPTURED = ("steps_captured", "runs_scored", "runs_unscored", "runs_failed")
 
 
 class Service:
-    """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state.
-
-    A service is the `WriterListener` of its intake.
-    """
+    """Runs the service of one RagGuard: takes events, has ended runs scored, and reports the state."""
 
     def __init__(self, settings: Configuration, recorder: Recorder) -> None:
         self.settings, self.recorder, self.faults = settings, recorder, Faults()
@@ -66,7 +63,10 @@ class Service:
         )
         self._scored = settings.scored
         redactor = Redactor(settings.redact, self.faults)
-        self.intake = Intake(settings, self.store, faults=self.faults, listener=self, redactor=redactor)
+        self.intake = Intake(
+            settings, self.store, faults=self.faults, redactor=redactor,
+            started=self._started, stored=self._stored, tick=self._tick,
+        )  # fmt: skip
         self.delivery = Delivery(settings, self.store, self.faults)
         self._scoring = RunScoring(
             settings,
@@ -248,21 +248,21 @@ class Service:
     def _is_own_thread(self) -> bool:
         return SCORER.is_current() or self.intake.is_current()
 
-    def started(self) -> None:
+    def _started(self) -> None:
         at_exit(self, Ending(self.flush, self.close, self.settings.exit_seconds))
         if self._scored:
             self._worker.start()
             if isinstance(self.settings.scoring.engine, str) and self.settings.scoring.scorers != ():
                 self._examining = SCORER.submit(self.pipeline.get().examine_unknown())
 
-    def stored(self, changed: Set[str], *, ended: bool) -> None:
+    def _stored(self, changed: Set[str], ended: bool) -> None:
         if changed and self.settings.live:
             self._live.note(changed)
             self._worker.wake()
         elif ended:
             self._worker.wake()
 
-    def tick(self) -> None:
+    def _tick(self) -> None:
         self.recorder.sweep()
         ttl = self.settings.ttl
         self.store.housekeep(run_ttl=ttl if ttl < math.inf else None, retention=self.settings.kept_seconds)

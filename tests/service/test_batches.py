@@ -99,7 +99,7 @@ def test_one_bad_event_takes_no_other_with_it(intake, kind):
 
 def test_a_value_that_sqlite_refuses_costs_its_event_alone(intake, monkeypatch):
     """Whatever the check of the fields lets through."""
-    monkeypatch.setattr("ragguard.service.intake.storable_event", lambda event: event)
+    monkeypatch.setattr("ragguard.service.batches.storable_event", lambda event: event)
     bad = StepEnded(replace(a_step("bad"), started_ns=object()))
     store = stored(intake, *as_events(a_run("one")), bad, *as_events(a_run("two")))
     assert store.run("one") == a_run("one")

@@ -13,7 +13,6 @@ from ragguard import RagGuard
 from ragguard.errors import InvalidInput
 from ragguard.scorers.settings import ScoringSettings
 from ragguard.service.configuration import Configuration
-from ragguard.service.queue import QueueBounds
 
 
 def test_settings_are_plain_data():
@@ -34,8 +33,8 @@ def test_settings_are_plain_data():
 
 @pytest.mark.parametrize(("policy", "seconds"), [("drop_oldest", 0.0), ("block", 1.0), ("block(2.5)", 2.5)])
 def test_the_overflow_policy_decides_how_long_a_thread_waits(policy, seconds):
-    settings = Configuration(store=None, queue_size=10, queue_bytes=99, on_overflow=policy)
-    assert settings.bounds == QueueBounds(640, 99, seconds)
+    settings = Configuration(store=None, queue_size=10, on_overflow=policy)
+    assert (settings.queue_events, settings.block_seconds) == (640, seconds)
 
 
 @pytest.mark.parametrize(
