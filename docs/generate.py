@@ -100,7 +100,10 @@ def arguments(value: Any) -> list[Argument]:
     if inspect.isclass(value) and not own_init:
         return []
     function = value.__init__ if inspect.isclass(value) else value
-    said = described(inspect.getdoc(value) or "")
+    # An argument is described where the constructor is defined: a kind of engine may inherit it.
+    bases = inspect.getmro(value) if inspect.isclass(value) else ()
+    owner = next((base for base in bases if "__init__" in vars(base)), value)
+    said = described(inspect.getdoc(owner) or "")
     node = _definition(function)
     given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
     defaults: list[ast.expr | None] = [None] * (

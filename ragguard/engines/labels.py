@@ -33,11 +33,6 @@ class LabelRequest(Request):
     def columns(self) -> frozenset[str]:
         return frozenset(self.labels)
 
-    def is_typed(self, info: EngineInfo) -> bool:
-        """Returns whether the engine answers the prompts as typed questions: those about one state in one request."""
-        typed = info.capabilities & {"decisions", "typed_questions"}
-        return bool(typed) and all(prompt.options for prompt in self.prompts)
-
     async def ask(self, engine: Engine) -> Reply:
         probs = await engine.label_probs(self.prompts, self.labels, self.mode, self.deadline, self.priority)
         for numbers in (probs.p, probs.bound, probs.stderr):
@@ -54,8 +49,9 @@ class LabelRequest(Request):
         questions, each of which is answered for its own options."""
         any_labels = False
         if info is not None:
-            first_token = (self.mode or info.mode) == "first_token" and "decisions" not in info.capabilities
-            any_labels = self.is_typed(info) or (first_token and "exact_labels" in info.capabilities)
+            first_token = (self.mode or info.mode) == "first_token" and "exact_labels" in info.capabilities
+            is_typed = all(prompt.options for prompt in self.prompts)
+            any_labels = is_typed if "decisions" in info.capabilities else first_token
         return replace(self, prompts=(), labels=() if any_labels else self.labels, deadline=None)
 
     def joined(self, others: Sequence[Request]) -> Self:

@@ -164,16 +164,14 @@ class PriceList:
         if isinstance(question, EntailQuestion):
             if not self.around_pair:  # a classifier
                 return 1, 1, 0
-            info, options = self.judge, False
+            info = self.judge
         else:
-            info, options = getattr(self, question.who), bool(question.prompt.options)
+            info = getattr(self, question.who)
         if isinstance(question, SampleQuestion):
             times = 1 if info is UNKNOWN or "n_samples" in info.capabilities else question.n
             written = question.n * (question.max_tokens + info.thinking_tokens)
         elif isinstance(question, TextQuestion):
             times, written = 1, 1
-        elif options and "typed_questions" in info.capabilities:
-            times, written = 1, 0
         else:
             times, written = info.label_requests, info.label_tokens
         together = info is UNKNOWN or "batch" in info.capabilities

@@ -31,10 +31,6 @@ _SAYS_N = re.compile(
     r"['\"`]n['\"`]|\bparameter[ =:]+n\b|\bn:|\bn(_cmpl)? (must|should|has to|cannot|may|> ?1|is not)"
     r"|multiple (choices|completions)"
 )
-_MOST_CHOICES = re.compile(
-    r"(?:<=|at most|up to|maximum(?: value)?(?: is| of)?|(?:less|smaller) than or equal to|between \d+ and)"
-    r"\D{0,12}(\d+)"
-)
 _BESIDE = frozenset({"role", "refusal", "reasoning", "reasoning_content"})
 """The texts of a message that may stand without a content."""
 
@@ -69,7 +65,7 @@ class Dialect:
             return replace(self, temperature=False)
         if "seed" in said and self.seed:
             return replace(self, seed=False)
-        if self.many and _SAYS_N.search(said):
+        if self.many and names_choices(said):
             return replace(self, many=False)
         if self.refusal is None and error.status in (400, 422):
             return Dialect(0, temperature=False, seed=False, many=False, refusal=error)
@@ -78,15 +74,9 @@ class Dialect:
         raise self.refusal or error
 
 
-def fewer_choices(asked: int, refusal: EngineRejected) -> int | None:
-    """Returns how many choices a server gives for one request, by its refusal of so many: the number that it names,
-    else half of them. None where the refusal does not name the number of choices, or one choice was asked for."""
-    said = str(refusal).lower()
-    if asked == 1 or not _SAYS_N.search(said):
-        return None
-    named = _MOST_CHOICES.search(said)
-    limit = int(named[1]) if named else asked
-    return limit if 1 <= limit < asked else asked // 2
+def names_choices(said: str) -> bool:
+    """Returns whether a server's refusal names the number of choices."""
+    return _SAYS_N.search(said.lower()) is not None
 
 
 class Token(NamedTuple):
@@ -241,10 +231,6 @@ async def collides(client: HttpClient, model: str, dialect: Dialect) -> bool:
     token = spelled(ABSTENTION, choice.first)
     start = token.text.strip(" ▁\n") if token else ""
     return bool(start) and any(word.startswith(start) for word in CONTRASTS)
-
-
-def thought(choices: Sequence[Choice]) -> bool:
-    return any(choice.thought for choice in choices)
 
 
 def listed(choice: Choice, labels: Sequence[str]) -> tuple[tuple[float, ...], tuple[bool, ...]]:

@@ -19,7 +19,6 @@ from typing import Any, TypeAlias
 
 from ragguard.engines.base import EngineInfo, Prompt, Sample
 from ragguard.engines.chat_frames import LETTERS, SWITCH_OFF
-from ragguard.engines.engine import FoundModel
 from ragguard.engines.http.chat import (
     LABEL_TOKENS,
     Choice,
@@ -28,8 +27,8 @@ from ragguard.engines.http.chat import (
     ask,
     collides,
     estimated,
-    fewer_choices,
     listed,
+    names_choices,
     spelled,
 )
 from ragguard.engines.http.http_client import HttpClient, ServedModel
@@ -41,12 +40,12 @@ from ragguard.errors import EngineProtocolError, EngineRejected
 from ragguard.records import Usage
 from ragguard.runtime.limiter import in_parallel
 
-AT_ONCE = 16
-"""The most requests of one call that are in flight."""
 ANSWERS = 20
-"""The answers that are sampled for each prompt where probabilities must be estimated, unless told otherwise."""
+"""The answers that are sampled for each prompt where probabilities must be estimated."""
 THINKING_TOKENS = 1024
 """The tokens that an answer may take beyond its own where a model thinks first and that cannot be switched off."""
+_AT_ONCE = 16
+"""The most requests of one call that are in flight."""
 _SWITCHES = (
     {"chat_template_kwargs": SWITCH_OFF},
     {"reasoning_effort": "none"},
@@ -54,9 +53,7 @@ _SWITCHES = (
 )
 
 
-async def look_at_chat(
-    client: HttpClient, served: ServedModel, notes: Sequence[str] = (), *, answers: int = ANSWERS
-) -> ChatModel:
+async def look_at_chat(client: HttpClient, served: ServedModel, notes: Sequence[str] = ()) -> ChatModel:
     """Finds out what a server takes and shows, and whether its model thinks first. `notes` are put before its own."""
     said = [*notes, *([served.note] if served.note else [])]
     dialect, choices = await accepted(client, served.id, Dialect())
@@ -71,11 +68,11 @@ async def look_at_chat(
         said.append(
             "the model thinks first, which cannot be switched off: answers are sampled, their reasoning cut off"
         )
-    ambiguous: frozenset[str] = frozenset()
+    is_ambiguous = False
     if not dialect.top:
         said.append(
-            f"the server shows no log-probabilities: shares of {answers} sampled answers stand in for them; "
-            "vLLM gives exact values"
+            f"the server shows no log-probabilities: shares of {ANSWERS} sampled answers stand in for them; vLLM "
+            "gives exact values, as does judge='systemone:URL' where the server answers typed questions"
         )
     elif not thinks:
         said.append(
@@ -86,8 +83,8 @@ async def look_at_chat(
         mass = sum(math.exp(token.logprob) for token in (spelled(x, first) for x in LETTERS) if token)
         if mass < ENOUGH_MASS:
             said.append(weak_letters(mass))
-        if await collides(client, served.id, dialect):
-            ambiguous = frozenset({ABSTENTION})
+        is_ambiguous = await collides(client, served.id, dialect)
+        if is_ambiguous:
             said.append(
                 f"{ABSTENTION} begins with the same token as a common word: its share of answers is sampled"
             )
@@ -101,11 +98,11 @@ async def look_at_chat(
     shown = bool(dialect.top) and not thinks
     thinking = THINKING_TOKENS if thinks else 0
     has = {"top_logprobs": shown, "sample_logprobs": shown, "n_samples": dialect.many, "seed": dialect.seed}
-    how = f"top{dialect.top}" if shown else f"sampled{answers}"
+    how = f"top{dialect.top}" if shown else f"sampled{ANSWERS}"
     # Servers may use one name such as "default", so the address is added to tell them apart.
     server = hashlib.sha256(repr((client.address.base, sorted(dialect.extras))).encode()).hexdigest()[:12]
     # Labels are sampled where the server shows no probabilities or their first tokens are equal.
-    is_listed = shown and not ambiguous
+    is_listed = shown and not is_ambiguous
     info = EngineInfo(
         model=served.id,
         kind="openai",
@@ -114,11 +111,11 @@ async def look_at_chat(
         capabilities=frozenset(name for name, there in has.items() if there),
         location=client.address.base,
         notes=tuple(said),
-        label_requests=1 if is_listed or dialect.many else answers,
-        label_tokens=1 if is_listed else answers * (LABEL_TOKENS + thinking),
+        label_requests=1 if is_listed or dialect.many else ANSWERS,
+        label_tokens=1 if is_listed else ANSWERS * (LABEL_TOKENS + thinking),
         thinking_tokens=thinking,
     )
-    return ChatModel(client, info, dialect, shows=shown, ambiguous=ambiguous, answers=answers)
+    return ChatModel(client, info, dialect, shown, is_ambiguous)
 
 
 @dataclass(slots=True)
@@ -130,12 +127,8 @@ class ChatModel:
     dialect: Dialect
     shows: bool
     """True where the server shows the most probable tokens of answers, and these do not begin with a thought."""
-    ambiguous: frozenset[str]
-    """Labels that share their first token with a common word; one token cannot identify them."""
-    answers: int
-    """The answers that are sampled for each prompt where probabilities must be estimated."""
-    judge: FoundModel | None = None
-    """The model that answers label questions with options, where the server answers typed questions, too."""
+    is_ambiguous: bool
+    """True where the abstention shares its first token with a common word, so that this token cannot identify it."""
     most_choices: int = sys.maxsize
     """The most choices that the server gives for one request, which shows only as it refuses more."""
 
@@ -144,8 +137,6 @@ class ChatModel:
         or its share of samples. Refuses given texts: chat completions show only what the model writes."""
         began = time.monotonic()
         if isinstance(request, LabelRequest):
-            if self.judge is not None and request.is_typed(self.info):
-                return await self.judge.answer(request)
             found, values = await self._labels(request)
         elif isinstance(request, DrawRequest):
             found = await self._answers(request)
@@ -169,27 +160,30 @@ class ChatModel:
                 f"{self.info.location} shows only the first token's probabilities, not those of a whole label: "
                 "leave `mode` out, or serve the model with vLLM"
             )
-        sampled = not self.shows or not self.ambiguous.isdisjoint(request.labels)
-        # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds. Tokens are
-        # listed beside a greedy one, as some servers show the sampled token in place of the least probable of the list.
-        drawn = DrawRequest(
+        if self.shows and not (self.is_ambiguous and ABSTENTION in request.labels):
+            # Beside a greedy token, as some servers show the sampled token in place of the least probable of the list.
+            found = await self._answers(self._drawn(request, 1, 1, 0.0), top=True)
+            rows = [listed(self._shown(choices), request.labels) for (choices, _), _ in found]
+            return found, [(p, not any(bound), "first_token", bound, None) for p, bound in rows]
+        # Samples are seeded, so that the same question has the same answer wherever the server keeps seeds.
+        found = await self._answers(self._drawn(request, ANSWERS, LABEL_TOKENS, 1.0, seed=0))
+        shares = [estimated(self._said(choices), request.labels) for (choices, _), _ in found]
+        return found, [(p, False, "sampled", None, stderr) for p, stderr in shares]
+
+    @staticmethod
+    def _drawn(
+        request: Request, n: int, tokens: int, temperature: float, seed: int | None = None
+    ) -> DrawRequest:
+        """Returns a request for answers to the prompts of another request."""
+        return DrawRequest(
             request.prompts,
-            n=self.answers if sampled else 1,
-            max_tokens=LABEL_TOKENS if sampled else 1,
-            temperature=1.0 if sampled else 0.0,
-            seed=0 if sampled else None,
+            n,
+            tokens,
+            temperature,
+            seed,
             deadline=request.deadline,
             priority=request.priority,
         )
-        found, values = await self._answers(drawn, top=not sampled), list[Value]()
-        for (choices, _), _ in found:
-            if sampled:
-                p, stderr = estimated(self._said(choices), request.labels)
-                values.append((p, False, "sampled", None, stderr))
-            else:
-                p, bound = listed(self._shown(choices), request.labels)
-                values.append((p, not any(bound), "first_token", bound, None))
-        return found, values
 
     def _shown(self, choices: Sequence[Choice]) -> Choice:
         """Returns the one choice if it lists the most probable first tokens, or is empty."""
@@ -225,26 +219,24 @@ class ChatModel:
             return self._choices(asked.about([prompt]), top)
 
         calls = [partial(asked_shorter, prompt, choices, limit) for prompt in request.prompts]
-        return in_parallel(calls, AT_ONCE)
+        return in_parallel(calls, _AT_ONCE)
 
     async def _choices(self, request: DrawRequest, top: bool) -> tuple[list[Choice], Usage]:
         """Returns `n` choices for one prompt, from as many requests as the server needs for them."""
-        while True:
-            size = min(request.n, self.most_choices) if self.dialect.many else 1
-            calls = []
-            for start in range(0, request.n, size):
-                # The seeds are as far apart as those that a server gives to its own choices.
-                seed = None if request.seed is None else request.seed + start
-                part = replace(request, n=min(size, request.n - start), seed=seed)
-                calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
-            try:
-                found = [await calls[0]()] if len(calls) == 1 else await in_parallel(calls, AT_ONCE)
-                break
-            except EngineRejected as error:
-                fewer = fewer_choices(size, error)
-                if fewer is None:
-                    raise
-                self.most_choices = min(self.most_choices, fewer)
+        size = min(request.n, self.most_choices) if self.dialect.many else 1
+        calls = []
+        for start in range(0, request.n, size):
+            # The seeds are as far apart as those that a server gives to its own choices.
+            seed = None if request.seed is None else request.seed + start
+            part = replace(request, n=min(size, request.n - start), seed=seed)
+            calls.append(partial(ask, self.client, self.info.model, self.dialect, part, top=top))
+        try:
+            found = await in_parallel(calls, _AT_ONCE)
+        except EngineRejected as error:
+            if size == 1 or not names_choices(str(error)):
+                raise
+            self.most_choices = min(self.most_choices, size // 2)
+            return await self._choices(request, top)
         choices = [choice for some, _ in found for choice in some]
         if len(choices) != request.n:
             raise EngineProtocolError(

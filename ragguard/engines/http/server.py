@@ -8,18 +8,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ragguard.engines.decision_models import find_decisions, with_decisions
 from ragguard.engines.engine import FoundModel, ModelEngine
+from ragguard.engines.http.decisions import WIRES, look_at_decisions
 from ragguard.engines.http.http_client import HttpClient, served_model
-from ragguard.engines.http.openai import ANSWERS, ChatModel, look_at_chat
+from ragguard.engines.http.openai import ChatModel, look_at_chat
 from ragguard.engines.http.vllm import look_at_vllm
 from ragguard.engines.token_model import ProfiledModel
-from ragguard.engines.typed_questions import WIRES
-from ragguard.errors import EngineRejected, InvalidInput
+from ragguard.errors import EngineRejected
 
 
 class HttpEngine(ModelEngine):
-    """An engine on the model at a URL. A kind of it overrides `look`."""
+    """An engine on the model at a URL. A kind of it overrides `look`.
+
+    Args:
+        url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
+        model: The model to ask for, where the server has several. None: the only one.
+        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
+        headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
+        timeout_s: How many seconds one HTTP request may take.
+    """
 
     def __init__(
         self,
@@ -27,8 +34,8 @@ class HttpEngine(ModelEngine):
         model: str | None = None,
         *,
         api_key: str | None = None,
-        timeout_s: float = 120.0,
         headers: Mapping[str, str] | None = None,
+        timeout_s: float = 120.0,
     ) -> None:
         super().__init__()
         self._client = HttpClient(url, api_key, timeout_s, headers)
@@ -46,10 +53,10 @@ class ServerEngine(HttpEngine):
     """The model at a URL, on any kind of server.
 
     Args:
-        url: The server's address, such as `http://localhost:8000/v1`, optionally with `#MODEL`.
-        by: How it judges: `systemone` or `decisions` (OpenAI's form or SGLang's, whichever the server speaks) by typed
-            questions, so that it reads nothing; `labels` by labels; empty: by what the server offers.
-        how: The further arguments of `OpenAIEngine` but `answers`.
+        url: The server's address.
+        by: `systemone` or `decisions` for a model that judges by typed questions in this form (`decisions`: OpenAI's
+            or SGLang's, whichever the server speaks) and reads nothing; empty for one that reads.
+        how: The further arguments of `HttpEngine`.
     """
 
     def __init__(self, url: str, *, by: str = "", **how: Any) -> None:
@@ -60,14 +67,7 @@ class ServerEngine(HttpEngine):
         """Finds out what the server serves, and how it is best asked."""
         served = await served_model(self._client, self._wanted)
         if self.only_judges:
-            judge = await find_decisions(self._client, served, WIRES[self._by])
-            if not isinstance(judge, list):
-                return judge
-            raise EngineRejected(
-                f"{self._client.address.base} does not answer typed questions in the form of {self._by}: "
-                f"{'; '.join(judge)}; give the same server without `{self._by}:`, so that it is asked for labels, if "
-                "it shows log-probabilities"
-            )
+            return await look_at_decisions(self._client, served, self._by)
         notes: tuple[str, ...] = ()
         if served.owner == "vllm":
             try:
@@ -78,20 +78,11 @@ class ServerEngine(HttpEngine):
             except EngineRejected as error:
                 notes = (f"a vLLM server that refuses what only vLLM has: {error}",)
         # Another make of server gets a branch here, by what its `/v1/models` shows.
-        chat = await look_at_chat(self._client, served, notes)
-        return chat if self._by == "labels" else await with_decisions(chat, self._client, served)
+        return await look_at_chat(self._client, served, notes)
 
 
 class VllmEngine(HttpEngine):
-    """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request.
-
-    Args:
-        url: The server's address, such as `http://host:8000/v1`, optionally with `#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        headers: More headers of each request. None: those of RAGGUARD_HEADERS alone.
-        timeout_s: How many seconds one HTTP request may take.
-    """
+    """The model that a vLLM server serves: exact label probabilities, and many prompts in one HTTP request."""
 
     async def look(self) -> ProfiledModel:
         """Finds out which model the server serves, and what it is."""
@@ -103,32 +94,8 @@ class OpenAIEngine(HttpEngine):
 
     Label probabilities come from `top_logprobs`; a server without log-probabilities is sampled instead, and the
     result says so.
-
-    Args:
-        url: The server's address, such as `https://api.openai.com/v1` or `http://localhost:11434/v1#MODEL`.
-        model: The model to ask for, where the server has several. None: the only one.
-        answers: How many answers are sampled for each prompt where probabilities must be estimated, 2 or more.
-        api_key: The key that the server wants. None: RAGGUARD_API_KEY or OPENAI_API_KEY from the environment.
-        headers: More headers of each request, such as `{"api-key": KEY}`. None: those of RAGGUARD_HEADERS alone.
-        timeout_s: How many seconds one HTTP request may take.
     """
-
-    def __init__(
-        self,
-        url: str,
-        model: str | None = None,
-        *,
-        answers: int = ANSWERS,
-        api_key: str | None = None,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float = 120.0,
-    ) -> None:
-        if answers < 2:
-            raise InvalidInput("answers", answers, "2 or more; 10 to 20 are usual")
-        super().__init__(url, model, api_key=api_key, timeout_s=timeout_s, headers=headers)
-        self._answers = answers
 
     async def look(self) -> ChatModel:
         """Finds out what the server takes and shows, and whether its model thinks first."""
-        served = await served_model(self._client, self._wanted)
-        return await look_at_chat(self._client, served, answers=self._answers)
+        return await look_at_chat(self._client, await served_model(self._client, self._wanted))

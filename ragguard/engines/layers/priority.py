@@ -15,7 +15,6 @@ from functools import partial
 
 from ragguard.engines.base import Engine, EngineInfo, Prompt
 from ragguard.engines.engine import Layer, send_to
-from ragguard.engines.labels import LabelRequest
 from ragguard.engines.layers.retry import failure_since
 from ragguard.engines.requests import DrawRequest, Reply, Request, Value
 from ragguard.errors import EngineOverloaded, EngineTimeout, InvalidInput
@@ -87,7 +86,7 @@ class Priority(Layer):
 
     def _fitting(self, request: Request, info: EngineInfo) -> int:
         """Returns how many of the request's prompts go out as one: one where the engine takes no more."""
-        if not (info.capabilities & {"batch", "decisions"} or _is_typed(request, info)):
+        if not info.capabilities & {"batch", "decisions"}:
             return min(1, len(request.prompts))
         share, work = self._window.share, 0
         for at, prompt in enumerate(request.prompts):
@@ -147,13 +146,8 @@ def _leave(place: Place, _: object) -> None:
     place.leave()
 
 
-def _is_typed(request: Request, info: EngineInfo) -> bool:
-    return isinstance(request, LabelRequest) and request.is_typed(info)
-
-
 def _work(request: Request, prompt: Prompt, info: EngineInfo) -> int:
     """Returns the work that one prompt is, in tokens to write."""
     thinking = info.thinking_tokens * (request.n if isinstance(request, DrawRequest) else 0)
-    of_labels = 1 if _is_typed(request, info) else info.label_tokens
-    written = of_labels if request.columns else request.output_tokens + thinking
+    written = info.label_tokens if request.columns else request.output_tokens + thinking
     return written + prompt.size // _BYTES_PER_WORK

@@ -16,15 +16,15 @@ from ragguard.cli.app import app
 from ragguard.engines.base import Message, Prompt, Span
 from ragguard.engines.http.chat import named
 from ragguard.engines.http.server import OpenAIEngine
-from ragguard.errors import EngineProtocolError, EngineRejected, InvalidInput
+from ragguard.errors import EngineProtocolError, EngineRejected
 
 LABELS = ("NO-RESPONSE", "A", "B")
 
 
-async def asked(model: FakeModel, labels=LABELS, **settings):
+async def asked(model: FakeModel, labels=LABELS):
     """(info, probabilities, requests of that call)."""
     async with MisbehavingServer(model.handle) as server:
-        engine = OpenAIEngine(server.url, **settings)
+        engine = OpenAIEngine(server.url)
         info = await engine.info()
         server.requests.clear()
         probs = await engine.label_probs(["Who?"], labels)
@@ -69,14 +69,14 @@ async def test_empty_reply_gives_the_labels_no_mass_and_a_reply_without_tokens_i
 
 @pytest.mark.parametrize("model", [FakeModel(face="openai", top=0), FakeModel(face="openai", shown=0)])
 async def test_without_log_probabilities_answers_are_sampled(model):
-    info, probs, requests = await asked(model, answers=60)
+    info, probs, requests = await asked(model)
     assert (probs.mode, probs.exact) == ("sampled", False)
-    assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.2)
+    assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.3)
     assert (probs.stderr > 0).all()
-    assert (probs.stderr < 0.1).all()
-    assert any("60 sampled answers" in note for note in info.notes)
-    assert requests[0].json["n"] == 60
-    again = await asked(model, answers=60)
+    assert (probs.stderr < 0.12).all()
+    assert any("20 sampled answers" in note for note in info.notes)
+    assert requests[0].json["n"] == 20
+    again = await asked(model)
     assert np.array_equal(again[1].p, probs.p)
 
 
@@ -98,10 +98,10 @@ async def test_server_of_one_answer_a_request_gets_one_request_a_sample(many):
     [
         ("n_cmpl cannot be greater than the number of slots, please increase -np", [10, 5, 2, 2, 2, 2, 2]),
         (
-            "Invalid 'n': integer above maximum value. Expected a value <= 4, but got {n} instead.",
-            [10, 4, 4, 2],
+            "Invalid 'n': integer above maximum value. Expected a value <= 5, but got {n} instead.",
+            [10, 5, 5],
         ),
-        ([{"loc": ["body", "n"], "msg": "Input should be less than or equal to 3"}], [10, 3, 3, 3, 1]),
+        ([{"loc": ["body", "n"], "msg": "Input should be less than or equal to 2"}], [10, 5, 2, 2, 2, 2, 2]),
     ],
 )
 async def test_server_that_refuses_many_choices_is_asked_for_as_many_as_it_gives(refusal, sizes):
@@ -109,7 +109,7 @@ async def test_server_that_refuses_many_choices_is_asked_for_as_many_as_it_gives
 
     def handle(request):
         n = request.json.get("n", 1) if request.path.endswith("completions") else 1
-        if n > max(size for size in sizes if size < 5):
+        if n > min(sizes[:3]):
             said = refusal.format(n=n) if isinstance(refusal, str) else refusal
             return Reply({"detail": said} if isinstance(said, list) else {"error": {"message": said}}, 400)
         return model.handle(request)
@@ -120,10 +120,10 @@ async def test_server_that_refuses_many_choices_is_asked_for_as_many_as_it_gives
         samples = await engine.sample(["Who?"], n=10, max_tokens=6, seed=3)
         assert len(samples[0]) == 10
         assert [request.json.get("n", 1) for request in server.requests] == sizes
-        assert samples.usage.requests == len([size for size in sizes if size < 5])
+        assert samples.usage.requests == len([size for size in sizes if size == min(sizes)])
         server.requests.clear()
         await engine.sample(["And who?"], n=10, max_tokens=6)
-        assert max(request.json.get("n", 1) for request in server.requests) < 5, "the limit is kept"
+        assert max(request.json.get("n", 1) for request in server.requests) == min(sizes), "the limit is kept"
 
 
 async def test_refusal_of_few_choices_that_names_something_else_is_told():
@@ -160,7 +160,7 @@ async def test_thinking_is_switched_off_where_that_works():
 @pytest.mark.parametrize("in_field", [True, False])
 async def test_a_thought_that_cannot_be_switched_off_is_cut_off(in_field):
     model = FakeModel(face="openai", thinks="always", reasoning_field=in_field)
-    info, probs, requests = await asked(model, answers=40)
+    info, probs, requests = await asked(model)
     assert probs.mode == "sampled"
     assert np.allclose(probs.p, [[0.09, 0.6, 0.2]], atol=0.25)
     assert requests[0].json["max_tokens"] > 1000
@@ -182,7 +182,7 @@ async def test_a_thought_without_end_is_no_answer(monkeypatch):
 
 async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_not():
     model = FakeModel(face="openai", collides=True)
-    info, probs, _ = await asked(model, answers=60)
+    info, probs, _ = await asked(model)
     assert any("NO-RESPONSE" in note for note in info.notes)
     assert probs.mode == "sampled"
     assert abs(probs.p[0, 0] - 0.09) < 4 * probs.stderr[0, 0]
@@ -192,11 +192,9 @@ async def test_an_abstention_that_begins_like_a_word_is_sampled_and_the_rest_is_
 
 
 async def test_sequence_mode_without_whole_label_probabilities_is_refused():
-    async with engine_on(FakeModel(face="openai").handle, OpenAIEngine) as (server, engine):
+    async with engine_on(FakeModel(face="openai").handle, OpenAIEngine) as (_, engine):
         with pytest.raises(EngineRejected, match="vLLM"):
             await engine.label_probs(["Who?"], LABELS, mode="sequence")
-        with pytest.raises(InvalidInput, match="answers"):
-            OpenAIEngine(server.url, answers=1)
 
 
 @pytest.mark.parametrize("context", [4096, 700])
@@ -262,4 +260,4 @@ def test_hop_gets_utility_and_belief(provider):
     assert {"utility", "p_abstain", "p_relevant", "delta_seper"} <= names
     wanted = [sent.json.get("n", 1) for sent in asked if sent.path.endswith("/chat/completions")]
     # A limit is learnt from the first refusal: only what is in flight at that moment is refused as well.
-    assert sum(n > found.most_choices for n in wanted) <= 8
+    assert sum(n > found.most_choices for n in wanted) <= 16

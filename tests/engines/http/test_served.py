@@ -73,7 +73,7 @@ async def test_refused_key_or_busy_server_is_no_missing_list(status):
 @pytest.mark.parametrize("limit_name", ["max_tokens", "max_completion_tokens"])
 async def test_refusal_that_names_nothing_is_answered_by_the_smallest_body_and_said(limit_name):
     handle = chat(refusal={"model", "messages", limit_name})
-    async with MisbehavingServer(handle) as server, aclosing(OpenAIEngine(server.url, answers=40)) as engine:
+    async with MisbehavingServer(handle) as server, aclosing(OpenAIEngine(server.url)) as engine:
         info = await engine.info()
         assert any("Something is not right" in note and "without log-prob" in note for note in info.notes)
         probs = await engine.label_probs(["Who?"], LABELS)

@@ -1,0 +1,299 @@
+"""Decision servers: models that answer typed questions about a text (the state) with a probability for each option.
+
+They judge and do not read: they write no text. Turns prompts with labels into states and questions, these into the JSON
+of System One, of OpenAI's decisions API or of SGLang's, and the server's answers into label probabilities.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
+
+from ragguard.engines.base import EngineInfo, Prompt, Span, as_prompt
+from ragguard.engines.http.http_client import HttpClient, ServedModel
+from ragguard.engines.http.replies import optional, unexpected, usage_of
+from ragguard.engines.labels import LabelRequest
+from ragguard.engines.requests import Reply, Request, Value
+from ragguard.engines.truncation import asked_shorter
+from ragguard.errors import EngineOverloaded, EngineProtocolError, EngineRejected, UnfitText
+from ragguard.records import Usage
+from ragguard.runtime.limiter import in_parallel
+
+FORM = 1
+"""The version of how label questions become typed ones; part of the fingerprint."""
+PLAIN = "Which of the options is the reply that the text asks for?"
+"""The instructions that are sent when a prompt has no system message to take them from."""
+_AT_ONCE = 16
+"""The most requests of one call that are in flight."""
+_MOST_QUESTIONS = 64
+"""The most questions of one request: vLLM's limit, the lowest of the servers known."""
+_MASS = ("label_mass", "x_label_mass", "option_mass")
+_ROUNDING = 0.02
+"""How far the sum of a question's probabilities may be from 1, since some servers round them."""
+_EXACTLY = 1e-9
+"""The distance from 1 up to which a sum is 1: no model puts so little on all else, so that no mass was told."""
+_REFUSED = re.compile(r"refus|declin|content[_ ]policy|safety|moderation", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class TypedQuestion:
+    """A question with its options. Levels of a score are options too, the lowest first."""
+
+    instructions: str
+    labels: tuple[str, ...]
+    criteria: tuple[str, ...]
+    """The meaning of each label in words; empty if that is not known."""
+
+    @property
+    def kind(self) -> str:
+        """The type: `score` if the labels are two to ten whole numbers in rising order, else `choice`."""
+        numbers = [int(label) for label in self.labels if label.isdecimal()]
+        is_score = 2 <= len(numbers) == len(self.labels) <= 10 and numbers == sorted(numbers)
+        return "score" if is_score else "choice"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The options as they are sent: for a score the meaning of each level, else the labels."""
+        return self.criteria if self.kind == "score" and self.criteria else self.labels
+
+    @property
+    def id(self) -> str:
+        """A name made from the question's content alone: some servers show it to their model, so it must not vary."""
+        return "q" + hashlib.sha256(repr(self).encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+    def options(self, label: str, meaning: str) -> list[dict[str, str]]:
+        """Returns the options of a choice as objects, under the names that a form has for a label and its meaning."""
+        meanings = self.criteria or ("",) * len(self.labels)
+        pairs = zip(self.labels, meanings, strict=True)
+        return [{label: name} | ({meaning: said} if said else {}) for name, said in pairs]
+
+
+def typed(prompt: Prompt, labels: tuple[str, ...]) -> tuple[Prompt, TypedQuestion]:
+    """Splits a prompt into the state and the question about it.
+
+    The system message becomes the question's instructions, the other messages the state. The options are the prompt's
+    own if it has any, else the labels.
+    """
+    instructions, state = PLAIN, replace(prompt, options=(), text="")
+    if prompt.messages[0].role == "system" and len(prompt.messages) > 1:
+        instructions = prompt.messages[0].content
+        spans = tuple(Span(at - 1, start, end) for at, start, end in prompt.cuttable if at)
+        state = Prompt(prompt.messages[1:], spans)
+    if prompt.options:
+        names, criteria = zip(*prompt.options, strict=True)
+        return state, TypedQuestion(instructions, names, criteria)
+    return state, TypedQuestion(instructions, labels, ())
+
+
+def _text(state: Prompt) -> str:
+    """Returns a state as one text: the message if there is only one, else all messages with their roles."""
+    if len(state.messages) == 1:
+        return state.messages[0].content
+    return "\n\n".join(f"{message.role}: {message.content}" for message in state.messages)
+
+
+Questions: TypeAlias = Sequence[TypedQuestion]
+
+
+def _system_one(model: str, state: str, questions: Questions) -> dict[str, Any]:
+    asked = {}
+    for one in questions:
+        if one.kind == "score":
+            criteria: object = list(one.names)
+        else:
+            criteria = {option["label"]: option.get("is") for option in one.options("label", "is")}
+        asked[one.id] = {"type": one.kind, "instructions": one.instructions, "criteria": criteria}
+    return {"model": model, "state": state, "questions": asked}
+
+
+def _openai(model: str, state: str, questions: Questions) -> dict[str, Any]:
+    def options(one: TypedQuestion) -> dict[str, Any]:
+        if one.kind == "score":
+            return {"levels": [{"label": name} for name in one.names]}
+        return {"choices": one.options("value", "description")}
+
+    asked = [
+        {"name": one.id, "type": one.kind, "instructions": one.instructions, **options(one)}
+        for one in questions
+    ]
+    return {"model": model, "input": state, "questions": asked}
+
+
+def _sglang(model: str, state: str, questions: Questions) -> dict[str, Any]:
+    """Returns a body in SGLang's form, which has no field `model` since such a server serves only one."""
+
+    def options(one: TypedQuestion) -> dict[str, Any]:
+        if one.kind == "score":
+            return {"levels": list(one.names)}
+        return {"options": one.options("name", "description")}
+
+    asked = [
+        {"id": one.id, "type": one.kind, "question": one.instructions, **options(one)} for one in questions
+    ]
+    return {"input": state, "questions": asked}
+
+
+class Wire(NamedTuple):
+    """A form of decision servers: where a request goes, and what it holds."""
+
+    name: str
+    path: str
+    body: Callable[[str, str, Questions], dict[str, Any]]
+    """Builds the body of a request from the model's name, the text of the state, and the questions."""
+
+
+WIRES: Mapping[str, tuple[Wire, ...]] = {
+    "systemone": (Wire("systemone", "/systemone", _system_one),),
+    "decisions": (Wire("openai", "/decisions", _openai), Wire("sglang", "/decisions", _sglang)),
+}
+"""The forms that are tried, in this order, for an address with the scheme `systemone:` or `decisions:`."""
+
+
+def _read(reply: Any, questions: Questions, url: str) -> list[tuple[float, ...]]:
+    """Returns the probabilities of each question's labels. Raises EngineProtocolError for a reply without answers."""
+    given = optional(reply, object, "answers")
+    if isinstance(given, list):
+        given = {optional(one, str, "name"): one for one in given}
+    if not isinstance(given, Mapping):
+        raise unexpected(url, "a reply with `answers`", reply)
+    diagnostics = optional(reply, Mapping, "diagnostics") or {}
+    return [_answer(one, given.get(one.id), diagnostics.get(one.id), url) for one in questions]
+
+
+def _answer(question: TypedQuestion, found: Any, diagnostics: Any, url: str) -> tuple[float, ...]:
+    """Returns the probabilities of a question's labels. Their sum is the label mass: the model's probability of any
+    label at all, 1 where the server does not tell it.
+
+    Raises UnfitText if the server declined to answer, EngineProtocolError without one probability for each option.
+    """
+    brief = f"{url}: the answer to the question {question.instructions[:60]!r}"
+    if found is None or optional(found, str, "type") == "refusal":
+        raise UnfitText(f"{brief} was declined by the server; the others are not affected")
+    given = optional(found, object, "probabilities")
+    row = _row(question, given)
+    told = [optional(held, object, name) for held in (diagnostics, found) for name in _MASS]
+    mass = next((one for one in told if isinstance(one, int | float)), 1.0)
+    whole = sum(row)
+    # Said this way round, since no comparison holds of a NaN.
+    fits = row and min(row) >= -_ROUNDING and abs(whole - 1) <= _ROUNDING and 0 <= mass <= 1 + _ROUNDING
+    if not fits:
+        raise EngineProtocolError(
+            f"{brief} should be one probability for each of {', '.join(question.names)}, which add up to 1, and a "
+            f"label mass from 0 to 1; the server gave {str(given)[:120]} with a label mass of {mass:.3g}"
+        )
+    return tuple(min(1.0, mass) * max(0.0, p) / whole for p in row)
+
+
+def _row(question: TypedQuestion, given: Any) -> list[float]:
+    """Returns the probabilities in the order of the labels; none if they are not one number for each option.
+
+    A server names an option by its label, and a level by its text or its number from 0.
+    """
+    if isinstance(given, list):
+        labels = [optional(one, str, "label") or optional(one, str, "value") for one in given]
+        given = dict(zip(labels, [optional(one, object, "probability") for one in given], strict=True))
+    by_name = {str(name): p for name, p in given.items()} if isinstance(given, Mapping) else {}
+    for names in (question.names, tuple(map(str, range(len(question.names))))):
+        if by_name.keys() == set(names):
+            row = [by_name[name] for name in names]
+            return row if all(isinstance(p, int | float) for p in row) else []
+    return []
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionModel:
+    """A `FoundModel`: turns label requests into typed questions, those about one state together."""
+
+    client: HttpClient
+    wire: Wire
+    info: EngineInfo
+
+    async def answer(self, request: Request) -> Reply:
+        """Answers with the probability of each label; of a typed question, of its own labels, and 0 for the others.
+        Refuses all else: nothing is written, and only options have probabilities."""
+        if not isinstance(request, LabelRequest) or len(request.labels) == 1:
+            raise EngineRejected(
+                f"{self.info.model} at {self.info.location} answers typed questions and neither writes nor abstains, "
+                "and cannot tell how probable a given text is: give it as `judge=`, and a model that reads as the "
+                "engine"
+            )
+        began = time.monotonic()
+        states: dict[Prompt, dict[TypedQuestion, list[int]]] = {}
+        for row, prompt in enumerate(request.prompts):
+            state, question = typed(prompt, request.labels)
+            states.setdefault(state, {}).setdefault(question, []).append(row)
+        calls = [
+            (state, dict(list(rows.items())[first : first + _MOST_QUESTIONS]))
+            for state, rows in states.items()
+            for first in range(0, len(rows), _MOST_QUESTIONS)
+        ]
+        replies = await in_parallel(
+            [
+                partial(asked_shorter, state, partial(self.decide, [*rows], request.deadline), 1)
+                for state, rows in calls
+            ],
+            _AT_ONCE,
+        )
+        usage, values = Usage(), dict[int, Value]()
+        for (_, rows), ((answers, spent), cut) in zip(calls, replies, strict=True):
+            usage += spent
+            for (question, places), answer in zip(rows.items(), answers, strict=True):
+                p_of = dict(zip(question.labels, answer, strict=True))
+                p = tuple(p_of.get(label, 0.0) for label in request.labels)
+                values.update(dict.fromkeys(places, (p, True, "first_token", None, None, cut)))
+        usage = replace(usage, prompts=len(request.prompts), seconds=time.monotonic() - began)
+        return Reply([values[row] for row in range(len(request.prompts))], usage)
+
+    async def decide(
+        self, questions: Questions, deadline: float | None, state: Prompt
+    ) -> tuple[list[tuple[float, ...]], Usage]:
+        """Returns the probabilities of each question's labels, and the cost."""
+        body = self.wire.body(self.info.model, _text(state), questions)
+        try:
+            reply = await self.client.post(self.wire.path, body, deadline=deadline)
+        except EngineRejected as error:
+            if error.status == 400 and _REFUSED.search(str(error)):
+                raise UnfitText(f"the server declined to judge a text: {error}") from error
+            raise
+        url = f"POST {self.client.address.base}{self.wire.path}"
+        return _read(reply, questions, url), usage_of(reply, len(questions))
+
+
+async def look_at_decisions(client: HttpClient, served: ServedModel, scheme: str) -> DecisionModel:
+    """Asks one question in each form of a scheme until the server answers.
+
+    Raises EngineRejected, with what the server said to each form, where it answers in none.
+    """
+    base, faults = client.address.base, list[str]()
+    server = hashlib.sha256(base.encode()).hexdigest()[:12]
+    trial = TypedQuestion("Does the text name a town?", ("yes", "no"), ("it names one", "it names none"))
+    for wire in WIRES[scheme]:
+        info = EngineInfo(
+            model=served.id,
+            kind="decisions",
+            fingerprint=f"decisions/{wire.name}/{served.id}/{server}/{FORM}",
+            prompts="decisions",
+            capabilities=frozenset({"exact_labels", "decisions"}),
+            location=base,
+            notes=(served.note,) if served.note else (),
+        )
+        found = DecisionModel(client, wire, info)
+        try:
+            (answer,), _ = await found.decide([trial], None, as_prompt("Oslo is a town."))
+        except (EngineRejected, EngineOverloaded) as error:
+            if error.status not in (400, 404, 405, 415, 422, 501):
+                raise
+            faults.append(str(error))
+            continue
+        if sum(answer) < 1 - _EXACTLY:
+            info = replace(info, capabilities=info.capabilities | {"label_mass"})
+        return replace(found, info=info)
+    raise EngineRejected(
+        f"{base} does not answer typed questions in the form of {scheme}: {'; '.join(faults)}; give the same server "
+        f"without `{scheme}:`, so that it is asked for labels, if it shows log-probabilities"
+    )
