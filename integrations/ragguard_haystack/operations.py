@@ -16,8 +16,7 @@ from ragguard.capture.decisions import Verdict
 from ragguard.capture.declarations import DeclaredTools
 from ragguard.capture.events import Branch
 from ragguard.capture.handle import status_of
-from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, tool_ended
-from ragguard.capture.plain_steps import guard_decided
+from ragguard.capture.pipeline_run import PipelineRun, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passage

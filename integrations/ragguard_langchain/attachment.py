@@ -30,7 +30,8 @@ from typing import Any
 from langchain_core.callbacks import BaseCallbackManager, CallbackManager, Callbacks
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
-from ragguard.capture.plain_steps import TOOL_CALL, CurrentCall, frameworks
+from ragguard.capture.pipeline_run import TOOL_CALL
+from ragguard.capture.plain_steps import CurrentCall, frameworks
 from ragguard_langchain.call_tree import CallTree
 from ragguard_langchain.open_calls import OpenCall, VerdictReport
 
@@ -116,7 +117,7 @@ def _call(tree: CallTree, open_call: OpenCall, metadata: Mapping[str, Any]) -> C
     if open_call.tool_call is not None and open_call.tool_call.call_id:
         about[TOOL_CALL] = open_call.tool_call.call_id
     return CurrentCall(
-        tree.recorder, open_call.run.id, open_call.tool, open_call.turn, within=open_call.step_id, metadata=about,
+        tree.recorder, open_call.run.id, open_call.tool, open_call.turn, within=open_call.step_id, about=about,
         names=open_call.run.names, begin=open_call.run.retrieves, ended=open_call.note_step,
     )  # fmt: skip
 

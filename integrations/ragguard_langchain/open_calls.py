@@ -16,8 +16,7 @@ from uuid import UUID, uuid4
 
 from ragguard.capture.decisions import Verdict, joined
 from ragguard.capture.events import TurnKey
-from ragguard.capture.pipeline_run import ToolEnd, ToolResult, tool_ended
-from ragguard.capture.plain_steps import TOOL_CALL, guard_decided
+from ragguard.capture.pipeline_run import TOOL_CALL, ToolEnd, ToolResult, guard_decided, tool_ended
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.splitters import Splitter
 from ragguard.records import Decision, Passage, TraceContext

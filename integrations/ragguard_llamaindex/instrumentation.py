@@ -120,7 +120,7 @@ def current_call() -> CurrentCall | None:
         if call is not None and call.kind is not Kind.IGNORED:
             return CurrentCall(
                 handler.spans.recorder, call.run.id, call.tool, call.turn, within=call.step_id, names=call.run.names,
-                metadata=about(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
+                about=about(call), begin=partial(_begin, handler.spans, call), ended=partial(_ended, call),
             )  # fmt: skip
     return None
 

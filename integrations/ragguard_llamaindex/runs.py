@@ -26,8 +26,15 @@ from llama_index_instrumentation import get_dispatcher
 
 from ragguard.capture.declarations import CaptureOptions, located, warn_of_unknown
 from ragguard.capture.enclosing import context_of
-from ragguard.capture.pipeline_run import NAME, REFERENCES, RUN_KEYS, ToolEnd, ToolResult, tool_ended
-from ragguard.capture.plain_steps import guard_decided
+from ragguard.capture.pipeline_run import (
+    NAME,
+    REFERENCES,
+    RUN_KEYS,
+    ToolEnd,
+    ToolResult,
+    guard_decided,
+    tool_ended,
+)
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.retrievals import Unpack
 from ragguard.capture.snapshot import passages_of, text_of

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from ragguard.capture.anywhere import FrameworkRun, current_run
+from ragguard.capture.anywhere import current_run
 from ragguard.capture.enclosing import is_paused, paused
-from ragguard.capture.handle import RunHandle
 from ragguard.capture.open_runs import BUDGET_MS
+from ragguard.capture.plain_steps import CurrentCall
 from ragguard.errors import AdviceError, InvalidInput
 from ragguard.records import Advice
 from ragguard.runtime.arguments import milliseconds, whole_number
@@ -91,7 +91,7 @@ class LoopAdviser:
         except Exception as error:  # noqa: BLE001 - advice must never be the reason that an agent fails
             return _without(error)
 
-    def _asked(self, hops: int) -> RunHandle | FrameworkRun | HopAdvice:
+    def _asked(self, hops: int) -> CurrentCall | HopAdvice:
         """Returns the run that is asked about, or what to do where none is: before the first hop, once all hops are
         made, and outside of any run, which is said once."""
         if hops >= self.max_hops:

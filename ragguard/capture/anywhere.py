@@ -20,9 +20,8 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from ragguard.capture.decisions import Verdict
 from ragguard.capture.enclosing import EnclosingStep, enclosing_step, is_paused
-from ragguard.capture.handle import RunHandle, innermost, status_of
-from ragguard.capture.open_runs import CapturedRun
-from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
+from ragguard.capture.handle import innermost, status_of
+from ragguard.capture.plain_steps import CurrentCall, framework_call
 from ragguard.capture.shapes import documents_in
 from ragguard.capture.snapshot import text_of, top_k_in
 from ragguard.errors import InvalidInput
@@ -37,49 +36,21 @@ _NO_RUN = (
 )
 
 
-class FrameworkRun(CodeInRun):
-    """The run of a framework's call, seen from the code inside of it. The framework begins and ends it."""
-
-    def __init__(self, call: CurrentCall) -> None:
-        self._call = call
-
-    @property
-    def call(self) -> CurrentCall:
-        """The framework's call at work."""
-        return self._call
-
-    @property
-    def id(self) -> str:
-        """The run's id."""
-        return self._call.run_id
-
-    def answered(self, answer: object) -> None:
-        """Records what the pipeline answered, in place of what the framework returns."""
-        self._call.begin("")
-        self._call.recorder.run_answered(self._call.run_id, text_of(answer)[0] or None)
-
-    def _asked_about(self) -> tuple[CapturedRun, bool]:
-        return CapturedRun(self.id), self._call.recorder.sampling.takes(self.id, self._call.names)
-
-
 def current_call() -> CurrentCall | None:
     """Returns the call at work: a call of a framework that belongs to a run, or the code inside `with rg.run(...)`;
     None outside of both, and in a pause."""
     if is_paused():
         return None
     handle, call = innermost(), framework_call()
-    if handle is None or (call is not None and call.run_id == handle.id):
-        return call  # a framework's call inside the handle's run knows more: its tool, its turn
-    return handle.call
+    # A framework's call inside the handle's run knows more: its tool, its turn.
+    return call if handle is None or (call is not None and call.id == handle.id) else handle
 
 
-def current_run() -> RunHandle | FrameworkRun | None:
+def current_run() -> CurrentCall | None:
     """Returns the run that the calling code is inside of; None outside of any run, and in a pause of capture."""
     call = current_call()
-    if call is None:
-        return None
-    handle = innermost(call.recorder)
-    return handle if handle is not None and handle.id == call.run_id else FrameworkRun(call)
+    handle = None if call is None else innermost(call.recorder)
+    return handle if handle is not None and call is not None and handle.id == call.id else call
 
 
 def retrieved(query: str, documents: object, **more: Any) -> str:
@@ -98,7 +69,7 @@ def retrieved(query: str, documents: object, **more: Any) -> str:
     if call is None:
         warn_outside()
         return ""
-    return call.record(query, documents, **more)
+    return call.retrieved(query, documents, **more)
 
 
 def decided(verdict: Verdict) -> None:
@@ -166,11 +137,9 @@ def _decorated(
             function,
             "one that returns its documents; in a generator call ragguard.retrieved(...) itself",
         )
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # Python knows none of it
-        signature = None
-    if query != _QUERY and signature is not None and not _takes(signature, query):
+    signature = inspect.signature(function)
+    takes_any = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in signature.parameters.values())
+    if query != _QUERY and query not in signature.parameters and not takes_any:
         raise InvalidInput("query", query, f"the name of an argument of {name or 'the function'}")
 
     @contextmanager
@@ -189,7 +158,7 @@ def _decorated(
         text = str(getattr(words, "query_str", None) or text_of(words)[0])
         top_k = next((given[one] for one in _TOP_K if one in given), None) if k is None else None
         step_id = call.start(text, tool, name=name, top_k=top_k_in(top_k))
-        token = enclosing_step.set(EnclosingStep(call.recorder, call.run_id, step_id))
+        token = enclosing_step.set(EnclosingStep(call.recorder, call.id, step_id))
         try:
             yield found
         except BaseException as error:
@@ -212,18 +181,10 @@ def _decorated(
     return functools.wraps(function)(coroutine if inspect.iscoroutinefunction(function) else plain)
 
 
-def _takes(signature: inspect.Signature, name: str) -> bool:
-    """True if the function accepts an argument of this name, by itself or as `**kwargs`."""
-    parameters = signature.parameters
-    return name in parameters or any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
-
-
 def _arguments(
-    signature: inspect.Signature | None, args: tuple[Any, ...], kwargs: dict[str, Any]
+    signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Mapping[str, Any]:
-    """Returns a call's arguments by name, with defaults filled in; without a signature only the named ones."""
-    if signature is None:
-        return kwargs
+    """Returns a call's arguments by name, with defaults filled in."""
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError:  # the call itself will raise the error

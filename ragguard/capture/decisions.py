@@ -56,22 +56,6 @@ def about(verdict: Verdict, candidates: Sequence[Passage], *, alone: bool = True
     )
 
 
-def is_about_passages(decision: object) -> bool:
-    """Returns False for what no guard has decided: an application may hand over anything in place of a decision."""
-    return (
-        type(decision) is Decision
-        and all(type(part) is list for part in (decision.kept, decision.dropped, decision.would_drop))
-        and all(type(one) is Dropped for one in (*decision.dropped, *decision.would_drop))
-        and all(
-            type(passage) is Passage and type(passage.text) is str
-            for passage in (
-                *decision.kept,
-                *(one.passage for one in (*decision.dropped, *decision.would_drop)),
-            )
-        )
-    )
-
-
 def merged(first: Decision | None, second: Decision) -> Decision:
     """Returns the decisions of two guards, one after the other, as one decision about the same candidates."""
     if first is None:

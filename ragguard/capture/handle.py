@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from ragguard.capture.events import RunNames, StepAmended, StepEnded
 from ragguard.capture.open_runs import CapturedRun
-from ragguard.capture.plain_steps import CodeInRun, CurrentCall, framework_call
+from ragguard.capture.plain_steps import CurrentCall, framework_call
 from ragguard.capture.recorder import Recorder
 from ragguard.capture.snapshot import answer_of, metadata_of, passages_of, text_in, text_of
 from ragguard.errors import AdviceError, Closed, InvalidInput, WrongEventLoop
@@ -30,7 +30,7 @@ current_handle: ContextVar[RunHandle | None] = ContextVar("ragguard_run", defaul
 """The latest `with rg.run(...)` around the code at hand; it may be closed."""
 
 
-class RunHandle(CodeInRun):
+class RunHandle(CurrentCall):
     """A run from its start to its end: `with rg.run(question) as run`, or `async with`.
 
     With `durability="full"` each call on a thread returns once it is on the disk. On an event loop none of them can
@@ -57,11 +57,9 @@ class RunHandle(CodeInRun):
             raise InvalidInput("resume", resume, "the id of the run that goes on, without another id=")
         if not isinstance(question, str):
             raise InvalidInput("question", question, "a string")
-        self.recorder = recorder
-        self.id = new_id()
-        """The run's id. The store finds a part that goes on with another run under the part's own id, too."""
-        self.names = RunNames(resume or text_in(id), resumes=bool(resume))
-        """The id that the application gave. The question and the steps of a run that goes on, only the store has."""
+        # The run's id: the store finds a part that goes on with another run under the part's own id, too. The question
+        # and the steps of a run that goes on, only the store has.
+        super().__init__(recorder, new_id(), names=RunNames(resume or text_in(id), resumes=bool(resume)))
         self._joined = False
         self.question = question
         self.name = text_in(name)
@@ -87,11 +85,6 @@ class RunHandle(CodeInRun):
         self._status: Status = "open"
 
     @property
-    def call(self) -> CurrentCall:
-        """The run as a retrieval of plain code sees it."""
-        return CurrentCall(self.recorder, self.id, names=self.names)
-
-    @property
     def steps(self) -> list[RetrievalStep]:
         """Returns the steps that were captured so far, each with its sub-steps."""
         steps: dict[str, RetrievalStep] = {}
@@ -111,7 +104,7 @@ class RunHandle(CodeInRun):
         self._started_ns = time.time_ns()
         around, self.outer = innermost(), _open(current_handle.get())
         call = framework_call()
-        self.inside = "" if call is None else call.run_id
+        self.inside = "" if call is None else call.id
         current_handle.set(self)
         if around is not None and "parent_run_id" not in self.metadata:
             self.metadata["parent_run_id"] = around.id
@@ -199,7 +192,7 @@ class RunHandle(CodeInRun):
             if self.recorder.knows(self.id):  # held open by a stream, or by the code that this part joined
                 self.recorder.run_answered(self.id, self.answer)
             else:
-                self.call.came_late("an answer")
+                self._came_late("an answer")
 
     def feedback(self, thumb: Thumb, note: str = "") -> None:
         """Keeps what somebody says of the run, during it or afterwards, as `feedback` in its metadata; the last call
@@ -213,11 +206,14 @@ class RunHandle(CodeInRun):
         if self._feedback is not None and self.sampled:
             self._feedback(lambda: self.id, thumb, note)
 
-    def _asked_about(self) -> tuple[CapturedRun, bool]:
+    def _asked_about(self) -> CapturedRun:
         if self.closed or not self._opened:
             state = "has ended" if self.closed else "has not begun"
             raise AdviceError(f"run {self.id} {state}: ask for advice inside `with rg.run(...)`")
-        return CapturedRun(self.id, self.record(), self.names.resumes), self.sampled
+        return super()._asked_about()
+
+    def _so_far(self) -> CapturedRun:
+        return CapturedRun(self.id, self.record(), self.names.resumes)
 
     def record(self) -> Run:
         """Returns the run as it stands: question, steps, answer, status."""

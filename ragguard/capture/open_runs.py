@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -73,6 +74,11 @@ _TOO_MANY = (
     "more than {:,} runs are open: the one without an event for longest ends as `abandoned`, and what it retrieves "
     "from now on is not recorded. Raise max_open_runs=, or end runs sooner"
 )
+_UNDECIDED = (
+    "what a guard decided in the run {!r} is kept with no retrieval: none had all the passages that it was given, and "
+    "none was reported afterwards with those that it kept. Report the retrieval first (run.retrieved(query, passages), "
+    "then guard.prune), or let a GuardedRetriever do both. (Logged once)"
+)
 UNDECIDED_KEPT = 16
 """The number of decisions of a run that wait for their retrievals."""
 CUT_SHORT_KEPT = 65_536
@@ -110,7 +116,7 @@ class OpenRun:
     names: RunNames = UNNAMED
     model_calls: ModelCalls = field(default_factory=ModelCalls)
     """The model calls of the run, by which it is known what of the retrieved passages was read."""
-    undecided: list[Verdict] = field(default_factory=list)
+    undecided: deque[Verdict] = field(default_factory=lambda: deque(maxlen=UNDECIDED_KEPT))
     """The decisions of guards that plain code has asked before the retrieval was reported."""
 
     def number(self, retrieval: Retrieval, turn: int | TurnKey) -> None:
@@ -294,7 +300,7 @@ class OpenRuns:
         else:
             self.calls.forget(run.id)
         if run.undecided:
-            warn_of_undecided(run.id)
+            NOTICES.once("a guard's decision without a retrieval", _UNDECIDED.format(run.id))
         if run.sampled:
             final = final or RunEnded(run.id, status, run.answer, run.question, metadata=run.notes)
             if (
@@ -337,13 +343,3 @@ class OpenRuns:
             self.close(run, "abandoned")
         for listener in self.listeners.values():
             listener.sweep(self._ttl)
-
-
-def warn_of_undecided(run_id: str) -> None:
-    """Warns once that a guard's decision is kept with no retrieval, and says the ways out."""
-    NOTICES.once(
-        "a guard's decision without a retrieval",
-        f"what a guard decided in the run {run_id!r} is kept with no retrieval: none had all the passages that it was "
-        "given, and none was reported afterwards with those that it kept. Report the retrieval first "
-        "(run.retrieved(query, passages), then guard.prune), or let a GuardedRetriever do both. (Logged once)",
-    )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -30,7 +31,6 @@ from ragguard.capture.events import (
 )
 from ragguard.capture.model_calls import TextsOf
 from ragguard.capture.open_runs import (
-    UNDECIDED_KEPT,
     Advise,
     AdviseAsync,
     CaptureCounts,
@@ -39,7 +39,6 @@ from ragguard.capture.open_runs import (
     OpenCallState,
     OpenRun,
     OpenRuns,
-    warn_of_undecided,
 )
 from ragguard.capture.retrievals import Retrieval, Unpack, WholeRun
 from ragguard.capture.snapshot import error_text
@@ -131,16 +130,9 @@ class Recorder:
         """The latest retrievals of an open run, the latest first, each with what the guards behind it have decided."""
         return [] if (run := self._runs.runs.get(run_id)) is None else run.model_calls.latest()
 
-    def undecided(self, run_id: str) -> list[Verdict]:
+    def undecided(self, run_id: str) -> deque[Verdict]:
         """The decisions of guards that plain code has asked before the retrieval in an open run was reported."""
-        return [] if (run := self._runs.runs.get(run_id)) is None else run.undecided
-
-    def keep_undecided(self, run_id: str, verdict: Verdict) -> None:
-        """Keeps a guard's decision for the retrieval of an open run that is reported next with what it has kept."""
-        if (run := self._runs.runs.get(run_id)) is not None:
-            run.undecided[:] = [*run.undecided[1 - UNDECIDED_KEPT :], verdict]
-        else:
-            warn_of_undecided(run_id)
+        return deque() if (run := self._runs.runs.get(run_id)) is None else run.undecided
 
     def run_started(
         self, run_id: str, question: str = "", *, name: str = "", references: list[str] | None = None,

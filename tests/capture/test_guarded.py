@@ -6,7 +6,7 @@ import pytest
 from support.captured import Captured
 
 from ragguard.capture.decisions import Verdict
-from ragguard.capture.plain_steps import TOOL_CALL, guard_decided
+from ragguard.capture.pipeline_run import TOOL_CALL, guard_decided
 from ragguard.capture.recorder import Recorder
 from ragguard.records import Decision, Dropped, Passage
 
