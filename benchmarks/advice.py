@@ -12,7 +12,7 @@ corpus. The judge is nano, or nano with noise (`studies.weak_judges`); the reade
 
 Two ways to follow advice, both by `LoopAdviser`:
 - an agent (`AdviceMiddleware`, `AdvisedFunctionAgent`) also stops by itself, once its model has an answer. It is
-  calibrated with `own_stop`.
+  calibrated on runs that end at its own stop.
 - a graph or workflow of one's own (`LoopAdviser`, `advise_step`) stops when advised, and its model answers then, or
   says that it cannot.
 
@@ -342,6 +342,19 @@ def stage_figures(made: Sequence[Trip]) -> dict[str, Any]:
     return figures
 
 
+def outcomes_of(known: Sequence[Trip], *, by_itself: bool) -> list[KnownOutcome]:
+    """Returns the runs to calibrate on. Those of an agent that stops `by_itself` end where it stops, if its answers
+    there are on average at least as right as at the end."""
+    stops = [trip.own_stop for trip in known]
+    own = sum(trip.right[stop - 1] for trip, stop in zip(known, stops, strict=True))
+    if not by_itself or own < sum(trip.right[-1] for trip in known):
+        stops = [MOST] * len(known)
+    return [
+        KnownOutcome(trip.stage(stop), trip.right[:stop], [trip.stage(at) for at in range(1, stop + 1)])
+        for trip, stop in zip(known, stops, strict=True)
+    ]
+
+
 async def measure(kind: str, strength: float | None, sizes: tuple[int, int, int]) -> dict[str, Any]:
     """Calibrates on trips of some seeds, and compares the ways to stop on those of other ones."""
     engine = connect("nano")
@@ -359,14 +372,7 @@ async def measure(kind: str, strength: float | None, sizes: tuple[int, int, int]
         thresholds: dict[str, float] = {}
         for way in ("agent", "graph"):
             for promise in (one for one in PROMISES if len(known) >= round(1 / one) - 1):
-                outcomes = [
-                    KnownOutcome(
-                        trip.stage(MOST), trip.right, [trip.stage(at) for at in range(1, MOST + 1)],
-                        trip.own_stop if way == "agent" else None,
-                    )
-                    for trip in known
-                ]  # fmt: skip
-                found = await rg.advice.acalibrate(outcomes, promise)
+                found = await rg.advice.acalibrate(outcomes_of(known, by_itself=way == "agent"), promise)
                 thresholds[f"{way}, advised, {promise:g}"] = found.threshold
     unanswerable = [trip for trip in (*made, *further) if not trip.answerable]
     ways, guessed = stops_of(made, thresholds), stops_of(unanswerable, thresholds)

@@ -13,10 +13,8 @@ from langgraph.runtime import Runtime
 from ragguard.advice.loop import (
     MAX_HOPS,
     MAX_REPHRASES,
-    WRITE,
     HopAdvice,
     LoopAdviser,
-    check_search_tools,
     note_calls_left_out,
     note_empty_answer,
     note_unknown_tools,
@@ -57,18 +55,16 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         create_agent(model, tools, middleware=[AdviceMiddleware(max_hops=6)])
 
     Before each turn the model is told, at the end of its system message, which sub-questions are still open. When the
-    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers; a model that
-    then writes nothing is asked once more. The call must be captured by a RagGuard (`RagGuardCallback(rg)`,
-    `instrument(rg)` or `with rg.run(question)`), whose engine judges. Where no advice can be had, the loop goes on
-    within `max_hops`, and a warning says why.
+    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers. The call must
+    be captured by a RagGuard (`RagGuardCallback(rg)`, `instrument(rg)` or `with rg.run(question)`), whose engine
+    judges. Where no advice can be had, the loop goes on within `max_hops`, and a warning says why.
 
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
-            it is to search no more. None: all of its tools. Where the first call of a model offers tools, and none of
-            these, it is refused with an InvalidInput.
+            it is to search no more. None: all of its tools. A name of no tool that is offered is logged once.
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
     """
 
@@ -85,7 +81,6 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
         super().__init__()
         self._adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
         self._searching = search_tools_of(search_tools)
-        self._tools_are_known = False
 
     def before_agent(self, state: AdviceState, runtime: Runtime[Any]) -> dict[str, Any]:
         """Begins to count with a new question; an agent that is resumed counts on."""
@@ -110,26 +105,14 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
     ) -> ModelResponse[Any] | AIMessage:
         """Asks the model with what it is to know, and without tools where it is to answer."""
         asked, withheld = self._advised(request)
-        response = _without_calls(handler(asked), withheld)
-        if not withheld or not _is_empty(response):
-            return response
-        response = _without_calls(handler(_asking_for_text(asked)), withheld)
-        if _is_empty(response):
-            note_empty_answer()
-        return response
+        return _answering(handler(asked), withheld)
 
     async def awrap_model_call(
         self, request: ModelRequest, handler: Callable[[ModelRequest], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any] | AIMessage:
         """Does what `wrap_model_call` does."""
         asked, withheld = self._advised(request)
-        response = _without_calls(await handler(asked), withheld)
-        if not withheld or not _is_empty(response):
-            return response
-        response = _without_calls(await handler(_asking_for_text(asked)), withheld)
-        if _is_empty(response):
-            note_empty_answer()
-        return response
+        return _answering(await handler(asked), withheld)
 
     def _searched(self, state: AdviceState) -> HopState | None:
         """Returns what is kept of an agent whose model has searched in its last turn; None where it has not, or where
@@ -154,19 +137,10 @@ class AdviceMiddleware(AgentMiddleware[Any, Any]):
             request = request.override(system_message=_with_note(request.system_message, known["note"]))
         if not known["enough"]:
             if not known["hops"]:
-                self._check_tools(offered)
+                note_unknown_tools(self._searching, offered)
             return request, frozenset()
         stays = [one for one in request.tools if not self._searches(_name_of(one))]
         return request.override(tools=stays, tool_choice=None), offered - frozenset(map(_name_of, stays))
-
-    def _check_tools(self, offered: frozenset[str]) -> None:
-        """Refuses names of search tools where the first model that is offered tools has none of them. Afterwards tools
-        may come and go, and the log says so."""
-        if offered and not self._tools_are_known:
-            if self._searching is not None and self._searching.isdisjoint(offered):
-                check_search_tools(self._searching, offered)
-            self._tools_are_known = True
-        note_unknown_tools(self._searching, offered)
 
 
 def _hops_of(state: Mapping[str, object]) -> HopState:
@@ -177,10 +151,6 @@ def _hops_of(state: Mapping[str, object]) -> HopState:
 
 def _is_hop_state(kept: object) -> TypeGuard[HopState]:
     return isinstance(kept, dict) and kept.keys() >= _BEGUN.keys()
-
-
-def _asking_for_text(request: ModelRequest) -> ModelRequest:
-    return request.override(system_message=_with_note(request.system_message, WRITE))
 
 
 def _is_empty(response: ModelResponse[Any] | AIMessage) -> bool:
@@ -221,19 +191,26 @@ def _with_note(message: SystemMessage | None, note: str) -> SystemMessage:
     return message.model_copy(update={"content": content})
 
 
-def _without_calls(
+def _answering(
     response: ModelResponse[Any] | AIMessage, withheld: frozenset[str]
 ) -> ModelResponse[Any] | AIMessage:
-    """Returns a model's response without calls of tools that it was not offered: it would search on."""
+    """Returns a model's response without calls of tools that it was not offered: it would search on. Logs an answer
+    that is empty."""
     if not withheld:
         return response
     if isinstance(response, AIMessage):
-        return _answering(response, withheld)
-    messages = [_answering(one, withheld) if isinstance(one, AIMessage) else one for one in response.result]
-    return ModelResponse(result=messages, structured_response=response.structured_response)
+        response = _without_calls(response, withheld)
+    else:
+        messages = [
+            _without_calls(one, withheld) if isinstance(one, AIMessage) else one for one in response.result
+        ]
+        response = ModelResponse(result=messages, structured_response=response.structured_response)
+    if _is_empty(response):
+        note_empty_answer()
+    return response
 
 
-def _answering(message: AIMessage, withheld: frozenset[str]) -> AIMessage:
+def _without_calls(message: AIMessage, withheld: frozenset[str]) -> AIMessage:
     gone = {call["id"] for call in message.tool_calls if call["name"] in withheld}
     if not gone:
         return message

@@ -17,17 +17,15 @@ from llama_index.core.base.llms.types import (
 )
 from llama_index.core.llms.function_calling import FunctionCallingLLM
 from llama_index.core.memory import BaseMemory
-from llama_index.core.tools import AsyncBaseTool, BaseTool
+from llama_index.core.tools import AsyncBaseTool
 from llama_index.core.workflow import Context
 from pydantic import ConfigDict, PrivateAttr
 
 from ragguard.advice.loop import (
     MAX_HOPS,
     MAX_REPHRASES,
-    WRITE,
     HopAdvice,
     LoopAdviser,
-    check_search_tools,
     note_calls_left_out,
     note_empty_answer,
     note_unknown_tools,
@@ -47,18 +45,17 @@ class AdvisedFunctionAgent(FunctionAgent):
         AdvisedFunctionAgent(tools=[search], llm=llm, max_hops=6)
 
     Before each turn its model is told, at the end of the system message, which sub-questions are still open. When the
-    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers; a model that
-    then writes nothing is asked once more. The call must be captured by a RagGuard (`instrument(rg)`, or
-    `with rg.run(question)`), whose engine judges. Where no advice can be had, the loop goes on within `max_hops`, and a
-    warning says why.
+    advice is `answer`, and after `max_hops` at the latest, its turn is without tools, so that it answers. The call must
+    be captured by a RagGuard (`instrument(rg)`, or `with rg.run(question)`), whose engine judges. Where no advice can
+    be had, the loop goes on within `max_hops`, and a warning says why.
 
     Args:
         max_hops: After how many hops the model answers, whatever the advice; 1 or more. The tool calls of one message
             are one hop.
         max_rephrases: After how many hops in a row that brought nothing for their query the model answers; 1 or more.
         search_tools: The names of the tools that search, where the agent has others too: these are still offered when
-            it is to search no more. None: all of its tools but that of a handoff. A name that none of the given tools
-            has is refused with an InvalidInput; with a `tool_retriever`, or without tools, they are known later.
+            it is to search no more. None: all of its tools but that of a handoff. A name of no tool that is offered is
+            logged once.
         budget_ms: How many milliseconds advice may take after a hop. Where that is not enough, the loop goes on.
         settings: The arguments of a `FunctionAgent`.
     """
@@ -80,9 +77,6 @@ class AdvisedFunctionAgent(FunctionAgent):
         adviser = LoopAdviser(max_hops, budget_ms, max_rephrases)
         searching = search_tools_of(search_tools)
         super().__init__(**settings)
-        if self.tools and self.tool_retriever is None:
-            named = (tool.metadata.name or "" for tool in self.tools if isinstance(tool, BaseTool))
-            check_search_tools(searching, list(named))
         self._adviser, self._searching = adviser, searching
 
     async def take_step(
@@ -105,13 +99,7 @@ class AdvisedFunctionAgent(FunctionAgent):
             return await super().take_step(ctx, llm_input, tools, memory)
         stays = [tool for tool in tools if not self._searches(tool.metadata.name or "")]
         output = await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
-        if len(stays) == len(tools) or not _is_empty(output):
-            return output
-        made = await ctx.store.get(self.scratchpad_key, default=[])
-        await ctx.store.set(self.scratchpad_key, made[:-1])
-        llm_input = _with_note(llm_input, WRITE)
-        output = await self._answering(ctx, await super().take_step(ctx, llm_input, stays, memory))
-        if _is_empty(output):
+        if len(stays) < len(tools) and _is_empty(output):
             note_empty_answer()
         return output
 

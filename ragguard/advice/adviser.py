@@ -19,7 +19,6 @@ from ragguard.advice.calibration import (
     AdviceCalibration,
     KnownOutcome,
     Trace,
-    better_ends,
     check_runs,
     choose_threshold,
     gains_of,
@@ -107,18 +106,10 @@ class Adviser:
             budget_ms: How many milliseconds it may take.
         """
         call = _AdviceCall(run, budget_ms)
-        if self._loop.is_current():
-            return call.failed(
-                "called on ragguard's own thread, where it would wait for itself: await aadvise"
-            )
         try:
             return self._loop.run(self._advised(call), seconds_left(call.deadline) + 2 * GRACE_S)
-        except TimeoutError:
-            return self._late(call, f"{call.awaited} is busy")
-        except AdviceError:
-            raise
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return call.failed(describe(error))
+            return self._unjudged(call, error)
 
     async def aadvise(self, run: Run | CapturedRun, budget_ms: float = BUDGET_MS) -> Advice:
         """Returns advice about a run as it stands; of a framework's run, or one that was resumed, the store alone has
@@ -144,14 +135,23 @@ class Adviser:
             async with self._admission.admitted(call.deadline):
                 async with asyncio.timeout(seconds_left(call.deadline) + GRACE_S):
                     return await self._loop.within(self._judged(call))
-        except EngineTimeout:
-            return self._late(call, "other calls for advice are being judged, and too little time was left")
-        except TimeoutError:
-            return self._late(call, f"{call.awaited} is busy")
-        except AdviceError:
-            raise
         except Exception as error:  # noqa: BLE001 - whatever goes wrong, the agent goes on
-            return call.failed(describe(error))
+            return self._unjudged(call, error)
+
+    def _unjudged(self, call: _AdviceCall, error: Exception) -> Advice:
+        """Returns the advice to go on, with the reason why nothing was judged; raises a mistake of the caller's."""
+        if isinstance(error, AdviceError):
+            raise error
+        late = not seconds_left(call.deadline) or isinstance(error, EngineTimeout | TimeoutError)
+        waited_for = self._asking.failure_since(call.began - SHARED_S) if late else None
+        status: AdviceStatus = "timeout" if late and waited_for is None else "error"
+        why = "the thread that scores or writes is busy" if type(error) is TimeoutError else describe(error)
+        if waited_for is not None:
+            why = f"{describe(waited_for)} (no judgement within {call.budget_ms:g} ms)"
+        within = f" within {call.budget_ms:g} ms" if status == "timeout" else ""
+        return call.advice(
+            Advice("continue", reasons=[f"not judged{within}: {why}"], status=status, usage=call.usage)
+        )
 
     def calibrate(self, runs: Iterable[Run | KnownOutcome], max_loss: float = 0.02) -> AdviceCalibration:
         """Chooses from when on stopping is advised, and uses it from now on; `acalibrate` in asynchronous code.
@@ -195,24 +195,15 @@ class Adviser:
             async with until(call.deadline, "advice"):
                 asker = self._asker(call.run, ADVISING, call.deadline, redacted=call.redacted)
                 evidence, view = await search.evidence(asker)
-        except Exception as error:  # noqa: BLE001 - an engine may raise anything
-            if seconds_left(call.deadline):
-                return call.failed(describe(error), search.usage)
-            return self._late(call, describe(error), search.usage)
+        finally:
+            call.usage = search.usage
         found = judge(evidence, calibration)
         found.numbers = evidence.numbers | {
             "sufficiency": sufficiency(evidence),
             "threshold": THRESHOLD if calibration is None else calibration.threshold,
         }
-        found.usage, found.engine = search.usage, view.setting.engine.fingerprint
+        found.usage, found.engine = call.usage, view.setting.engine.fingerprint
         return call.advice(found)
-
-    def _late(self, call: _AdviceCall, why: str, usage: Usage | None = None) -> Advice:
-        """Returns the advice where the budget is over: `why`, unless an engine's error is known that it waited for."""
-        error = self._asking.failure_since(call.monotonic - SHARED_S)
-        if error is not None:
-            return call.failed(f"{describe(error)} (no judgement within {call.budget_ms:g} ms)", usage)
-        return call.unjudged("timeout", f"not judged within {call.budget_ms:g} ms: {why}", usage)
 
     async def _calibrated(self, given: Sequence[Run | KnownOutcome], max_loss: float) -> AdviceCalibration:
         """Returns the calibration that these runs give, which is used from now on."""
@@ -232,13 +223,12 @@ class Adviser:
         traces = await in_parallel(
             [partial(self._trace, run, known) for run, known in useful], CALIBRATED_AT_ONCE
         )
-        ended, beside = better_ends(traces)
-        threshold, loss, saved = choose_threshold(ended, max_loss)
+        threshold, loss, saved = choose_threshold(traces, max_loss)
         engine, judge, entailer, prompts, judge_prompts = before
         self.calibration = AdviceCalibration(
             threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, engine=engine,
-            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts, gains=gains_of(ended),
-            beside=beside,
+            judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts,
+            gains=gains_of(traces),
         )  # fmt: skip
         return self.calibration
 
@@ -255,7 +245,7 @@ class Adviser:
             enough.append(0.0 if evidence is None else sufficiency(evidence))
             if known is None:
                 correct.append(await correctness(partial(self._asking.ask_about, prefix, priority=SCORING)))
-        return Trace(enough, correct, None if known is None else known.own_stop)
+        return Trace(enough, correct)
 
     def _asker(
         self, run: Run, priority: int, deadline: float | None = None, *, redacted: bool = False
@@ -266,29 +256,21 @@ class Adviser:
 
 
 class _AdviceCall:
-    """A call for advice under way: its run, its deadline and its outcome."""
+    """A call for advice under way: its run, its deadline and what it has cost."""
 
     def __init__(self, about: Run | CapturedRun, budget_ms: float) -> None:
         self.budget_ms = milliseconds("budget_ms", budget_ms)
-        self._started, self._clock = time.time_ns(), time.perf_counter()
-        self.monotonic = time.monotonic()
-        self.deadline = self.monotonic + budget_ms / 1e3
-        self.run, self.redacted, self._step_id = Run(), False, ""
+        self._started_ns, self.began = time.time_ns(), time.monotonic()
+        self.deadline = self.began + budget_ms / 1e3
+        self.run, self.redacted, self._step_id, self.usage = Run(), False, "", Usage()
         self.captured: CapturedRun | None = None
         """The captured run whose steps are in the store; None once the run is known."""
-        if not isinstance(about, CapturedRun):
-            self.take(about)
-        elif about.in_store or about.known is None:
+        if isinstance(about, CapturedRun) and (about.in_store or about.known is None):
             self.captured = about
         else:
-            self.take(about.known)
+            self.take(about.known if isinstance(about, CapturedRun) else about)
 
-    @property
-    def awaited(self) -> str:
-        """The thread that the call waits for."""
-        return "the thread that scores" if self.captured is None else "the thread that writes"
-
-    def take(self, run: Run, *, redacted: bool = False) -> None:
+    def take(self, run: Run | None, *, redacted: bool = False) -> None:
         """Takes the run that the call is about; raises AdviceError for one about which none can be given."""
         if not isinstance(run, Run):
             raise InvalidInput("run", run, "a Run")
@@ -301,17 +283,9 @@ class _AdviceCall:
 
     def advice(self, advice: Advice) -> Advice:
         """Returns the advice with the step that it follows, and its times."""
-        advice.step_id, advice.started_ns = self._step_id, self._started
-        advice.elapsed_ms = (time.perf_counter() - self._clock) * 1e3
+        advice.step_id, advice.started_ns = self._step_id, self._started_ns
+        advice.elapsed_ms = (time.monotonic() - self.began) * 1e3
         return advice
-
-    def failed(self, why: str, usage: Usage | None = None) -> Advice:
-        """Returns the advice to go on, since an engine failed."""
-        return self.unjudged("error", f"not judged: {why}", usage)
-
-    def unjudged(self, status: AdviceStatus, reason: str, usage: Usage | None = None) -> Advice:
-        """Returns the advice to go on."""
-        return self.advice(Advice("continue", reasons=[reason], status=status, usage=usage or Usage()))
 
 
 def _open_run(run: Run, steps: list[RetrievalStep], references: list[str] | None = None) -> Run:

@@ -6,9 +6,6 @@ and at T where there is none. Its loss is what stopping costs beside going on to
 
     L(λ) = max over λ' ≥ λ of max(0, c(T) − c(τ(λ')))
 
-Where it is known after which step the agent stops by itself, and its answers there are on average at least as right as
-at the end, T is that step: the promise is against the better of the two, and the agent follows whichever comes first.
-
 The maximum makes the loss fall with λ, as conformal risk control asks for
 (`ragguard.analysis.conformal`), and is never less than the loss of λ itself.
 The smallest λ whose corrected mean loss on n runs is at most `max_loss` is chosen; then, for
@@ -51,8 +48,6 @@ class KnownOutcome:
     """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right)."""
     stages: Sequence[Run] = ()
     """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
-    own_stop: int | None = None
-    """The number of turns after which the agent stops by itself, where the run goes on beyond that; None: the end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +66,6 @@ class Trace:
 
     sufficiency: Sequence[float]
     correct: Sequence[float]
-    own_stop: int | None = None
-    """The number of turns after which the agent stops by itself; None: at the end."""
 
     def __post_init__(self) -> None:
         if len(self.correct) != len(self.sufficiency):
@@ -81,10 +74,6 @@ class Trace:
             )
         if not all(isinstance(one, int | float) and 0 <= one <= 1 for one in self.correct):
             raise InvalidInput("correct", list(self.correct), "numbers from 0 to 1")
-        if self.own_stop is not None and self.own_stop not in range(1, len(self.correct) + 1):
-            raise InvalidInput(
-                "own_stop", self.own_stop, f"a turn of the run, 1 to {len(self.correct)}, or None"
-            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,8 +100,6 @@ class AdviceCalibration:
     judge_prompts: str
     gains: Sequence[Gain] = field(default_factory=list)
     """The change of correctness by one more step, by sufficiency."""
-    beside: str = "end"
-    """The place that the loss is counted from: the `end` of a run, or the agent's `own stop` where it is no worse."""
 
     def gain_at(self, sufficiency: float) -> tuple[float | None, float | None]:
         """Returns what one more step added to the correctness at a like sufficiency, and its standard error; None
@@ -152,17 +139,6 @@ def check_runs(runs: int, max_loss: float, skipped: int = 0) -> None:
             f"{runs} runs with a known outcome were given{others}; to lose at most {max_loss:g} of correctness by "
             f"stopping, at least {least} are needed: give more, or allow a larger loss"
         )
-
-
-def better_ends(traces: Sequence[Trace]) -> tuple[list[Trace], str]:
-    """Returns the traces up to where the agent stops by itself, if its answers there are on average at least as right
-    as those at the end; else whole. The word says which."""
-    stops = [len(one.correct) if one.own_stop is None else one.own_stop for one in traces]
-    cut = [Trace(one.sufficiency[:stop], one.correct[:stop]) for one, stop in zip(traces, stops, strict=True)]
-    own, end = (sum(one.correct[-1] for one in whole if one.correct) for whole in (cut, traces))
-    if own < end or all(one.own_stop is None for one in traces):
-        return list(traces), "end"
-    return cut, "own stop"
 
 
 def choose_threshold(traces: Sequence[Trace], max_loss: float) -> tuple[float, float, float]:

@@ -22,17 +22,16 @@ MAX_HOPS = 6
 """How many hops an agent may make where nothing else is said."""
 MAX_REPHRASES = 3
 """How many hops in a row may bring nothing for their query before an agent answers, where nothing else is said."""
-_ENOUGH = "What was retrieved answers the question. Answer from it now; there is no further search."
+_ENOUGH = "What was retrieved answers the question. Write the answer from it as text now; there is no further search."
 _NO_MORE = (
-    "No further search is possible. Answer from what was retrieved; say so where it does not hold the answer."
+    "No further search is possible. Write the answer as text now, from what was retrieved; say so where it does not "
+    "hold the answer."
 )
 _IN_VAIN = "The last {hops} searches brought nothing for their queries. " + _NO_MORE
 _REPHRASE = "The last search brought nothing for its query: search in other words."
 _DISTRUST = (
     "Passages that were retrieved contradict each other or mislead: check them before relying on them."
 )
-WRITE = "Write your answer as text now; no tool for searching can be called."
-"""The text that a model is told, once more, which was to answer and wrote nothing."""
 _OPEN = "Not answered yet by what was retrieved:"
 _NO_RUN = (
     "an agent asked for advice outside of any captured run, so there is none: its loop goes on, within max_hops alone. "
@@ -140,15 +139,6 @@ def search_tools_of(names: object) -> frozenset[str] | None:
     return frozenset(names)
 
 
-def check_search_tools(search_tools: frozenset[str] | None, tools: Collection[str]) -> None:
-    """Raises InvalidInput where a name of `search_tools` is none of `tools`, which are all that an agent has."""
-    unknown = (search_tools or frozenset()).difference(tools)
-    if unknown:
-        raise InvalidInput(
-            "search_tools", sorted(unknown), f"names of tools that the agent has, which are {sorted(tools)}"
-        )
-
-
 def note_unknown_tools(search_tools: frozenset[str] | None, offered: Collection[str]) -> None:
     """Logs once where an agent is not offered all of the tools that are said to search."""
     missing = sorted((search_tools or frozenset()).difference(offered))
@@ -166,17 +156,16 @@ def note_calls_left_out() -> None:
     NOTICES.once(
         "advice calls without tools",
         "a model that was to answer asked for a search, although it was offered none. The call is left out, and what "
-        "it wrote beside it is the answer; where it wrote nothing, it is asked once more. (Logged once a process)",
+        "it wrote beside it is the answer. (Logged once a process)",
     )
 
 
 def note_empty_answer() -> None:
-    """Logs that an agent ends with an empty answer, since its model wrote none without tools, twice."""
+    """Logs that an agent ends with an empty answer, since its model wrote none without tools."""
     NOTICES.warn(
         "advice empty answer",
-        "an agent that was told to answer ends with an empty answer: its model was asked twice without tools for "
-        "searching, and wrote no text. What to do: see what the model writes where it is offered no tools, or let "
-        "another model answer",
+        "an agent that was told to answer ends with an empty answer: its model wrote no text without tools for "
+        "searching. What to do: see what the model writes where it is offered no tools, or let another model answer",
     )
 
 

@@ -11,7 +11,6 @@ from ragguard.advice.calibration import (
     AdviceCalibration,
     Gain,
     Trace,
-    better_ends,
     check_runs,
     choose_threshold,
     gains_of,
@@ -111,19 +110,6 @@ def test_sufficiency_that_says_nothing_never_stops_a_run():
     threshold, found, saved = choose_threshold(traces, 0.02)
     assert (found, saved) == (0.0, 0.0)
     assert threshold > 0.9
-
-
-def test_the_promise_is_against_the_better_of_the_end_and_the_agents_own_stop():
-    """Going on makes these answers worse: beside the end, stopping at once would cost nothing."""
-    gets_worse = [Trace([0.2, 0.9, 0.95], [0.0, 1.0, 0.0], 2)] * 60
-    ended, beside = better_ends(gets_worse)
-    assert (beside, ended[0].correct) == ("own stop", [0.0, 1.0])
-    assert stop_at(ended[0].sufficiency, choose_threshold(ended, 0.02)[0]) == 2
-    gets_better = [Trace([0.2, 0.9, 0.95], [0.0, 0.0, 1.0], 2)] * 60
-    assert better_ends(gets_better) == (gets_better, "end")
-    assert better_ends([Trace([0.2, 0.9], [1.0, 0.0])])[1] == "end"
-    with pytest.raises(InvalidInput, match="own_stop"):
-        Trace([0.1, 0.2], [1.0, 1.0], 3)
 
 
 def test_runs_that_are_right_at_once_stop_at_once():

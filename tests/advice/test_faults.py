@@ -119,7 +119,7 @@ def test_on_its_own_thread_it_does_not_wait_for_itself():
 
         advice = SCORER.run(inside())
     assert (advice.action, advice.status) == ("continue", "error")
-    assert "await aadvise" in advice.reasons[0]
+    assert "await the async form" in advice.reasons[0]
 
 
 def test_a_loop_that_is_not_asyncios_is_an_error_of_the_caller():
@@ -145,7 +145,7 @@ async def test_calls_beyond_those_that_can_be_judged_in_time_go_on_and_later_one
         asked = len(engine.calls)
         shed = await run.aadvise(100)
         assert (shed.action, shed.status, len(engine.calls)) == ("continue", "timeout", asked)
-        assert "other calls for advice" in shed.reasons[0]
+        assert "waited for its turn" in shed.reasons[0]
         SCORER.run(_set(engine.gate))
         assert (await first).status == "judged"
         assert (await run.aadvise(LONG)).status == "judged"

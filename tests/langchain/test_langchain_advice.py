@@ -26,7 +26,6 @@ from support.langchain_agents import agent, asked
 from support.langchain_parts import Says, call
 
 from ragguard import RagGuard, connect
-from ragguard.errors import InvalidInput
 from ragguard_langchain import AdviceMiddleware
 
 MODES = pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
@@ -158,15 +157,6 @@ async def test_an_agent_without_tools_for_searching_still_gives_its_structured_a
     assert built.invoke(asked(CASE.question), watching(rg))["structured_response"] == Found(person="Ada")
 
 
-@SYNC_AND_ASYNC
-async def test_a_name_of_no_tool_is_refused_at_the_first_call(rg, mode):
-    middleware = AdviceMiddleware(max_hops=1, search_tools=["serach"])
-    built = create_agent(searching("a", "b"), [search], middleware=[middleware])
-    for _ in range(2):
-        with pytest.raises(InvalidInput, match=r"^search_tools: got \['serach'\]; .* are \['search'\]"):
-            await go(built, asked(CASE.question), watching(rg), mode)
-
-
 async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, caplog):
     class OfferedLater(AgentMiddleware):
         """Offers the tools once the model has been asked so often."""
@@ -194,28 +184,17 @@ async def test_tools_that_are_offered_later_are_no_error_and_named_once(rg, capl
     [
         AIMessage("", tool_calls=[call("search", query="x")]),
         AIMessage([{"type": "reasoning", "reasoning": "I should search."}]),
-        AIMessage(" "),
     ],
-    ids=["searches", "reasons", "blank"],
+    ids=["searches", "reasons"],
 )
-async def test_a_model_that_writes_nothing_without_tools_is_asked_once_more(rg, caplog, silent, mode):
+async def test_model_that_writes_nothing_without_tools_leaves_an_empty_answer_which_is_said(
+    rg, caplog, silent, mode
+):
     first = AIMessage("", tool_calls=[call("search", query="x")])
-    model = Unheeding(turns=[first, silent, ANSWER], heard=[], disable_streaming=True)
+    model = Unheeding(turns=[first, silent], heard=[], disable_streaming=True)
     built = create_agent(model, [search], middleware=[AdviceMiddleware(max_hops=1)])
     messages = await go(built, asked(CASE.question), watching(rg), mode)
-    assert (messages[-1].text, len(searches(messages)), len(messages)) == (ANSWER, 1, 4)
-    assert [tools for tools, _ in model.heard] == [["search"], [], []]
-    assert "as text now" in model.heard[-1][1]
-    assert "as text now" not in model.heard[1][1]
-    assert "empty answer" not in caplog.text
-
-
-@SYNC_AND_ASYNC
-async def test_an_answer_that_stays_empty_is_told_once_and_asked_for_no_third_time(rg, caplog, mode):
-    for _ in range(2):
-        silent = [AIMessage("", tool_calls=[call("search", query="x")]) for _ in range(3)]
-        model = Unheeding(turns=silent, heard=[], disable_streaming=True)
-        built = create_agent(model, [search], middleware=[AdviceMiddleware(max_hops=1)])
-        messages = await go(built, asked(CASE.question), watching(rg), mode)
-        assert (messages[-1].text, messages[-1].tool_calls, len(model.heard)) == ("", [], 3)
+    assert (messages[-1].text, messages[-1].tool_calls) == ("", [])
+    assert [tools for tools, _ in model.heard] == [["search"], []]
+    assert "as text now" in model.heard[1][1]
     assert caplog.text.count("ends with an empty answer") == 1
