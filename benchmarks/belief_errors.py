@@ -23,6 +23,7 @@ from ragguard import connect, world
 from ragguard.engines.base import Engine
 from ragguard.engines.entailer import EngineEntailer
 from ragguard.engines.prompts import load_prompts
+from ragguard.errors import RagguardError
 from ragguard.metrics.arrays import Floats
 from ragguard.records import Run
 from ragguard.scorers.asker import Asker
@@ -44,7 +45,7 @@ async def estimates(run: Run, engine: Engine, draws: int) -> dict[str, Floats]:
     step."""
     prompts = load_prompts((await engine.info()).prompts)
     # An asker of its own: no answer of another run is kept.
-    asker = Asker(Models(engine, engine, EngineEntailer(engine, prompts)), 10**12, patience_s=3600.0)
+    asker = Asker(Models(engine, engine, EngineEntailer(engine, prompts)))
     contexts: list[tuple[str, ...]] = [()]
     for step in run.steps:
         contexts.append(contexts[-1] + tuple(passage.text for passage in step.passages))
@@ -60,7 +61,10 @@ async def estimates(run: Run, engine: Engine, draws: int) -> dict[str, Floats]:
     tables = {}
     for kind in NAMES:
         # A judge that is unsure of its own words gives no belief: that draw is left out of mean and spread.
-        each = [getattr(found[key], kind, None) or (math.nan, math.nan) for key in drawn]
+        each = [
+            (math.nan, math.nan) if isinstance(one, RagguardError) else one.estimates[kind]
+            for one in (found[key] for key in drawn)
+        ]
         tables[kind] = np.array(each).reshape(len(contexts), draws, 2)
     return tables
 

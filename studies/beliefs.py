@@ -30,8 +30,6 @@ from studies.overlap import bleu, matched
 
 ABOUT = 48
 """The number of questions that are worked on together."""
-_NO_CAP = 10**12
-_FOR_EVER = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +76,8 @@ class Beliefs:
         for start in range(0, len(questions), ABOUT):
             self.progress("drawing and comparing answers", start, len(questions))
             # An asker keeps what was answered: one for each batch bounds the memory.
-            # None waits for anything but answers, so all go together however slow the machine is: the same
-            # questions share a batch every time.
-            asker = Asker(Models(self.engine, self.judge, entailer), _NO_CAP, patience_s=_FOR_EVER)
+            # None waits for anything but answers, so all go together: the same questions share a batch every time.
+            asker = Asker(Models(self.engine, self.judge, entailer))
             batch = questions[start : start + ABOUT]
             found += await asker.together([self._one(asked, asker, prompts, judging) for asked in batch])
         self.progress("drawing and comparing answers", len(questions), len(questions))
@@ -121,16 +118,12 @@ class Beliefs:
             measures["judge"] = float(np.mean([grades[sample.text] for sample in samples]))
             measures["relevance"] = max((relevances[text] for text in context), default=0.0)
             estimate, votes = believed[context], alike[context]
-            if (
-                not isinstance(estimate, RagguardError)
-                and estimate.soft
-                and estimate.hard
-                and estimate.entropy
-            ):
-                measures["semantic_entropy"] = estimate.entropy.value
-                measures["seper"], measures["seper_hard"] = estimate.soft.value, estimate.hard.value
-            if not isinstance(votes, RagguardError) and votes.soft:
-                measures["seper_votes"] = votes.soft.value
+            if not isinstance(estimate, RagguardError):
+                measures["semantic_entropy"] = estimate.estimates["entropy"].value
+                measures["seper"] = estimate.estimates["soft"].value
+                measures["seper_hard"] = estimate.estimates["hard"].value
+            if not isinstance(votes, RagguardError):
+                measures["seper_votes"] = votes.estimates["soft"].value
             soft, hard = _growing(series[context] if asked.repeats > 1 else [], targets, meanings)
             found[context] = Believed(measures, soft, hard)
         return found

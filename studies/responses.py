@@ -40,7 +40,6 @@ ETA, STRICT = 3.0, 5.0
 IDEAL = "oracle result y*"
 Plan = Mapping[str, Sequence[tuple[int, ...]]]
 """The passages of the base for every report, by the plan's name."""
-_NO_CAP = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,4 +211,4 @@ def with_ideal(bounds: Measured, judged: Sequence[Judged], said: Responses) -> M
 
 async def _asker(judge: Engine) -> tuple[Asker, PromptSet]:
     prompts = load_prompts((await judge.info()).prompts)
-    return Asker(Models(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP), prompts
+    return Asker(Models(judge, judge, EngineEntailer(judge, prompts))), prompts

@@ -51,7 +51,6 @@ LEAST = 60
 """The number of contexts that a segment needs to be shown at full size; the paper needs 300 of half a million."""
 WIDE = 3
 """The K/N_p from which on measures are compared for overtaking."""
-_NO_CAP = 10**12
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +184,7 @@ async def with_grades(
     }
     distinct = list(dict.fromkeys(question for group in asked.values() for question in group))
     progress("grading responses", 0, len(distinct))
-    asker = Asker(Models(judge, judge, EngineEntailer(judge, prompts)), _NO_CAP)
+    asker = Asker(Models(judge, judge, EngineEntailer(judge, prompts)))
     ratings = {
         question: read_rating(question, answered(answer)).value
         for question, answer in zip(distinct, await asker(distinct), strict=True)

@@ -247,8 +247,8 @@ def _turns(view: View) -> list[list[StepView]]:
     turns: dict[int, list[StepView]] = {
         turn: [] for turn, step in numbered(view.run.steps) if step.id not in over
     }
-    for turn, step in view.turns:
-        turns[turn].append(step)
+    for step in view.steps:
+        turns[step.turn].append(step)
     return list(turns.values())
 
 
@@ -257,9 +257,7 @@ def fitting(view: View, steps: Sequence[StepView]) -> BeliefContext:
     readable = [step for step in steps if step.readable]
     if not readable:
         return BeliefContext(CLOSED_BOOK)
-    setting = view.setting
-    fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
-    return fit(readable)
+    return window(view)(readable)
 
 
 def sufficiency(evidence: Evidence) -> float:

@@ -96,7 +96,6 @@ async def _made(
 
 LONGEST = 1024
 """The most words of a piece of a document that is rewritten at once."""
-_NO_CAP = 10**12
 _PARAGRAPH = re.compile(r"\n\s*\n")
 
 
@@ -127,7 +126,7 @@ async def questions_of(report: ReferenceReport, judge: Engine, prompts: PromptSe
 
     Raises ScoringError where no passage answers any of them.
     """
-    ask = Asker(Models(judge, judge), _NO_CAP)
+    ask = Asker(Models(judge, judge))
 
     def question(task: Task, **fields: Any) -> SampleQuestion:
         most = prompts.template(task).max_tokens

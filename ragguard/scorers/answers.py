@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from ragguard.errors import RagguardError
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import Result, Usage
+from ragguard.records import Result
 from ragguard.runtime.arguments import share
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.probes import (
@@ -95,13 +95,10 @@ class Answers:
         """Adds `answer_correct`, judged by the short references: no short answer has the meaning of a long one."""
         setting, question, answer = view.setting, view.run.question, view.run.answer or ""
         facts: dict[str, int | str] = {}
-        usage = Usage()
 
         async def shorten() -> str:
-            nonlocal usage
             asked = short_forms(setting.judge_prompts, question, answer, view.seed)
             replies = [answered(reply) for reply in await ask(asked)]
-            usage += replies[0].usage + replies[1].usage
             facts["condensed"] = short = read_short_form(replies, question, answer, setting.language)
             return short
 
@@ -111,20 +108,18 @@ class Answers:
         )
         found, how = await verdict_of(answer, view.short_references, meanings, shorten if long else None)
         words = [meanings.words(str(facts.get("condensed", answer)))]
-        verdict, usage = str(found), usage + meanings.cost(words)
-        if verdict == "correct":
-            supported, cost = await self._supported(view, ask)
-            usage += cost
-            verdict = verdict if supported else "correct, unsupported"
+        verdict = str(found)
+        if verdict == "correct" and not await self._supported(view, ask):
+            verdict = "correct, unsupported"
         if cut := meanings.cut(words):
             facts["cut_answer_tokens"] = cut
-        read = Reading(VALUES[verdict], 0.0, facts, usage)
+        read = Reading(VALUES[verdict], 0.0, facts)
         about: dict[str, Any] = {"reference_source": "gold", "references": view.short_references}
         writer.add("answer_correct", read, who="judge", label=verdict, explanation=how, **about)
 
-    async def _supported(self, view: View, ask: Ask) -> tuple[bool, Usage]:
+    async def _supported(self, view: View, ask: Ask) -> bool:
         """Returns whether the model got a passage that is relevant to the query which brought it, or one without text,
-        such as an image, which may hold the answer; and what asking cost."""
+        such as an image, which may hold the answer."""
         question, references = view.run.question, view.references
         asked = [
             relevance(
@@ -139,15 +134,12 @@ class Answers:
             if at in step.judged
         ]
         supported = any(at in step.textless for step in view.steps for at in step.got)
-        usage, faults = Usage(), list[RagguardError]()
+        faults: list[RagguardError] = []
         for one, answer in zip(asked, await ask(asked), strict=True):
             try:
-                judged = read_relevance(one, answered(answer))
+                supported = read_relevance(one, answered(answer)).value >= 0.5 or supported
             except RagguardError as error:
                 faults.append(error)
-            else:
-                usage += judged.usage
-                supported = supported or judged.value >= 0.5
         if faults and not supported:
             raise faults[-1]
-        return supported, usage
+        return supported

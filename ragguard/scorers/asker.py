@@ -1,9 +1,10 @@
 """Gathers the questions of all scorers of a run and has them answered in as few batches as their order allows.
 
-Scorers run at the same time. Each asks its questions and waits. When all of them wait, every distinct question is sent
-in one wave, with one call for each verb and set of parameters. Questions that depend on answers come in a later wave. A
-respondent answers a wave: an engine, or a price list. Every token that was asked is in the usage of a score: what made
-no score, such as answers whose comparison failed, is added to the last score of the scorer, or to that of another.
+Scorers run at the same time. What they ask before any of them has an answer is one wave: every distinct question is
+sent once, with one call for each verb and set of parameters. Questions that depend on answers come in a later wave. A
+respondent answers a wave: an engine, or a price list. Every token that was asked is in the usage of a score: what no
+score tells, such as drawn answers and their comparisons, is added to the last score of the scorer, or to that of
+another.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Coroutine, Hashable, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
-from typing import Any, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from ragguard.errors import CapExceeded, EngineProtocolError, PromptTooLong, RagguardError, UnfitText
 from ragguard.records import Result, Score, Usage
@@ -31,10 +32,7 @@ from ragguard.scorers.question import (
 )
 
 T = TypeVar("T")
-_Call: TypeAlias = tuple[list[Question], "asyncio.Future[None]"]
 
-_PATIENCE_S = 0.05
-"""The longest time for which a scorer that waits for something other than an answer delays the others."""
 _FAULTS_OF_ONE_QUESTION = (PromptTooLong, UnfitText, EngineProtocolError)
 """The errors that one question of a batch may cause, so that the others are asked again without it."""
 _MOST_FURTHER_CALLS = 24
@@ -87,16 +85,18 @@ class PromptAllowance:
         self.cap = self.left = tokens
         self._counted: set[int] = set()
 
-    def take(self, question: Question, tokens: int) -> bool:
-        """Takes the tokens of a question; returns False where too few are left."""
+    def take(self, question: Question, tokens: int) -> None:
+        """Takes the tokens of a question; raises CapExceeded where too few are left."""
         mark = hash(question)
         if mark in self._counted:
-            return True
+            return
         if tokens > self.left:
-            return False
+            raise CapExceeded(
+                f"the prompts of a run may have {self.cap} tokens in all; {self.left} were left and "
+                f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
+            )
         self._counted.add(mark)
         self.left -= tokens
-        return True
 
 
 class Asker:
@@ -105,28 +105,23 @@ class Asker:
     def __init__(
         self,
         respondent: Respondent,
-        tokens: int | PromptAllowance,
+        allowance: PromptAllowance | None = None,
         window: int | None = None,
-        patience_s: float = _PATIENCE_S,
         around_pair: int = 0,
     ) -> None:
-        """Takes as `tokens` the prompt tokens that may be asked, for these questions alone or for the whole run."""
-        self._respondent = respondent
-        self._patience_s, self._around_pair = patience_s, around_pair
-        self._allowance = PromptAllowance(tokens) if isinstance(tokens, int) else tokens
-        self._window = window or self._allowance.cap + 1
+        """Takes what the run may still ask; None: anything."""
+        self._respondent, self._allowance = respondent, allowance
+        self._window, self._around_pair = window, around_pair
         self._answers: dict[Question, Answer | RagguardError] = {}
         self._accounted: set[Question] = set()
-        self._queued: list[_Call] = []
-        self._in_flight = 0
-        self._scorers = 0
+        self._gathered: dict[Question, None] = {}
+        """The questions of the wave that is sent next."""
+        self._next: asyncio.Task[None] | None = None
         self._waves: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
 
     async def attend(self, scorers: Sequence[Coroutine[Any, Any, T]]) -> list[T | BaseException]:
         """Runs the scorers at the same time until all have ended; an exception of a scorer is its result."""
-        self._scorers += len(scorers)
-        tasks = [asyncio.ensure_future(self._counted(scorer)) for scorer in scorers]
+        tasks = [asyncio.ensure_future(catch_exit(scorer)) for scorer in scorers]
         try:
             return [*await asyncio.gather(*tasks, return_exceptions=True)]
         finally:
@@ -135,8 +130,6 @@ class Asker:
             for scorer in scorers:
                 if getcoroutinestate(scorer) == CORO_CREATED:  # the task was cancelled before it began
                     scorer.close()
-            if self._timer is not None:
-                self._timer.cancel()
 
     async def together(self, work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         """Does what `attend` does; raises the first exception."""
@@ -151,12 +144,15 @@ class Asker:
 
         The first caller that gets an answer gets its usage, too, so that the usages of all scores add up.
         """
-        fresh = [question for question in dict.fromkeys(questions) if question not in self._answers]
+        fresh = dict.fromkeys(question for question in questions if question not in self._answers)
         if fresh:
-            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._queued.append((fresh, done))
-            self._send_if_all_wait()
-            await done
+            self._gathered |= fresh
+            if self._next is None:
+                # The task begins once all callers that can go on now have asked, and so joins their questions.
+                self._next = asyncio.ensure_future(self._wave())
+                self._waves.add(self._next)
+                self._next.add_done_callback(self._waves.discard)
+            await asyncio.shield(self._next)
         return [self._hand_out(question) for question in questions]
 
     def _hand_out(self, question: Question) -> Answer | RagguardError:
@@ -168,55 +164,24 @@ class Asker:
         self._accounted.add(question)
         return answer
 
-    async def _counted(self, scorer: Coroutine[Any, Any, T]) -> T | BaseException:
-        try:
-            return await catch_exit(scorer)
-        finally:
-            self._scorers -= 1
-            self._send_if_all_wait()
-
-    def _send_if_all_wait(self) -> None:
-        if not self._queued:
-            return
-        if len(self._queued) + self._in_flight >= self._scorers:
-            self._send()
-        elif self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._send)
-
-    def _send(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        calls, self._queued = self._queued, []
-        if calls:
-            self._in_flight += len(calls)
-            wave = asyncio.ensure_future(self._wave(calls))
-            self._waves.add(wave)
-            wave.add_done_callback(self._waves.discard)
-
-    async def _wave(self, calls: Sequence[_Call]) -> None:
+    async def _wave(self) -> None:
+        questions, self._gathered, self._next = self._gathered, {}, None
         batches: dict[Hashable, list[Question]] = {}
-        for question in dict.fromkeys(question for questions, _ in calls for question in questions):
-            if question not in self._answers and self._afford(question):
+        for question in questions:
+            try:
+                self._pay(question)
+            except CapExceeded as error:
+                self._answers[question] = error
+            else:
                 batches.setdefault(_call_of(question, self._respondent.one_model), []).append(question)
-        try:
-            await in_parallel([partial(self._answer, batch) for batch in batches.values()])
-        finally:
-            self._in_flight -= len(calls)
-            for _, done in calls:
-                if not done.done():
-                    done.set_result(None)
+        await in_parallel([partial(self._answer, batch) for batch in batches.values()])
 
-    def _afford(self, question: Question) -> bool:
-        # Text that does not fit the model's window is cut by the engine, and not paid for.
-        tokens = min(tokens_of(question, self._around_pair), self._window)
-        if self._allowance.take(question, tokens):
-            return True
-        self._answers[question] = CapExceeded(
-            f"the prompts of a run may have {self._allowance.cap} tokens in all; {self._allowance.left} were left and "
-            f"about {tokens} were needed; raise Caps(prompt_tokens=...) to have this judged"
-        )
-        return False
+    def _pay(self, question: Question) -> None:
+        """Takes a question's tokens from what the run may ask. Text that does not fit the model's window is cut by the
+        engine, and not paid for."""
+        if self._allowance is not None:
+            tokens = tokens_of(question, self._around_pair)
+            self._allowance.take(question, min(tokens, self._window or tokens))
 
     async def _answer(self, questions: list[Question]) -> None:
         """Asks all questions in one call; where one of them makes it fail, asks halves, so that only it fails."""
@@ -224,10 +189,7 @@ class Asker:
         while todo:
             batches, todo = todo, []
             calls += len(batches)
-            if len(batches) == 1:
-                replies = [await self._ask_once(batches[0])]
-            else:
-                replies = await in_parallel([partial(self._ask_once, batch) for batch in batches])
+            replies = await in_parallel([partial(self._ask_once, batch) for batch in batches])
             for batch, answers in zip(batches, replies, strict=True):
                 if not isinstance(answers, RagguardError):
                     self._answers.update(zip(batch, answers, strict=True))

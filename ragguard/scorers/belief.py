@@ -14,9 +14,10 @@ from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
 from ragguard.errors import RagguardError, ScoringError
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result, Usage
+from ragguard.records import CUT_TOKENS, LEFT_OUT, ReferenceSource, Result
 from ragguard.runtime.arguments import one_of, share, true_or_false, whole_number
 from ragguard.scorers.contexts import (
+    ALL_ORDERS,
     CLOSED_BOOK,
     Change,
     Key,
@@ -27,9 +28,11 @@ from ragguard.scorers.contexts import (
 )
 from ragguard.scorers.estimates import (
     BeliefIn,
+    Beliefs,
     Estimate,
     Estimator,
     Kernel,
+    Kind,
     OverReferences,
     Weights,
     combine,
@@ -70,7 +73,7 @@ class _Wanted(NamedTuple):
     change: Change
     contexts: StepContexts | None = None
     """The contexts of the step that the score is about; None for the run."""
-    kind: Literal["soft", "hard", "entropy", "per_token", "total", "mean_logprob"] = "soft"
+    kind: Kind = "soft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,21 +127,20 @@ class Belief:
     async def score(self, view: View, ask: Ask) -> Sequence[Result]:
         writer, setting = ScoreWriter(view, self), view.setting
         writer.left_out(passages=False)
-        turns = [
-            (turn, step)
-            for turn, step in view.turns_with_empty
-            if step.readable or step.empty or (self.selection and step.changed and step.unselected.readable)
+        steps = [
+            step
+            for step in view.steps_with_empty
+            if step.scored or (self.selection and step.changed and step.unselected.readable)
         ]
-        if not turns:
+        if not steps:
             return writer.results()
         if not view.run.question.strip():
             writer.fail(
                 ScoringError("beliefs are about the run's question, and this run has none"), "beliefs"
             )
             return writer.results()
-        fit = window(setting.prompts, setting.engine.context, task="answer", question=view.run.question)
         target = _target(writer)
-        layout = lay_out(turns, fit, selection=self.selection and self.by != "likelihood")
+        layout = lay_out(steps, window(view), selection=self.selection and self.by != "likelihood")
         sure: dict[Key, BeliefIn] = {}
         can = self.by == "likelihood" or "continuations" in setting.engine.capabilities
         if self.by != "samples" and target.references and can:
@@ -157,9 +159,10 @@ class Belief:
         if target.source == "answer":
             # While the run was open it had no answer; pairs keep the spelling of that time, so that the cache has them.
             for answer in drawn.values():
-                meanings.spell(() if isinstance(answer, RagguardError) else answer.samples)
+                for sample in answer.samples if isinstance(answer, SampleAnswer) else ():
+                    meanings.words(sample.text)
         estimator = Estimator(self.weights, self.kernel, self.over_references)
-        beliefs = {**await estimator.beliefs(drawn, target.references, meanings), **sure}
+        beliefs = await estimator.beliefs(drawn, target.references, meanings) | sure
         _BeliefReport(writer, layout, target, beliefs).write(self._wanted(layout, target))
         return writer.results()
 
@@ -197,14 +200,14 @@ class Belief:
         for contexts in layout.steps:
             if known and contexts.step.changed and self.selection:
                 found.append(_Wanted("delta_seper_selection", contexts.selection, contexts))
-            if not contexts.scored:
+            if not contexts.step.scored:
                 continue
             if known:
                 found += [
                     _Wanted("seper", contexts.now, contexts),
                     _Wanted("seper_hard", contexts.now, contexts, "hard"),
                     _Wanted("delta_seper", contexts.change, contexts),
-                    _Wanted("delta_seper_alone", contexts.change_alone, contexts),
+                    _Wanted("delta_seper_alone", contexts.alone, contexts),
                 ]
             # Less entropy is a gain: before minus after.
             gain = {key: -coefficient for key, coefficient in contexts.change.items()}
@@ -219,25 +222,26 @@ def _likelihood_scores(layout: Layout) -> list[_Wanted]:
     """Returns the scores of likelihood, in order."""
     found = [_Wanted("likelihood_closed_book", {CLOSED_BOOK: 1.0}, kind="per_token")]
     for contexts in layout.steps:
-        if contexts.scored:
+        if contexts.step.scored:
             found += [
                 _Wanted("likelihood", contexts.now, contexts, "per_token"),
                 _Wanted("likelihood_total", contexts.now, contexts, "total"),
                 _Wanted("delta_likelihood", contexts.change, contexts, "per_token"),
-                _Wanted("delta_likelihood_alone", contexts.change_alone, contexts, "per_token"),
+                _Wanted("delta_likelihood_alone", contexts.alone, contexts, "per_token"),
                 _Wanted("log_gain", contexts.change, contexts, "mean_logprob"),
             ]
     return [*found, _Wanted("delta_likelihood_total", layout.total, kind="per_token")]
 
 
-def _sure(likely: Mapping[Key, BeliefIn | RagguardError]) -> dict[Key, BeliefIn]:
+def _sure(likely: Beliefs) -> dict[Key, BeliefIn]:
     """Returns the belief in the contexts in which the references are probable enough. It lies between their own
     probability p and 1: the middle, with half the gap as its error."""
     found: dict[Key, BeliefIn] = {}
     for key, known in likely.items():
-        if isinstance(known, BeliefIn) and known.total and (p := known.total.value) >= _SURE:
-            estimate, none = Estimate((1 + p) / 2, (1 - p) / 2), Estimate(math.nan, math.nan)
-            found[key] = BeliefIn(Usage(), {"how": "likelihood"}, estimate, estimate, entropy=none)
+        if isinstance(known, BeliefIn) and (p := known.estimates["total"].value) >= _SURE:
+            middle, none = Estimate((1 + p) / 2, (1 - p) / 2), Estimate(math.nan, math.nan)
+            estimates: dict[Kind, Estimate] = {"soft": middle, "hard": middle, "entropy": none}
+            found[key] = BeliefIn(estimates, {"how": "likelihood"})
     return found
 
 
@@ -301,9 +305,7 @@ class _BeliefReport:
     writer: ScoreWriter
     layout: Layout
     target: Target
-    beliefs: Mapping[Key, BeliefIn | RagguardError]
-    counted: set[Key] = field(default_factory=set)
-    """The contexts whose usage a score has already."""
+    beliefs: Beliefs
 
     def write(self, scores: Sequence[_Wanted]) -> None:
         """Adds the scores, or the failures for which they cannot be given."""
@@ -316,18 +318,13 @@ class _BeliefReport:
         """Adds one score: the weighted sum, over the contexts of a change, of one kind of estimate."""
         name, change, contexts, kind = wanted
         target = Target() if kind == "entropy" else self.target
-        estimates = {key: getattr(one, kind) for key, one in known.items()}
-        if None in estimates.values():
-            return
+        estimates = {key: one.estimates[kind] for key, one in known.items()}
         value, stderr = combine(change, estimates)
-        fresh = [key for key in change if key not in self.counted]
-        self.counted.update(fresh)
         self.writer.add(
             name,
             value,
             step=contexts.step if contexts else None,
             stderr=stderr,
-            usage=sum((known[key].usage for key in fresh), Usage()),
             explanation=_explained(change, estimates, falls=kind == "entropy"),
             label="support" if target.source == "answer" else "",
             reference_source=target.source,
@@ -345,7 +342,7 @@ class _BeliefReport:
             facts[LEFT_OUT] = dropped
         if contexts and contexts.parallel > 1:
             facts["parallel"] = contexts.parallel
-            facts["order"] = "tool calls" if contexts.in_call_order else "mean over all"
+            facts["order"] = "tool calls" if contexts.parallel > ALL_ORDERS else "mean over all"
         if contexts is None and self.writer.view.steps_over_cap:
             facts["steps_not_scored"] = len(self.writer.view.steps_over_cap)
         return facts

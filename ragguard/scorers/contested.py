@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence, Set
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,7 +20,6 @@ from ragguard.metrics import subquestions as measures
 from ragguard.metrics.answers import is_abstention
 from ragguard.records import Result
 from ragguard.runtime.arguments import number_between, share
-from ragguard.scorers.asker import MeteredAsk
 from ragguard.scorers.coverage import Ratings, find_sub_questions, given_sub_questions
 from ragguard.scorers.meanings import relation
 from ragguard.scorers.probes import (
@@ -90,15 +89,14 @@ class Contested:
         if not any(step.readable for step in view.steps):
             return writer.results()
         with writer.failing("contested"):
-            asked, _ = await find_sub_questions(view, ask)
+            asked = await find_sub_questions(view, ask)
             ratings = Ratings(asked[: view.setting.caps.sub_questions])
             await ratings.learn(read_texts(view.steps), view.setting.judge_prompts, ask)
-            metered = MeteredAsk(ask)
-            found = await find_conflicts(self, view, ratings, metered)
+            found = await find_conflicts(self, view, ratings, ask)
             for number, step in enumerate(view.steps, 1):
                 if step.readable:
-                    self._add(writer, ratings, found, view.steps[:number], step=step)
-            self._add(writer, ratings, found, view.steps, usage=metered.usage)
+                    self._add(writer, ratings, found, view.steps[:number], step)
+            self._add(writer, ratings, found, view.steps)
         return writer.results()
 
     def _add(
@@ -107,7 +105,7 @@ class Contested:
         ratings: Ratings,
         found: Sequence[Conflict],
         steps: Sequence[StepView],
-        **more: Any,
+        step: StepView | None = None,
     ) -> None:
         """Adds the score over all texts that the model had read by the end of the steps."""
         texts = read_texts(steps)
@@ -128,13 +126,13 @@ class Contested:
         writer.add(
             "contested",
             measures.contested(ratings.table(texts), table, self.eta),
+            step=step,
             who="judge",
             stderr=ratings.stderr(texts),
             label="; ".join(dict.fromkeys(f"{where[one.first]} against {where[one.second]}" for one in here)),
             explanation=_in_words(here, where),
             references=given_sub_questions(writer.view),
             metadata={"conflicts": conflicts},
-            **more,
         )
 
 

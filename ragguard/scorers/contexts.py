@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby, permutations
 from typing import TypeAlias
 
-from ragguard.engines.prompts import PromptSet, Task
 from ragguard.scorers.question import count_tokens, prompt_tokens
-from ragguard.scorers.view import StepView
+from ragguard.scorers.view import StepView, View
 
 ALL_ORDERS = 3
 """The most parallel steps for which the change of a step is the mean over all orders."""
@@ -40,36 +39,19 @@ class BeliefContext:
 
 @dataclass(frozen=True, slots=True)
 class StepContexts:
-    """The contexts of one step."""
+    """The beliefs that one step is about."""
 
     step: StepView
-    upto: Key
-    alone: Key
+    now: Change
+    """The belief once the step was read."""
     change: Change
-    parallel: int
-    """How many steps there are in the turn of the step."""
+    """The change by this step after the earlier ones; empty where it brought nothing to read."""
+    alone: Change
+    """The change from no retrieval to this step alone; empty where it brought nothing."""
     selection: Change
     """The change from all that the step retrieved to what the model got of it; empty where these are the same."""
-
-    @property
-    def scored(self) -> bool:
-        """True where the model read something of the step, or nothing was there to read."""
-        return self.step.readable or self.step.empty
-
-    @property
-    def now(self) -> Change:
-        """The belief once the step was read."""
-        return {self.upto: 1.0}
-
-    @property
-    def change_alone(self) -> Change:
-        """The change from no retrieval to this step alone; empty where it brought nothing."""
-        return {self.alone: 1.0, CLOSED_BOOK: -1.0} if self.alone != CLOSED_BOOK else {}
-
-    @property
-    def in_call_order(self) -> bool:
-        """True where the turn has too many steps for a mean over all orders."""
-        return self.parallel > ALL_ORDERS
+    parallel: int
+    """How many steps there are in the turn of the step; beyond `ALL_ORDERS` they count in call order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +64,11 @@ class Layout:
     @property
     def total(self) -> Change:
         """The change from no retrieval to all retrieval of the run."""
-        return _merged([(self.steps[-1].upto, 1.0), (CLOSED_BOOK, -1.0)])
+        return _merged([*self.steps[-1].now.items(), (CLOSED_BOOK, -1.0)])
 
 
 def lay_out(
-    turns: Sequence[tuple[int, StepView]],
+    steps: Sequence[StepView],
     fit: Callable[[Sequence[StepView]], BeliefContext],
     *,
     selection: bool = False,
@@ -95,7 +77,7 @@ def lay_out(
     passages are not its candidates gets one with all its candidates, too."""
     contexts: dict[Key, BeliefContext] = {CLOSED_BOOK: BeliefContext(CLOSED_BOOK)}
 
-    def key(steps: Sequence[StepView]) -> Key:
+    def key(*steps: StepView) -> Key:
         if not steps:
             return CLOSED_BOOK
         context = fit(steps)
@@ -103,24 +85,24 @@ def lay_out(
 
     found: list[StepContexts] = []
     before: list[StepView] = []
-    for _, group in groupby(turns, key=lambda entry: entry[0]):
-        together = [step for _, step in group]
+    for _, group in groupby(steps, key=lambda step: step.turn):
+        together = list(group)
         # A step of which the model got nothing adds nothing, in any order.
         reading = [step for step in together if step.readable]
         changes = iter(_marginals(before, reading, key))
         for number, step in enumerate(together):
-            earlier, upto = [*before, *together[:number]], key([*before, *together[: number + 1]])
-            selected: Change = {}
+            earlier = [*before, *together[:number]]
+            upto, selected = key(*earlier, step), dict[Key, float]()
             if selection and step.changed:
-                selected = _merged([(upto, 1.0), (key([*earlier, step.unselected]), -1.0)])
+                selected = _merged([(upto, 1.0), (key(*earlier, step.unselected), -1.0)])
             found.append(
                 StepContexts(
                     step,
-                    upto,
-                    alone=key([step]),
+                    {upto: 1.0},
                     change=next(changes) if step.readable else {},
-                    parallel=len(reading),
+                    alone=_merged([(key(step), 1.0), (CLOSED_BOOK, -1.0)]),
                     selection=selected,
+                    parallel=len(reading),
                 )
             )
         before += reading
@@ -128,7 +110,7 @@ def lay_out(
 
 
 def _marginals(
-    before: Sequence[StepView], together: Sequence[StepView], key: Callable[[Sequence[StepView]], Key]
+    before: Sequence[StepView], together: Sequence[StepView], key: Callable[..., Key]
 ) -> list[Change]:
     """Returns what each step of a turn adds to what was read before, as a mean over all orders of the turn."""
     indices = range(len(together))
@@ -140,13 +122,13 @@ def _marginals(
             earlier = [together[i] for i in sorted(order[:position])]
             with_it = [together[i] for i in sorted(order[: position + 1])]
             terms[index] += [
-                (key([*before, *with_it]), 1 / len(orders)),
-                (key([*before, *earlier]), -1 / len(orders)),
+                (key(*before, *with_it), 1 / len(orders)),
+                (key(*before, *earlier), -1 / len(orders)),
             ]
     return [_merged(changes) for changes in terms]
 
 
-def _merged(terms: Sequence[tuple[Key, float]]) -> Change:
+def _merged(terms: Sequence[tuple[Key, float]]) -> dict[Key, float]:
     merged: dict[Key, float] = {}
     for key, coefficient in terms:
         merged[key] = merged.get(key, 0.0) + coefficient
@@ -167,27 +149,26 @@ class Window:
         owner: dict[str, tuple[int, int]] = {}
         for number, step in enumerate(steps):
             for rank, at in enumerate(step.got):
-                if not step.all[at].text.strip():
-                    continue
-                owner.setdefault(step.all[at].text, (number, -rank))
-                owner[step.all[at].text] = max(owner[step.all[at].text], (number, -rank))
-        texts = list(owner)
-        leaving = sorted(texts, key=owner.__getitem__)
-        sizes = {text: count_tokens(text) + self.frame for text in texts}
-        total, dropped = sum(sizes.values()), 0
+                if (text := step.all[at].text).strip():
+                    owner[text] = max(owner.get(text, (-1, 0)), (number, -rank))
+        leaving = sorted(owner, key=owner.__getitem__)
+        sizes = {text: count_tokens(text) + self.frame for text in owner}
+        total = sum(sizes.values())
         while total > self.tokens and len(leaving) > 1:
             total -= sizes[leaving.pop(0)]
-            dropped += 1
         kept = set(leaving)
-        texts = [text for text in texts if text in kept]
+        texts = [text for text in owner if text in kept]
         order = {text: index for index, text in enumerate(texts)}
-        return BeliefContext(tuple(texts), tuple(order[text] for text in leaving), dropped)
+        return BeliefContext(
+            tuple(texts), tuple(order[text] for text in leaving), dropped=len(owner) - len(leaving)
+        )
 
 
-def window(prompts: PromptSet, context: int | None, *, task: Task, **slots: str) -> Window:
-    """Returns the window that a model's context length leaves for the passages in the prompt of a task."""
+def window(view: View) -> Window:
+    """Returns the window that the reader's context length leaves for the passages behind the run's question."""
+    prompts, context, question = view.setting.prompts, view.setting.engine.context, view.run.question
     if context is None:
         return Window(math.inf, 0)
-    empty = prompt_tokens(prompts.render(task, [], **slots))
-    frame = prompt_tokens(prompts.render(task, [""], **slots)) - empty
-    return Window(context - empty - prompts.template(task).max_tokens, frame)
+    empty = prompt_tokens(prompts.render("answer", [], question=question))
+    frame = prompt_tokens(prompts.render("answer", [""], question=question)) - empty
+    return Window(context - empty - prompts.template("answer").max_tokens, frame)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -54,10 +54,6 @@ class Ratings:
         cells = enumerate(self.rows[text])
         return {number for number, cell in cells if isinstance(cell, Reading) and cell.value >= eta}
 
-    def usage(self, text: str) -> Usage:
-        """Returns the cost of rating a text."""
-        return sum((cell.usage for cell in self.rows[text] if isinstance(cell, Reading)), Usage())
-
     def stderr(self, texts: Iterable[str]) -> float | None:
         """Returns 0 where no rating of the texts was estimated: what thresholds give has no error then; else None."""
         cells = (cell for text in texts for cell in self.rows[text])
@@ -65,9 +61,9 @@ class Ratings:
 
 
 def _read(question: LabelQuestion, answer: LabelAnswer | RagguardError) -> Reading | RagguardError:
-    """Returns the rating, or why there is none."""
+    """Returns the rating, or why there is none. Its cost is left out, since several scores rest on it."""
     try:
-        return read_rating(question, answered(answer))
+        return replace(read_rating(question, answered(answer)), usage=Usage())
     except RagguardError as error:
         return error
 
@@ -105,7 +101,7 @@ class Coverage:
         if not view.steps_with_empty and not answer:
             return writer.results()
         try:
-            asked, usage = await find_sub_questions(view, ask)
+            asked = await find_sub_questions(view, ask)
         except RagguardError as error:
             writer.fail(error, "coverage")
             return writer.results()
@@ -119,7 +115,7 @@ class Coverage:
         answers = [] if says_nothing else [answer]
         ratings = Ratings(asked[:most])
         await ratings.learn([*texts, *oracle, *answers], view.setting.judge_prompts, ask)
-        report = _CoverageReport(self, writer, ratings, oracle, usage=usage)
+        report = _CoverageReport(self, writer, ratings, oracle)
         report.passages()
         report.redundancy()
         report.steps("passages")
@@ -131,16 +127,14 @@ class Coverage:
         return writer.results()
 
 
-async def find_sub_questions(view: View, ask: Ask) -> tuple[tuple[str, ...], Usage]:
-    """Returns the run's sub-questions, given or made from its question, and what making them cost."""
-    given = given_sub_questions(view)
-    if given:
-        return given, Usage()
+async def find_sub_questions(view: View, ask: Ask) -> tuple[str, ...]:
+    """Returns the run's sub-questions, given or made from its question."""
+    if given := given_sub_questions(view):
+        return given
     if not view.run.question.strip():
         raise ScoringError("sub-questions are made from the run's question, and this run has none")
     asked = sub_questions(view.setting.judge_prompts, view.run.question, view.seed)
-    made = answered((await ask([asked]))[0])
-    return tuple(read_sub_questions(made)), made.usage
+    return tuple(read_sub_questions(answered((await ask([asked]))[0])))
 
 
 def given_sub_questions(view: View) -> tuple[str, ...]:
@@ -163,8 +157,6 @@ class _CoverageReport:
     writer: ScoreWriter
     ratings: Ratings
     oracle: list[str]
-    usage: Usage
-    """The usage that is in no passage's score yet."""
     answerable: NDArray[np.bool_] | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -185,31 +177,17 @@ class _CoverageReport:
         self.writer.add(name, value, who="judge", references=asked, **error, **more)
 
     def passages(self) -> None:
-        """Adds `answerability` of every passage; the cost of rating a text stands in the scores of its first one."""
-        counted: set[str] = set()
+        """Adds `answerability` of every passage."""
         for step in self.writer.view.steps:
             for at in sorted(step.judged):
-                text = step.all[at].text
-                paid: dict[str, Any] = {"usage": Usage()} if text in counted else {}
-                for number, cell in enumerate(self.ratings.rows[text]):
-                    sub = self.ratings.sub_questions[number]
-                    with self.writer.failing(
-                        f"answerability of passage {at + 1} for the sub-question “{sub}”", step
-                    ):
+                rated = zip(self.ratings.sub_questions, self.ratings.rows[step.all[at].text], strict=True)
+                for number, (sub, cell) in enumerate(rated):
+                    what = f"answerability of passage {at + 1} for the sub-question “{sub}”"
+                    with self.writer.failing(what, step):
+                        rating = answered(cell)
                         self.add(
-                            "answerability",
-                            answered(cell),
-                            step=step,
-                            at=at,
-                            sub_question=number,
-                            explanation=sub,
-                            **paid,
+                            "answerability", rating, step=step, at=at, sub_question=number, explanation=sub
                         )
-                counted.add(text)
-        self.usage += sum(
-            map(self.ratings.usage, dict.fromkeys(text for text in self.oracle if text not in counted)),
-            Usage(),
-        )
 
     def redundancy(self) -> None:
         """Adds `redundancy` of the passages that the model got, unless a rating is missing."""
@@ -298,7 +276,7 @@ class _CoverageReport:
         facts = {"sub_questions": list(self.ratings.sub_questions), "not_judged": missing}
         with self.writer.failing("coverage_total"):
             covered = self._covered(texts)
-            self.add("coverage_total", covered, texts, usage=self.usage, metadata=facts)
+            self.add("coverage_total", covered, texts, metadata=facts)
             if texts:
                 self._density("density", covered, texts)
 
@@ -309,7 +287,7 @@ class _CoverageReport:
             return
         with self.writer.failing("answer_coverage"):
             covered = self._coverage([answer])
-            self.add("answer_coverage", covered, [answer], usage=self.ratings.usage(answer))
+            self.add("answer_coverage", covered, [answer])
             self._density("answer_density", covered, [answer])
 
     def _density(self, name: str, covered: float, texts: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from ragguard.metrics.belief import (
     seper_soft,
     seper_stderr,
 )
-from ragguard.records import CUT_TOKENS, Usage
+from ragguard.records import CUT_TOKENS
 from ragguard.scorers.contexts import BeliefContext, Change, Key
 from ragguard.scorers.meanings import Meanings
 from ragguard.scorers.probes import likelihood as asked_likelihood
@@ -36,30 +36,28 @@ from ragguard.scorers.view import View
 Weights = Literal["mean", "sum", "count"]
 Kernel = Literal["max", "forward"]
 OverReferences = Literal["best", "mean"]
+Kind = Literal["soft", "hard", "entropy", "per_token", "total", "mean_logprob"]
+"""A number about a context. `soft`: the belief in the reference by how far each answer entails it; `hard`: by meanings,
+each of which is the reference or is not; `entropy`: that over the meanings. The others are the likelihood of the
+references, for which nothing is drawn, so that they have no error."""
 
 
 class Estimate(NamedTuple):
     """A number and its standard error."""
 
     value: float
-    stderr: float
+    stderr: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class BeliefIn:
-    """The reader's belief in one context; None in the place of a number that was not estimated."""
+class BeliefIn(NamedTuple):
+    """The reader's belief in one context: those numbers that were estimated, and facts about how."""
 
-    usage: Usage
+    estimates: Mapping[Kind, Estimate]
     metadata: Mapping[str, Any]
-    soft: Estimate | None = None
-    """The belief in the reference by how far each answer entails it."""
-    hard: Estimate | None = None
-    """The belief in the reference by meanings, each of which is the reference or is not."""
-    entropy: Estimate | None = None
-    per_token: Estimate | None = None
-    """The likelihood of the references, as of the next three: nothing is drawn, so that no number has an error."""
-    total: Estimate | None = None
-    mean_logprob: Estimate | None = None
+
+
+Beliefs: TypeAlias = dict[Key, BeliefIn | RagguardError]
+"""The belief in each context, or the error for which there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +73,29 @@ class Estimator:
         drawn: Mapping[Key, SampleAnswer | RagguardError],
         references: tuple[str, ...],
         meanings: Meanings,
-    ) -> dict[Key, BeliefIn | RagguardError]:
-        """Returns the belief in each context, or the error for which there is none."""
-        found: dict[Key, BeliefIn | RagguardError] = {}
+    ) -> Beliefs:
+        """Returns the belief in each context by the answers that were drawn there."""
         targets = tuple(dict.fromkeys(map(meanings.words, references)))
-        texts: dict[Key, list[str]] = {}
-        for key, answer in drawn.items():
-            if isinstance(answer, RagguardError):
-                found[key] = answer
-            else:
-                texts[key] = [meanings.words(sample.text) for sample in answer.samples]
+        texts = {
+            key: [meanings.words(sample.text) for sample in answer.samples]
+            for key, answer in drawn.items()
+            if isinstance(answer, SampleAnswer)
+        }
         distinct = dict.fromkeys(text for answers in texts.values() for text in answers)
         wanted = [
             pair for text in distinct for target in targets for pair in ((text, target), (target, text))
         ]
-        clusters = await meanings.cluster(list(texts.values()), also=wanted)
+        clusters = dict(zip(texts, await meanings.cluster(list(texts.values()), also=wanted), strict=True))
         await meanings.compare_across(
-            dict(zip(answers, ids, strict=True))
-            for answers, ids in zip(texts.values(), clusters, strict=True)
+            dict(zip(texts[key], ids, strict=True))
+            for key, ids in clusters.items()
             if not isinstance(ids, RagguardError)
         )
-        for (key, answers), ids in zip(texts.items(), clusters, strict=True):
+        found: Beliefs = {}
+        for key, answer in drawn.items():
             try:
-                found[key] = self._belief(answered(drawn[key]), answers, answered(ids), targets, meanings)
+                samples = answered(answer)
+                found[key] = self._belief(samples, texts[key], answered(clusters[key]), targets, meanings)
             except RagguardError as error:
                 found[key] = error
         return found
@@ -114,25 +112,23 @@ class Estimator:
         scheme: Weights = self.weights if shown else "count"
         weights = sample_weights([sample.logprobs if shown else (0.0,) for sample in drawn.samples], scheme)
         clusters = np.array(ids, dtype=np.intp)
-        soft = self._soft(weights, answers, targets, meanings) if targets else None
+        same = [
+            [a == b or meanings.may_be_equivalent(one, other) for b, other in zip(ids, answers, strict=True)]
+            for a, one in zip(ids, answers, strict=True)
+        ]
         matches = np.array(
             [[meanings.matches(words, target) for target in targets] for words in answers], dtype=bool
         )
-        entropy, redrawn = self._errors(weights, _equivalent(answers, ids, meanings), matches)
-        cut = meanings.cut(answers)
-        return BeliefIn(
-            drawn.usage + meanings.cost(answers),
-            {
-                "samples": len(answers),
-                "meanings": int(clusters.max()) + 1,
-                "weights": scheme,
-                **({CUT_TOKENS: drawn.truncated} if drawn.truncated else {}),
-                **({"cut_answer_tokens": cut} if cut else {}),
-            },
-            soft,
-            self._hard(weights, clusters, matches, redrawn) if targets else None,
-            entropy=Estimate(float(semantic_entropy(weights, clusters)), entropy),
-        )
+        of_entropy, of_hard = self._errors(weights, np.array(same), matches)
+        found: dict[Kind, Estimate] = {
+            "entropy": Estimate(float(semantic_entropy(weights, clusters)), of_entropy)
+        }
+        if targets:
+            found["soft"] = self._soft(weights, answers, targets, meanings)
+            found["hard"] = self._hard(weights, clusters, matches, of_hard)
+        facts = {"samples": len(answers), "meanings": int(clusters.max()) + 1, "weights": scheme}
+        cut = {CUT_TOKENS: drawn.truncated, "cut_answer_tokens": meanings.cut(answers)}
+        return BeliefIn(found, facts | {name: tokens for name, tokens in cut.items() if tokens})
 
     def _soft(
         self, weights: Floats, answers: list[str], targets: tuple[str, ...], meanings: Meanings
@@ -185,16 +181,6 @@ class Estimator:
         return entropy, short * float(np.std(seper_hard(mass, clusters, means[first], self._over)))
 
 
-def _equivalent(answers: Sequence[str], ids: Sequence[int], meanings: Meanings) -> Booleans:
-    """Returns a matrix that is true where two answers mean the same: by their cluster, or by a comparison across
-    clusters."""
-    table = [
-        [a == b or meanings.may_be_equivalent(one, other) for b, other in zip(ids, answers, strict=True)]
-        for a, one in zip(ids, answers, strict=True)
-    ]
-    return np.array(table)
-
-
 def _firsts(clusters: Integers) -> Integers:
     """Returns, for each row, the position of each cluster's first answer; 0 for cluster numbers that do not occur."""
     numbers = np.arange(int(clusters.max()) + 1)
@@ -210,12 +196,11 @@ def combine(change: Change, estimates: Mapping[Key, Estimate]) -> Estimate:
 
 async def likelihoods(
     view: View, contexts: Mapping[Key, BeliefContext], references: Sequence[str], ask: Ask
-) -> dict[Key, BeliefIn | RagguardError]:
-    """Asks for the likelihood of the references in each context; returns it, or the error for which there is none."""
+) -> Beliefs:
+    """Asks for the likelihood of the references in each context."""
+    prompts, question = view.setting.prompts, view.run.question
     questions = [
-        asked_likelihood(
-            view.setting.prompts, view.run.question, context.passages, text, cut_order=context.cut_order
-        )
+        asked_likelihood(prompts, question, context.passages, text, cut_order=context.cut_order)
         for context in contexts.values()
         for text in references
     ]
@@ -231,10 +216,9 @@ def _likely(answers: list[TextAnswer | RagguardError]) -> BeliefIn | RagguardErr
         return error
     logprobs = [text.logprobs for text in texts]
     cut = max(text.truncated for text in texts)
-    return BeliefIn(
-        sum((text.usage for text in texts), Usage()),
-        {CUT_TOKENS: cut} if cut else {},
-        per_token=Estimate(likelihood(logprobs), 0.0),
-        total=Estimate(likelihood_total(logprobs), 0.0),
-        mean_logprob=Estimate(mean_logprob(logprobs), 0.0),
-    )
+    found: dict[Kind, Estimate] = {
+        "per_token": Estimate(likelihood(logprobs)),
+        "total": Estimate(likelihood_total(logprobs)),
+        "mean_logprob": Estimate(mean_logprob(logprobs)),
+    }
+    return BeliefIn(found, {CUT_TOKENS: cut} if cut else {})

@@ -11,11 +11,9 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Literal
 
-from ragguard.engines.base import Sample
 from ragguard.engines.entailer import Pair, same
 from ragguard.errors import LowLabelMass, RagguardError, shown_apart
 from ragguard.metrics.answers import is_abstention
-from ragguard.records import Usage
 from ragguard.scorers.probes import LEAST_MASS
 from ragguard.scorers.question import Ask, EntailAnswer, EntailQuestion, answered
 from ragguard.text.language import ENGLISH, Language, meaning_key
@@ -40,7 +38,6 @@ class Meanings:
     _known: dict[Pair, EntailAnswer | RagguardError] = field(default_factory=dict)
     _texts: dict[str, str] = field(default_factory=dict)
     _words: dict[str, str] = field(default_factory=dict)
-    _paid: set[Pair] = field(default_factory=set)
 
     def words(self, answer: str) -> str:
         """Returns the text by which an answer is compared: the first answer seen of the same words; "" for an
@@ -50,11 +47,6 @@ class Meanings:
             key = meaning_key(answer, self.language)
             self._texts[answer] = _NOTHING if nothing else self._words.setdefault(key, answer.strip())
         return self._texts[answer]
-
-    def spell(self, answers: Iterable[Sample]) -> None:
-        """Sets the spelling in which answers are compared: answers of the same words take that of the first."""
-        for answer in answers:
-            self.words(answer.text)
 
     async def learn(self, pairs: Iterable[tuple[str, str]]) -> None:
         """Asks whether the second of two `words` follows from the first, where that is not known yet."""
@@ -155,22 +147,12 @@ class Meanings:
 
     def cut(self, words: Iterable[str]) -> int:
         """Returns how many tokens were cut from pairs with these `words` to make them fit."""
-        return sum(answer.truncated for _, answer in self._compared(words))
-
-    def cost(self, words: Iterable[str]) -> Usage:
-        """Returns the usage of comparing these `words`; the usage of a pair is returned once."""
-        fresh = [(pair, answer) for pair, answer in self._compared(words) if pair not in self._paid]
-        self._paid.update(pair for pair, _ in fresh)
-        return sum((answer.usage for _, answer in fresh), Usage())
-
-    def _compared(self, words: Iterable[str]) -> list[tuple[Pair, EntailAnswer]]:
-        """Returns the pairs with these `words` that were compared."""
         wanted = set(words)
-        return [
-            (pair, answer)
+        return sum(
+            answer.truncated
             for pair, answer in self._known.items()
             if isinstance(answer, EntailAnswer) and wanted & {pair.premise, pair.hypothesis}
-        ]
+        )
 
 
 def relation(answer: EntailAnswer) -> tuple[float, float, float]:

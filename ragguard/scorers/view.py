@@ -45,6 +45,7 @@ class StepView:
     """A step, with what it retrieved and which of that the model got."""
 
     step: RetrievalStep
+    turn: int
     all: tuple[Passage, ...]
     """The candidates by rank, then passages that the model got and that are no candidates, such as rewritten ones."""
     got: tuple[int, ...]
@@ -73,6 +74,11 @@ class StepView:
         return self.empty and self.step.k is None and K_ERROR not in self.step.metadata
 
     @property
+    def scored(self) -> bool:
+        """True where the model read something of the step, or nothing was there to read."""
+        return self.empty or self.readable
+
+    @property
     def unselected(self) -> StepView:
         """The same step as if the model had got all candidates in the order in which they were found."""
         return replace(self, got=tuple(range(self.candidates)))
@@ -97,10 +103,10 @@ class StepView:
         return [self.all[at].text for at in among if at in self.judged]
 
     def judged_places(self, stage: Stage) -> int:
-        """Returns K for a list of the step, without the places of passages that are not judged. Among candidates there
-        was a place for each."""
+        """Returns K for a list of the step, without the places of passages that are not judged; 0 where no K is right.
+        Among candidates there was a place for each."""
         if not self.places:
-            return 0
+            return int(self.any_k)
         listed = self.listed(stage)
         return max(self.places, len(listed)) - sum(at not in self.judged for at in listed)
 
@@ -110,7 +116,7 @@ class StepView:
         return any(self.all[at].text.strip() for at in self.got)
 
 
-def view_step(step: RetrievalStep, cap: int) -> StepView:
+def view_step(step: RetrievalStep, cap: int, turn: int = 0) -> StepView:
     """Returns the view of a step; finds the model's passages among the candidates by id and text, each once."""
     everything = list(step.candidates or step.passages)
     candidates = len(everything)
@@ -126,14 +132,14 @@ def view_step(step: RetrievalStep, cap: int) -> StepView:
             everything.append(passage)
     order = dict.fromkeys([*got, *range(len(everything))])
     with_text = [index for index in order if everything[index].text.strip()][:cap]
-    places = 0 if K_ERROR in step.metadata else step.places
     return StepView(
         step,
+        turn,
         tuple(everything),
         tuple(got),
-        frozenset(with_text),
+        judged=frozenset(with_text),
         candidates=candidates,
-        places=places,
+        places=0 if K_ERROR in step.metadata else step.places,
     )
 
 
@@ -168,21 +174,14 @@ class View:
 
     run: Run
     setting: Setting
-    turns: tuple[tuple[int, StepView], ...]
-    """The steps that retrieved a passage, in order and within the cap, each with its turn."""
+    steps_with_empty: tuple[StepView, ...]
+    """The steps that retrieved a passage or ended well and retrieved nothing, in order and within the cap."""
     steps_over_cap: tuple[RetrievalStep, ...] = ()
-    turns_with_empty: tuple[tuple[int, StepView], ...] = ()
-    """`turns`, and the steps that ended well and retrieved nothing, within the same cap; all in order."""
 
     @property
     def steps(self) -> tuple[StepView, ...]:
-        """The steps without their turns."""
-        return tuple(step for _, step in self.turns)
-
-    @property
-    def steps_with_empty(self) -> tuple[StepView, ...]:
-        """The steps that retrieved a passage and those that retrieved nothing, in order, without their turns."""
-        return tuple(step for _, step in self.turns_with_empty)
+        """The steps that retrieved a passage."""
+        return tuple(step for step in self.steps_with_empty if not step.empty)
 
     def query_of(self, step: StepView) -> str:
         """Returns the query of a step; the run's question where the step has none."""
@@ -191,7 +190,7 @@ class View:
     @property
     def read_nothing(self) -> bool:
         """True for a run whose steps all ended well and brought the model nothing."""
-        return bool(self.turns_with_empty) and not any(step.got for step in self.steps_with_empty)
+        return bool(self.steps_with_empty) and not any(step.got for step in self.steps_with_empty)
 
     @property
     def empty_places(self) -> int | None:
@@ -226,19 +225,18 @@ def short(references: Sequence[str]) -> tuple[str, ...]:
 def view_run(run: Run, setting: Setting) -> View:
     """Returns the view of a run: its steps in order and within the caps."""
     caps = setting.caps
-    kept: list[tuple[int, StepView]] = []
+    kept: list[StepView] = []
     over: list[RetrievalStep] = []
     for turn, step in numbered(run.steps):
         retrieved = bool(step.candidates or step.passages)
         if not retrieved and step.status != "ok":
             continue
         # Each kind has the cap for itself: empty steps, which cost no prompt, take no place from the others.
-        if sum(known.empty != retrieved for _, known in kept) < caps.steps:
-            kept.append((turn, view_step(step, caps.passages)))
+        if sum(known.empty != retrieved for known in kept) < caps.steps:
+            kept.append(view_step(step, caps.passages, turn))
         else:
             over.append(step)
-    turns = tuple(one for one in kept if not one[1].empty)
-    return View(run, setting, turns, steps_over_cap=tuple(over), turns_with_empty=tuple(kept))
+    return View(run, setting, tuple(kept), tuple(over))
 
 
 def read_texts(steps: Iterable[StepView]) -> list[str]:

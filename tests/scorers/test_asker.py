@@ -13,7 +13,7 @@ from ragguard.errors import CapExceeded, EngineProtocolError, EngineUnreachable,
 from ragguard.records import Score, Usage
 from ragguard.scorers import Belief, Contested
 from ragguard.scorers.answers import Answers
-from ragguard.scorers.asker import Asker, tokens_of
+from ragguard.scorers.asker import Asker, PromptAllowance, tokens_of
 from ragguard.scorers.models import Models, apportion
 from ragguard.scorers.pipeline import ScoringPipeline
 from ragguard.scorers.question import EntailQuestion, LabelQuestion, SampleQuestion
@@ -29,8 +29,8 @@ def ask_samples(text, n=3):
     return SampleQuestion(as_prompt(text), n, 16, 1.0, 7)
 
 
-def asker(engine, cap=100_000, entailer=None, **more):
-    return Asker(Models(engine, engine, entailer or TableEntailer()), cap, **more)
+def asker(engine, cap=100_000, **more):
+    return Asker(Models(engine, engine, TableEntailer()), PromptAllowance(cap), **more)
 
 
 async def put(ask, *rounds):
@@ -55,8 +55,7 @@ async def test_scorers_side_by_side_share_their_waves():
     ]
 
 
-async def test_a_scorer_that_ends_early_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr("ragguard.scorers.asker._PATIENCE_S", 3600)
+async def test_a_scorer_that_ends_early_holds_nobody_up():
     engine = ScriptedEngine()
     ask = asker(engine)
     await ask.attend(
@@ -159,7 +158,7 @@ async def test_passages_that_the_window_cuts_are_not_counted():
     assert answers[0].p
 
 
-async def test_a_scorer_that_waits_for_something_else_holds_the_others_up_only_briefly():
+async def test_a_scorer_that_waits_for_something_else_holds_nobody_up():
     engine = ScriptedEngine()
     ask = asker(engine)
     free = asyncio.Event()
@@ -194,7 +193,7 @@ async def test_cancelling_takes_the_calls_along():
 
 async def test_entailment_is_one_call_and_priority_goes_along():
     engine, entailer = ScriptedEngine(), TableEntailer()
-    ask = Asker(Models(engine, engine, entailer, priority=3, deadline=5.0), 10_000)
+    ask = Asker(Models(engine, engine, entailer, priority=3, deadline=5.0))
     pairs = [EntailQuestion(Pair("q", "a", "b")), EntailQuestion(Pair("q", "a", "a"))]
     answers, _ = await ask.attend([put(ask, pairs), put(ask, [ask_label("one")])])
     assert [answer.p[0] > 0.5 for answer in answers[0]] == [False, True]
@@ -204,7 +203,7 @@ async def test_entailment_is_one_call_and_priority_goes_along():
 
 async def test_a_judge_of_its_own_is_asked_apart():
     engine, judge = ScriptedEngine(model="reader"), ScriptedEngine(model="judge")
-    ask = Asker(Models(engine, judge, TableEntailer()), 10_000)
+    ask = Asker(Models(engine, judge, TableEntailer()))
     read = LabelQuestion(as_prompt("read"), LABELS, who="engine")
     await ask.attend([put(ask, [read, ask_label("judge")])])
     assert [call.texts for call in engine.calls] == [["read"]]

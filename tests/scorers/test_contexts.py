@@ -1,16 +1,18 @@
 """Which contexts there are, how changes are read off them, and what gives way in a small window."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ragguard.engines.prompts import load_prompts
-from ragguard.records import Passage, RetrievalStep
+from ragguard.records import Passage, RetrievalStep, Run
 from ragguard.scorers.contexts import Window, lay_out, window
+from ragguard.scorers.plan import UNKNOWN
 from ragguard.scorers.probes import belief
-from ragguard.scorers.view import view_step
+from ragguard.scorers.view import Setting, view_run, view_step
 
 WIDE = Window(math.inf, 0)
 
@@ -18,14 +20,6 @@ WIDE = Window(math.inf, 0)
 def steps(*texts):
     """One step a list of texts."""
     return [view_step(RetrievalStep(passages=[Passage(text) for text in one]), 20) for one in texts]
-
-
-def sequence(*texts):
-    return list(enumerate(steps(*texts)))
-
-
-def together(*texts):
-    return [(0, step) for step in steps(*texts)]
 
 
 @settings(deadline=None)
@@ -38,11 +32,11 @@ def together(*texts):
     st.randoms(use_true_random=False),
 )
 def test_changes_sum_to_the_total_whatever_runs_in_parallel(given_steps, rng):
-    turns = [
-        (turn, view_step(RetrievalStep(passages=[Passage(t) for t in texts]), 20))
+    views = [
+        view_step(RetrievalStep(passages=[Passage(t) for t in texts]), 20, turn)
         for turn, texts in sorted(given_steps)
     ]
-    layout = lay_out(turns, WIDE)
+    layout = lay_out(views, WIDE)
     belief_in = {key: rng.random() for key in layout.contexts}
     total = sum(c * belief_in[key] for one in layout.steps for key, c in one.change.items())
     assert total == pytest.approx(sum(c * belief_in[key] for key, c in layout.total.items()))
@@ -68,12 +62,17 @@ def test_one_passage_always_stays():
     assert context.dropped == 1
 
 
+def room(context, question):
+    """The tokens that a reader of this context length has for passages."""
+    prompts, engine = load_prompts("default"), replace(UNKNOWN, context=context)
+    setting = Setting(engine, engine, engine, prompts, judge_prompts=prompts)
+    return window(view_run(Run(question=question), setting)).tokens
+
+
 def test_the_window_leaves_room_for_question_and_answer():
-    prompts = load_prompts("default")
-    assert window(prompts, None, task="answer", question="who?").tokens == math.inf
-    narrow = window(prompts, 500, task="answer", question="who?")
-    assert 250 < narrow.tokens < 420
-    assert window(prompts, 500, task="answer", question="who " * 50).tokens < narrow.tokens - 40
+    assert room(None, "who?") == math.inf
+    assert 250 < room(500, "who?") < 420
+    assert room(500, "who " * 50) < room(500, "who?") - 40
 
 
 def test_an_engine_that_must_cut_after_all_cuts_in_the_same_order():

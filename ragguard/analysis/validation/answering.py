@@ -33,7 +33,6 @@ from ragguard.scorers.view import short
 
 T = TypeVar("T")
 BATCH = 256
-_NO_CAP = 10**12
 # Errors that concern one context only. Every other error concerns the engine and is raised.
 _OF_ONE_CONTEXT = (PromptTooLong, EngineProtocolError, LowLabelMass)
 
@@ -86,7 +85,7 @@ async def with_outcomes(
     `grader`) an answer is correct that holds the words of a reference, or the other way round.
     """
     if judge is None:
-        asker = Asker(_WordsAlone(), _NO_CAP)
+        asker = Asker(_WordsAlone())
     else:
         judge = connect(judge)
         asker = _asker(judge, load_prompts((await judge.info()).prompts))
@@ -123,7 +122,7 @@ def _reading(prompts: PromptSet, context: Context) -> SampleQuestion:
 
 
 def _asker(engine: Engine, prompts: PromptSet) -> Asker:
-    return Asker(Models(engine, engine, EngineEntailer(engine, prompts)), _NO_CAP)
+    return Asker(Models(engine, engine, EngineEntailer(engine, prompts)))
 
 
 def _batches(items: Sequence[T], what: str, progress: Progress) -> Iterator[Sequence[T]]:
