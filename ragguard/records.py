@@ -160,8 +160,7 @@ class Advice:
     open_sub_questions: list[str] = field(default_factory=list)
     """The sub-questions that nothing which was read answers."""
     expected_gain: float | None = None
-    """The expected rise, by one more step, of the probability that the answer is right (without a calibration: of the
-    coverage); None where it is not known."""
+    """The expected rise of the coverage by one more step; None where nothing could be judged."""
     stderr: float | None = None
     """The standard error of the expected gain."""
     reasons: list[str] = field(default_factory=list)

@@ -21,7 +21,6 @@ from ragguard.advice.calibration import (
     Trace,
     check_runs,
     choose_threshold,
-    gains_of,
 )
 from ragguard.advice.evidence import THRESHOLD, AskAbout, EvidenceSearch, correctness, judge, sufficiency
 from ragguard.capture.open_runs import BUDGET_MS, CapturedRun
@@ -228,7 +227,6 @@ class Adviser:
         self.calibration = AdviceCalibration(
             threshold, max_loss, len(useful), skipped, loss=loss, steps_saved=saved, engine=engine,
             judge=judge, entailer=entailer, prompts=prompts, judge_prompts=judge_prompts,
-            gains=gains_of(traces),
         )  # fmt: skip
         return self.calibration
 

@@ -16,10 +16,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -33,9 +32,7 @@ from ragguard.analysis.conformal import (
 from ragguard.errors import CalibrationError, InvalidInput
 from ragguard.records import Run
 
-KIND, FORMAT = "advice", 1
-BINS = 8
-"""Into how many groups of like sufficiency the steps of the examples are put, to tell what another step adds."""
+KIND, FORMAT = "advice", 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +45,6 @@ class KnownOutcome:
     """The correctness of the answer after each turn of retrieval, from 0 (wrong) to 1 (right)."""
     stages: Sequence[Run] = ()
     """The run as it stood after each turn, where its question or its sub-questions changed on the way; else empty."""
-
-
-@dataclass(frozen=True, slots=True)
-class Gain:
-    """The change of correctness by one more step where the sufficiency was at most `upto`."""
-
-    upto: float
-    gain: float
-    stderr: float
-    steps: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +85,6 @@ class AdviceCalibration:
     entailer: str
     prompts: str
     judge_prompts: str
-    gains: Sequence[Gain] = field(default_factory=list)
-    """The change of correctness by one more step, by sufficiency."""
-
-    def gain_at(self, sufficiency: float) -> tuple[float | None, float | None]:
-        """Returns what one more step added to the correctness at a like sufficiency, and its standard error; None
-        where no run of the calibration went on with that much."""
-        for one in self.gains:
-            if sufficiency <= one.upto:
-                return one.gain, one.stderr
-        return None, None
 
     def check(self, identity: Sequence[str]) -> None:
         """Raises CalibrationError where the models or prompts are other ones, of which the promise does not hold."""
@@ -122,12 +99,7 @@ class AdviceCalibration:
     @classmethod
     def load(cls, path: str | Path) -> AdviceCalibration:
         """Reads a calibration that `save` wrote; raises `CalibrationError` where the file is none."""
-        return load_calibration(cls._of, path, kind=KIND, format=FORMAT)
-
-    @classmethod
-    def _of(cls, *, gains: Sequence[dict[str, Any]], **fields: Any) -> AdviceCalibration:
-        """Returns a calibration of the fields of a file."""
-        return cls(**fields, gains=[Gain(**one) for one in gains])
+        return load_calibration(cls, path, kind=KIND, format=FORMAT)
 
 
 def check_runs(runs: int, max_loss: float, skipped: int = 0) -> None:
@@ -164,27 +136,6 @@ def stop_at(sufficiency: Sequence[float], threshold: float) -> int:
     """Returns after how many steps a run stops that answers when advised."""
     stops = (number for number, value in enumerate(sufficiency, 1) if value >= threshold)
     return next(stops, len(sufficiency))
-
-
-def gains_of(traces: Sequence[Trace]) -> list[Gain]:
-    """Returns what one more step added to the correctness, by sufficiency, in groups of about equal size.
-
-    The standard error counts two steps more, one that added nothing and one that added all, since few equal steps prove
-    little.
-    """
-    points = sorted(
-        (enough, after - now)
-        for trace in traces
-        for enough, now, after in zip(trace.sufficiency, trace.correct, trace.correct[1:], strict=False)
-    )
-    if not points:
-        return []
-    found = []
-    for group in np.array_split(np.array(points), min(BINS, len(points))):
-        gains = group[:, 1]
-        stderr = float(np.append(gains, (0.0, 1.0)).std() / math.sqrt(len(gains) + 2))
-        found.append(Gain(float(group[-1, 0]), float(gains.mean()), stderr, len(gains)))
-    return found
 
 
 def _losses(trace: Trace) -> list[tuple[float, float]]:

@@ -274,7 +274,7 @@ def judge(evidence: Evidence, calibration: AdviceCalibration | None) -> Advice:
     that rule; without one nobody knows what a contradiction costs, and the action is `distrust`."""
     enough = sufficiency(evidence)
     threshold = THRESHOLD if calibration is None else calibration.threshold
-    gain, stderr = _expected_gain(evidence) if calibration is None else calibration.gain_at(enough)
+    gain, stderr = _expected_gain(evidence)
     shown, limit = shown_apart(enough, threshold)
     how = f"sufficiency {shown}, {'at least' if enough >= threshold else 'under'} {limit}"
     action: AdviceAction
